@@ -1,0 +1,221 @@
+//! Names and relative paths, checked once where they enter.
+//!
+//! Every name that a peer or a file system hands over becomes a [`Name`] or a [`RelPath`] before anything else sees it:
+//! a value that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
+
+use std::fmt;
+
+/// Longest name of one directory entry, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest path below a root, in bytes.
+pub const MAX_PATH_BYTES: usize = 4096;
+/// Most components in a path below a root.
+pub const MAX_DEPTH: usize = 256;
+
+/// Why bytes are not a name or a path below a root.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPath {
+    /// An empty name, or two slashes in a row.
+    #[error("empty name")]
+    Empty,
+    /// `.` or `..`, which are places and not names.
+    #[error("'.' or '..' is not a name")]
+    Dots,
+    /// A NUL byte, or a slash inside one name.
+    #[error("name holds a NUL or a slash")]
+    Separator,
+    /// A name, a path or a depth over its limit.
+    #[error("name or path is too long")]
+    TooLong,
+}
+
+/// One directory entry's name: no slash, no NUL, neither `.` nor `..`, at most [`MAX_NAME_BYTES`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// Checks `bytes` as the name of one directory entry.
+    ///
+    /// # Errors
+    /// [`BadPath`] where the bytes are no name.
+    pub fn new(bytes: &[u8]) -> Result<Self, BadPath> {
+        match bytes {
+            b"" => Err(BadPath::Empty),
+            b"." | b".." => Err(BadPath::Dots),
+            _ if bytes.iter().any(|b| matches!(b, 0 | b'/')) => Err(BadPath::Separator),
+            _ if bytes.len() > MAX_NAME_BYTES => Err(BadPath::TooLong),
+            _ => Ok(Self(bytes.into())),
+        }
+    }
+
+    /// The bytes of the name.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A path below a root: zero or more [`Name`]s. The root itself is the empty path.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(Box<[u8]>);
+
+impl RelPath {
+    /// The root itself.
+    #[must_use]
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Checks `bytes` as names joined by single slashes; the empty string is the root.
+    ///
+    /// # Errors
+    /// [`BadPath`] where a component is no name, or the whole exceeds a limit.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadPath> {
+        if bytes.is_empty() {
+            return Ok(Self::root());
+        }
+        if bytes.len() > MAX_PATH_BYTES {
+            return Err(BadPath::TooLong);
+        }
+        let mut depth = 0;
+        for name in bytes.split(|b| *b == b'/') {
+            Name::new(name)?;
+            depth += 1;
+        }
+        if depth > MAX_DEPTH { Err(BadPath::TooLong) } else { Ok(Self(bytes.into())) }
+    }
+
+    /// The entry `name` in this directory.
+    ///
+    /// # Errors
+    /// [`BadPath::TooLong`] where the result exceeds a limit.
+    pub fn join(&self, name: &Name) -> Result<Self, BadPath> {
+        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.0.len());
+        bytes.extend_from_slice(&self.0);
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(&name.0);
+        if bytes.len() > MAX_PATH_BYTES || self.components().count() >= MAX_DEPTH {
+            return Err(BadPath::TooLong);
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// Whether this is the root itself.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names from the root downwards.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|b| *b == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The directory that holds this entry and the entry's name; `None` for the root.
+    #[must_use]
+    pub fn split_last(&self) -> Option<(Self, Name)> {
+        let name = self.components().next_back()?;
+        let parent = self.0.len().saturating_sub(name.len() + 1);
+        Some((Self(self.0[..parent].into()), Name(name.into())))
+    }
+
+    /// Whether this path is `dir` or lies below it.
+    #[must_use]
+    pub fn starts_with(&self, dir: &Self) -> bool {
+        dir.is_root()
+            || self.0.strip_prefix(&*dir.0).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    }
+
+    /// The names joined by slashes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Writes bytes for a person: control, format-direction and invalid characters escaped, so that a name cannot
+/// drive a terminal or forge a log line.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let bidi = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if c.is_control() || bidi { text.extend(c.escape_default()) } else { text.push(c) }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.0))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", printable(&self.0))
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_root() { "." } else { "" })?;
+        f.write_str(&printable(&self.0))
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", printable(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_could_leave_its_root_does_not_exist() {
+        for bad in ["/", "/etc", "a//b", "a/", "..", "a/../b", "./a", "a/.", "a\0b"] {
+            assert!(RelPath::parse(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert_eq!(RelPath::parse(&[b'a'; 256]), Err(BadPath::TooLong));
+        assert_eq!(RelPath::parse("a/".repeat(2000).as_bytes()), Err(BadPath::Empty));
+        assert_eq!(
+            RelPath::parse([&b"a/".repeat(256)[..], b"a"].concat().as_slice()),
+            Err(BadPath::TooLong)
+        );
+    }
+
+    #[test]
+    fn join_and_split_last_are_inverse() {
+        let dir = RelPath::parse(b"a/b").unwrap();
+        let name = Name::new(b"c").unwrap();
+        let path = dir.join(&name).unwrap();
+        assert_eq!(path.as_bytes(), b"a/b/c");
+        assert_eq!(path.split_last(), Some((dir, name)));
+        assert_eq!(RelPath::root().split_last(), None);
+    }
+
+    #[test]
+    fn starts_with_compares_whole_names() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        assert!(path("a/b").starts_with(&path("a")));
+        assert!(path("a").starts_with(&path("a")));
+        assert!(path("a").starts_with(&RelPath::root()));
+        assert!(!path("ab").starts_with(&path("a")));
+    }
+
+    #[test]
+    fn a_name_cannot_drive_a_terminal() {
+        assert_eq!(printable(b"a\x1b[2Jb\n\xff"), "a\\u{1b}[2Jb\\n\\xff");
+        assert_eq!(printable("\u{202e}gpj.exe é".as_bytes()), "\\u{202e}gpj.exe é");
+    }
+}
