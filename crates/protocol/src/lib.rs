@@ -1,1 +1,32 @@
-//! placeholder
+//! The recipe conversation as two state machines without IO, and its wire format.
+//!
+//! docs/protocol.md is normative: bytes, states, limits, threat model. Here:
+//! [`frame`] and [`message`] are the bytes, [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`]
+//! what they ask of whoever drives them, [`limits`] every bound.
+//!
+//! A driver moves frames between two machines and does the work they ask for, in any order:
+//!
+//! ```text
+//!            frame in                       frame in
+//!               │                              │
+//!   answers ─► Sender ─► work       answers ─► Receiver ─► work
+//!               │                              │
+//!            frame out                      frame out
+//! ```
+
+pub mod error;
+pub mod frame;
+pub mod hello;
+pub mod limits;
+pub mod message;
+pub mod options;
+pub mod receiver;
+pub mod report;
+pub mod sender;
+mod wire;
+pub mod work;
+
+pub use error::PeerError;
+pub use hello::{Hello, Terms, negotiate};
+pub use message::{FileNo, ToReceiver, ToSender};
+pub use work::WorkId;

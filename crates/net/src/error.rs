@@ -1,0 +1,45 @@
+//! Why a whole run ended early. A file that fails is a [`Trouble`](deltic_protocol::report::Trouble) instead.
+
+use std::io;
+
+/// Why a run could not start or go on; each variant is one thing that a caller can tell a user to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The request makes no sense: destination inside the source, say.
+    #[error("{0}")]
+    Usage(String),
+    /// A source or the destination cannot be used at all.
+    #[error("{0}")]
+    Selection(String),
+    /// The remote shell or program could not be started.
+    #[error("start {program}: {source}")]
+    Start {
+        /// What was to be started.
+        program: String,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// The other end is no Deltic, or one that we share no capability with.
+    #[error("{0}")]
+    Incompatible(String),
+    /// The other end broke the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Protocol(String),
+    /// The connection ended before the run did.
+    #[error("the connection ended early: {0}")]
+    Disconnected(String),
+    /// The other end refused or gave up, and says why.
+    #[error("the other end reports: {0}")]
+    Refused(String),
+    /// Reading or writing the connection failed.
+    #[error("{action}: {source}")]
+    Transport {
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Ctrl-C.
+    #[error("interrupted; run the same command again to go on where it stopped")]
+    Interrupted,
+}

@@ -1,0 +1,67 @@
+//! What to sync, from where to where, and how.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use deltic_protocol::options::Options;
+
+/// One run: every source on one side, one destination on the other. At most one side is remote.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where the new versions are.
+    pub sources: Sources,
+    /// Where the old versions are.
+    pub destination: Destination,
+    /// How to sync.
+    pub options: Options,
+    /// How to reach the other side, if it is remote.
+    pub remote: Remote,
+    /// Most bytes a second to put on the wire, in either direction.
+    pub bwlimit: Option<u64>,
+}
+
+/// The source arguments, all on one host. A trailing slash means "the contents of", as in rsync.
+#[derive(Clone, Debug)]
+pub enum Sources {
+    /// Paths on this machine.
+    Local(Vec<PathBuf>),
+    /// Paths on `host` (`[user@]host`).
+    Remote {
+        /// What the remote shell is told to connect to.
+        host: String,
+        /// Paths there.
+        paths: Vec<OsString>,
+    },
+}
+
+/// The destination argument. A trailing slash means "this is a directory".
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// A path on this machine.
+    Local(PathBuf),
+    /// A path on `host` (`[user@]host`).
+    Remote {
+        /// What the remote shell is told to connect to.
+        host: String,
+        /// The path there.
+        path: OsString,
+    },
+}
+
+/// How to start the other end.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// The remote shell and its arguments (`-e`); the host and the command are appended.
+    pub shell: Vec<OsString>,
+    /// The program to start there (`--deltic-path`); `agent` is appended.
+    pub program: OsString,
+}
+
+/// What went over the wire and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that this end sent, framing and hello included.
+    pub sent: u64,
+    /// Bytes that this end received.
+    pub received: u64,
+}

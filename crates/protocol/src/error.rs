@@ -1,0 +1,40 @@
+//! What a peer can do wrong. Each of these ends the session.
+
+use deltic_core::codec::CodecError;
+use deltic_core::path::BadPath;
+
+/// The peer broke the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// The stream does not begin as a Deltic's does; holds its first bytes, made printable.
+    #[error("expected a deltic hello, got \"{0}\"")]
+    NotDeltic(String),
+    /// No capability in common that a session could be held with.
+    #[error("no common {0}")]
+    NothingInCommon(&'static str),
+    /// A frame's type is not known in this direction.
+    #[error("unknown frame type {0}")]
+    UnknownFrame(u8),
+    /// A frame ends early, late or holds a number that is not canonical.
+    #[error("malformed {frame} frame: {source}")]
+    Malformed {
+        /// Which frame.
+        frame: &'static str,
+        /// What is wrong with it.
+        source: CodecError,
+    },
+    /// A name that could leave its root, or is too long.
+    #[error("bad name in {frame} frame: {source}")]
+    BadName {
+        /// Which frame.
+        frame: &'static str,
+        /// What is wrong with it.
+        source: BadPath,
+    },
+    /// More of something than was agreed.
+    #[error("too much: {0}")]
+    Limit(&'static str),
+    /// A frame that makes no sense in the present state.
+    #[error("unexpected: {0}")]
+    Unexpected(&'static str),
+}

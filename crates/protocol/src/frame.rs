@@ -1,0 +1,45 @@
+//! Framing: a type byte, three bytes of length, the payload. Little-endian, as everything on the wire.
+
+use crate::error::PeerError;
+use crate::limits::MAX_FRAME_BYTES;
+
+/// Bytes before each payload.
+pub const HEADER_BYTES: usize = 4;
+
+/// A frame's type and length, as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the payload is.
+    pub kind: u8,
+    /// Payload length in bytes, at most [`MAX_FRAME_BYTES`].
+    pub len: usize,
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] where the payload would be too long.
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, PeerError> {
+        let [kind, a, b, c] = bytes;
+        let len = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if len > MAX_FRAME_BYTES {
+            Err(PeerError::Limit("frame length"))
+        } else {
+            Ok(Self { kind, len })
+        }
+    }
+}
+
+/// A whole frame of `kind` whose payload `fill` appends.
+///
+/// # Panics
+/// If the payload exceeds [`MAX_FRAME_BYTES`]; whoever builds frames keeps to the limits.
+pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = vec![kind, 0, 0, 0];
+    fill(&mut bytes);
+    let len = bytes.len() - HEADER_BYTES;
+    assert!(len <= MAX_FRAME_BYTES, "frames are built within their limit");
+    bytes[1..HEADER_BYTES].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
+    bytes
+}

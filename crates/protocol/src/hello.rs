@@ -1,0 +1,307 @@
+//! The greeting: who we are, what we share, and what this session is for.
+//!
+//! Both ends send [`MAGIC`] and a [`Hello`] at once; [`negotiate`] turns the two into [`Terms`], which nothing else can
+//! make. Then the dialling end sends one [`Request`] and the other answers with one [`Reply`].
+
+use std::collections::BTreeSet;
+
+use deltic_core::Name;
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::path::printable;
+
+use crate::error::PeerError;
+use crate::frame::framed;
+use crate::limits::{MAX_CAPABILITIES, MAX_RULES};
+use crate::options::{Delete, Options};
+use crate::wire::{Bad, Wire, whole};
+
+/// The first bytes of either direction.
+pub const MAGIC: [u8; 8] = *b"deltic/1";
+
+/// The conversation that every end of this version holds.
+const RECIPE: &str = "recipe:blake3-16";
+/// Content-defined chunks by the normalised gear hash.
+const GEAR: &str = "chunker:gear";
+/// Literals compressed by zstd.
+const ZSTD: &str = "compress:zstd";
+
+const HELLO: u8 = 1;
+const REQUEST: u8 = 2;
+const REPLY: u8 = 3;
+/// The last frame of an end that gives up; its payload says why.
+const ABORT: u8 = 4;
+
+/// What one end can do, by name. Unknown names are ignored, so that new ones can be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The program and its version, for people.
+    pub program: String,
+    /// Names of capabilities.
+    pub capabilities: BTreeSet<String>,
+}
+
+impl Hello {
+    /// What this version can do.
+    #[must_use]
+    pub fn ours() -> Self {
+        Self {
+            program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
+            capabilities: [RECIPE, GEAR, ZSTD].map(String::from).into(),
+        }
+    }
+
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(HELLO, |to| {
+            self.program.put(to);
+            self.capabilities.iter().cloned().collect::<Vec<_>>().put(to);
+        })
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, HELLO, "anything before the hello")?;
+        whole("Hello", payload, |from| {
+            let (program, names) = (String::take(from)?, Vec::<String>::take(from)?);
+            if names.len() > MAX_CAPABILITIES {
+                return Err(Bad::Limit("capabilities"));
+            }
+            Ok(Self {
+                program: printable(program.as_bytes()),
+                capabilities: names.into_iter().collect(),
+            })
+        })
+    }
+}
+
+/// Checks the first bytes of the stream.
+///
+/// # Errors
+/// [`PeerError::NotDeltic`], with what came instead.
+pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
+    if bytes == MAGIC { Ok(()) } else { Err(PeerError::NotDeltic(printable(bytes))) }
+}
+
+/// What both ends agreed on. Only [`negotiate`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    zstd: bool,
+}
+
+impl Terms {
+    /// Whether literals may travel as zstd frames.
+    #[must_use]
+    pub const fn zstd(self) -> bool {
+        self.zstd
+    }
+}
+
+/// What two ends can do together; the same whichever end computes it.
+///
+/// # Errors
+/// [`PeerError::NothingInCommon`] where a session needs what one of them lacks.
+pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
+    let both = |name: &str| one.capabilities.contains(name) && other.capabilities.contains(name);
+    if !both(RECIPE) {
+        return Err(PeerError::NothingInCommon("conversation"));
+    }
+    if !both(GEAR) {
+        return Err(PeerError::NothingInCommon("chunker"));
+    }
+    Ok(Terms { zstd: both(ZSTD) })
+}
+
+/// What the dialling end asks of the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Be the sender of these paths.
+    Send {
+        /// Path arguments, as the user gave them.
+        sources: Vec<Box<[u8]>>,
+        /// How to sync.
+        options: Options,
+    },
+    /// Be the receiver.
+    Receive {
+        /// The destination argument, as the user gave it.
+        destination: Box<[u8]>,
+        /// The source's own name where it is one file: the destination may then be a file's name.
+        single: Option<Name>,
+        /// How to sync.
+        options: Options,
+    },
+}
+
+impl Request {
+    /// The frame that asks so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(REQUEST, |to| match self {
+            Self::Send { sources, options } => {
+                to.put_u8(0);
+                sources.put(to);
+                options.put(to);
+            }
+            Self::Receive { destination, single, options } => {
+                to.put_u8(1);
+                destination.put(to);
+                single.put(to);
+                options.put(to);
+            }
+        })
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, REQUEST, "anything before the request")?;
+        whole("Request", payload, |from| match from.u8()? {
+            0 => Ok(Self::Send { sources: Wire::take(from)?, options: Wire::take(from)? }),
+            1 => Ok(Self::Receive {
+                destination: Wire::take(from)?,
+                single: Wire::take(from)?,
+                options: Wire::take(from)?,
+            }),
+            _ => Err(CodecError::OutOfRange.into()),
+        })
+    }
+}
+
+/// The answer to a [`Request`]: the conversation may begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// As in [`Request::Receive`], where the answering end is the sender.
+    pub single: Option<Name>,
+}
+
+impl Reply {
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(REPLY, |to| self.single.put(to))
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, REPLY, "anything before the reply")?;
+        whole("Reply", payload, |from| Ok(Self { single: Wire::take(from)? }))
+    }
+}
+
+/// Why an end gives up, for people; the last frame it sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// Whose fault it is.
+    pub cause: AbortCause,
+    /// What happened.
+    pub message: String,
+}
+
+/// What an [`Abort`] means for the other end's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbortCause {
+    /// A source or the destination cannot be used.
+    Selection,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Anything else.
+    Internal,
+}
+
+crate::wire::closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2);
+
+impl Abort {
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(ABORT, |to| {
+            self.cause.put(to);
+            self.message.put(to);
+        })
+    }
+
+    /// Reads the frame if it is an abort.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
+        if kind != ABORT {
+            return Ok(None);
+        }
+        let (cause, message) =
+            whole("Abort", payload, |from| Ok((Wire::take(from)?, String::take(from)?)))?;
+        Ok(Some(Self { cause, message: printable(message.as_bytes()) }))
+    }
+}
+
+fn expect(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
+    if kind == wanted { Ok(()) } else { Err(PeerError::Unexpected(what)) }
+}
+
+impl Wire for Options {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self { recursive, links, modes, times, checksum, whole_file, dry_run, .. } = *self;
+        let flags = [recursive, links, modes, times, checksum, whole_file, dry_run];
+        let flags = flags.into_iter().chain([self.compress, self.durable]);
+        let bits = flags.enumerate().fold(0, |bits, (n, flag)| bits | u64::from(flag) << n);
+        to.put_varint(bits);
+        self.delete.put(to);
+        self.rules.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.varint()?;
+        let flag = |n: u32| bits >> n & 1 == 1;
+        if bits >> 9 != 0 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let (delete, rules) = (Delete::take(from)?, Vec::take(from)?);
+        if rules.len() > MAX_RULES {
+            return Err(Bad::Limit("filter rules"));
+        }
+        Ok(Self {
+            recursive: flag(0),
+            links: flag(1),
+            modes: flag(2),
+            times: flag(3),
+            checksum: flag(4),
+            whole_file: flag(5),
+            dry_run: flag(6),
+            compress: flag(7),
+            durable: flag(8),
+            delete,
+            rules,
+        })
+    }
+}
+
+impl Wire for Delete {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Never => to.put_u8(0),
+            Self::Guarded => to.put_u8(1),
+            Self::AtMost(most) => {
+                to.put_u8(2);
+                most.put(to);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Never),
+            1 => Ok(Self::Guarded),
+            2 => Ok(Self::AtMost(from.varint()?)),
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Every bound on what a peer may send, in one place (docs/protocol.md, "Limits").
+//!
+//! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
+
+/// Largest payload of one frame, in bytes.
+pub const MAX_FRAME_BYTES: usize = 1 << 20;
+/// Most entries, groups, chunks or ranges in one frame.
+pub const MAX_BATCH: usize = 4096;
+/// Longest text (a message, a capability's name, a path argument) in bytes.
+pub const MAX_TEXT_BYTES: usize = 4096;
+/// Most capabilities in a hello.
+pub const MAX_CAPABILITIES: usize = 64;
+/// Most filter rules in a request.
+pub const MAX_RULES: usize = 4096;
+/// Most source arguments in a request.
+pub const MAX_SOURCES: usize = 4096;
+/// Most bytes that either end reads before the hello and the request are through.
+pub const MAX_GREETING_BYTES: usize = 64 << 10;
+/// Most entries listed by the sender and not yet settled by the receiver.
+pub const ENTRY_WINDOW: u64 = 16 << 10;
+/// Most groups sent and not yet answered, over all files of a session.
+pub const GROUP_WINDOW: u64 = 1 << 18;
+/// Most groups in one file's recipe.
+pub const MAX_GROUPS: usize = 1 << 21;
+/// Literal bytes that one fill carries, unless a single chunk is longer.
+pub const FILL_BYTES: u64 = 256 << 10;
+/// Length of the blocks in which a file is sent whole, in bytes.
+pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
+/// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
+pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
+/// Bytes of a file that are read, cut and summed in one piece of work.
+pub const SEGMENT_BYTES: usize = 4 << 20;
+/// Most files under way at once.
+pub const MAX_ACTIVE_FILES: usize = 256;
+/// Files longer than this, in bytes, count as large.
+pub const LARGE_FILE_BYTES: u64 = 32 << 20;
+/// Most large files under way at once: each holds an index of its old version.
+pub const MAX_ACTIVE_LARGE: usize = 2;
+/// How often one file is tried before it counts as failed.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// Most chunks of old versions that one file's index keeps; what lies beyond is sent as literals.
+pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
+/// Names whose removal `Delete::Guarded` lets pass whatever share of the tree they are.
+pub const GUARDED_DELETES: u64 = 1000;

@@ -1,0 +1,318 @@
+//! The frames of the conversation, one enum for each direction, so that a frame in the wrong direction is not a value.
+//!
+//! docs/protocol.md says what each means and when it may come; the golden frames in `tests/golden` pin their bytes.
+
+use std::ops::Range;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::fingerprint::ShortFingerprint;
+use deltic_core::recipe::Digest;
+use deltic_core::{Entry, Meta, RelPath};
+
+use crate::error::PeerError;
+use crate::frame::framed;
+use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::wire::{Bad, Wire, closed_set, whole};
+
+/// A listed entry's place in the sender's list, counted from 0 over all directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNo(pub u64);
+
+/// How the receiver wants a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By recipe: it has an old version to match against.
+    Recipe,
+    /// Whole, as literals of fixed blocks.
+    Whole,
+}
+
+/// A group of a recipe as it travels: enough to find it, not to prove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLine {
+    /// Length in bytes of all its chunks.
+    pub len: u64,
+    /// How many chunks it has.
+    pub chunks: u32,
+    /// Its fingerprint's first bytes.
+    pub short: ShortFingerprint,
+}
+
+/// A chunk of a recipe as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLine {
+    /// Length in bytes.
+    pub len: u32,
+    /// Its fingerprint's first bytes.
+    pub short: ShortFingerprint,
+}
+
+/// Whether a directory's list is at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// More entries of the same directory follow in the next frame.
+    More,
+    /// These were the last.
+    Last,
+}
+
+/// Bytes of literals and how they travel.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// As they are.
+    Plain(Vec<u8>),
+    /// One zstd frame.
+    Zstd(Vec<u8>),
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Plain(bytes) => write!(f, "Plain({} bytes)", bytes.len()),
+            Self::Zstd(bytes) => write!(f, "Zstd({} bytes)", bytes.len()),
+        }
+    }
+}
+
+/// What the sender says.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToReceiver {
+    /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
+    Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
+    /// The list is complete; `intact` unless some of it could not be read.
+    Listed { intact: bool },
+    /// A file's new version was opened; what follows is of this version.
+    Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
+    /// The next groups of the recipe.
+    Groups { file: FileNo, groups: Vec<GroupLine> },
+    /// The chunks of groups that the receiver lacks, in the order in which it asked.
+    Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
+    /// Literal bytes of whole chunks, in order.
+    Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
+    /// The recipe is complete, the file did not change while it was read, and this proves the result.
+    End { file: FileNo, digest: Digest },
+    /// This attempt at the file is over.
+    Failed { file: FileNo, trouble: Trouble },
+    /// Something else went wrong on the sender's side.
+    Trouble(Trouble),
+}
+
+/// What the receiver says.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToSender {
+    /// Send this file; replaces an earlier attempt at it.
+    Want { file: FileNo, how: How },
+    /// Every file below this number that is not wanted by now will not be.
+    Settled { upto: FileNo },
+    /// Answers one `Groups`: the groups of it that must be expanded.
+    Lack { file: FileNo, groups: Vec<Range<u32>> },
+    /// Answers one `Chunks`: the chunks of it that must be sent.
+    Need { file: FileNo, chunks: Vec<Range<u32>> },
+    /// The file is settled, and how.
+    Done { file: FileNo, done: Done },
+    /// A directory, link or attribute changed, or a name was removed.
+    Changed(Change),
+    /// Something went wrong on the receiver's side.
+    Trouble(Trouble),
+    /// Everything is in place and flushed; the session is over.
+    Finished(Totals),
+}
+
+/// How a file was settled.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Its content was what it should be; `touched` if attributes were set.
+    Same { touched: bool, differs: Differs },
+    /// Its new version is in place (in a dry run: would be).
+    Replaced { action: Action, differs: Differs, literal: u64, matched: u64 },
+    /// It failed for good.
+    Failed(Trouble),
+}
+
+closed_set!(How: Recipe = 0, Whole = 1);
+closed_set!(Extent: More = 0, Last = 1);
+
+impl Wire for FileNo {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self(from.varint()?))
+    }
+}
+
+impl Wire for ShortFingerprint {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
+    }
+}
+
+impl Wire for GroupLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.len.put(to);
+        self.chunks.put(to);
+        self.short.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { len: from.varint()?, chunks: from.varint_u32()?, short: Wire::take(from)? })
+    }
+}
+
+impl Wire for ChunkLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.len.put(to);
+        self.short.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { len: from.varint_u32()?, short: Wire::take(from)? })
+    }
+}
+
+/// Start, then length: a range never ends before it starts, and never is empty.
+impl Wire for Range<u32> {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.start.put(to);
+        (self.end - self.start).put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (start, len) = (from.varint_u32()?, from.varint_u32()?);
+        let end = start.checked_add(len).filter(|end| *end > start);
+        Ok(start..end.ok_or(CodecError::OutOfRange)?)
+    }
+}
+
+impl Wire for ChunkerSpec {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.encode(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::decode(from)?)
+    }
+}
+
+impl Wire for Digest {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
+    }
+}
+
+/// Takes the rest of the frame.
+impl Wire for Payload {
+    fn put(&self, to: &mut Vec<u8>) {
+        let (zstd, bytes) = match self {
+            Self::Plain(bytes) => (false, bytes),
+            Self::Zstd(bytes) => (true, bytes),
+        };
+        zstd.put(to);
+        to.put_bytes(bytes);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let wrap = if bool::take(from)? { Self::Zstd } else { Self::Plain };
+        Ok(wrap(from.rest().to_vec()))
+    }
+}
+
+impl Wire for Done {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Same { touched, differs } => {
+                to.put_u8(0);
+                touched.put(to);
+                differs.put(to);
+            }
+            Self::Replaced { action, differs, literal, matched } => {
+                to.put_u8(1);
+                action.put(to);
+                differs.put(to);
+                literal.put(to);
+                matched.put(to);
+            }
+            Self::Failed(trouble) => {
+                to.put_u8(2);
+                trouble.put(to);
+            }
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Same { touched: Wire::take(from)?, differs: Wire::take(from)? }),
+            1 => Ok(Self::Replaced {
+                action: Wire::take(from)?,
+                differs: Wire::take(from)?,
+                literal: Wire::take(from)?,
+                matched: Wire::take(from)?,
+            }),
+            2 => Ok(Self::Failed(Wire::take(from)?)),
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}
+
+/// Defines, for one direction, each frame's number, its fields in order, and both ways between them.
+macro_rules! frames {
+    ($direction:ident {
+        $($number:literal $variant:ident { $($field:ident),* })+;
+        $($tuple_number:literal $tuple:ident($inner:ident))*
+    }) => {
+        impl $direction {
+            /// The whole frame, header included.
+            #[must_use]
+            pub fn encode(&self) -> Vec<u8> {
+                match self {
+                    $(Self::$variant { $($field),* } => framed($number, |to| { $($field.put(to);)* }),)+
+                    $(Self::$tuple($inner) => framed($tuple_number, |to| $inner.put(to)),)*
+                }
+            }
+
+            /// Reads a frame's payload.
+            ///
+            /// # Errors
+            /// [`PeerError`] where the type is not of this direction or the payload is malformed.
+            pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+                match kind {
+                    $($number => whole(stringify!($variant), payload, |from| {
+                        $(let $field = Wire::take(from)?;)*
+                        Ok(Self::$variant { $($field),* })
+                    }),)+
+                    $($tuple_number => whole(stringify!($tuple), payload, |from| {
+                        Wire::take(from).map(Self::$tuple)
+                    }),)*
+                    other => Err(PeerError::UnknownFrame(other)),
+                }
+            }
+        }
+    };
+}
+
+frames!(ToReceiver {
+    16 Listing { dir, own, entries, extent }
+    17 Listed { intact }
+    18 Start { file, meta, how, spec }
+    19 Groups { file, groups }
+    20 Chunks { file, groups, chunks }
+    21 Fill { file, chunks, payload }
+    22 End { file, digest }
+    23 Failed { file, trouble };
+    24 Trouble(trouble)
+});
+
+frames!(ToSender {
+    32 Want { file, how }
+    33 Settled { upto }
+    34 Lack { file, groups }
+    35 Need { file, chunks }
+    36 Done { file, done };
+    37 Changed(change)
+    38 Trouble(trouble)
+    39 Finished(totals)
+});

@@ -1,0 +1,43 @@
+//! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
+
+use deltic_core::rule::Rule;
+
+/// How a tree is brought over. Everything is off by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Descend into directories (`-r`).
+    pub recursive: bool,
+    /// Recreate symbolic links (`-l`).
+    pub links: bool,
+    /// Carry permission bits over (`-p`).
+    pub modes: bool,
+    /// Carry modification times over (`-t`).
+    pub times: bool,
+    /// Compare content where size and time agree (`-c`).
+    pub checksum: bool,
+    /// Send changed files whole instead of by recipe (`-W`).
+    pub whole_file: bool,
+    /// Say what would change, change nothing (`-n`).
+    pub dry_run: bool,
+    /// Whether names that the sender does not have are removed (`--delete`).
+    pub delete: Delete,
+    /// Compress literals with zstd (`-z`).
+    pub compress: bool,
+    /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
+    pub durable: bool,
+    /// `--include` and `--exclude` in order; the first that matches wins.
+    pub rules: Vec<Rule>,
+}
+
+/// Whether, and how far, the receiver removes names that the sender does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delete {
+    /// Never.
+    #[default]
+    Never,
+    /// Yes, but not from an empty source, and not more than 1,000 names that are also more than a quarter of the tree:
+    /// that is an accident more often than a wish.
+    Guarded,
+    /// Yes, up to this many names (`--max-delete`), whatever they are.
+    AtMost(u64),
+}

@@ -1,0 +1,124 @@
+//! The end of a run, in an order that a crash cannot turn against the user: delete, set directories, flush, say so.
+
+use deltic_core::RelPath;
+
+use crate::limits::GUARDED_DELETES;
+use crate::message::ToSender;
+use crate::options::Delete;
+use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
+use crate::work::Setback;
+
+use super::{List, Place, Receiver, Work};
+
+/// The steps after the last file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    Deleting,
+    SettingDirs,
+    Flushing,
+    Finished,
+}
+
+impl Receiver {
+    /// Takes the next step towards the end, if the one before is done.
+    pub(super) fn close(&mut self) {
+        let List::Complete { intact } = self.list else { return };
+        let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
+        if busy || self.closing == Some(Closing::Finished) {
+            return;
+        }
+        let next = match self.closing {
+            None => Closing::Deleting,
+            Some(Closing::Deleting) => Closing::SettingDirs,
+            Some(Closing::SettingDirs) => Closing::Flushing,
+            Some(_) => Closing::Finished,
+        };
+        self.closing = Some(next);
+        match next {
+            Closing::Deleting => self.delete(intact),
+            Closing::SettingDirs => self.set_dirs(),
+            Closing::Flushing => self.flush(),
+            Closing::Finished => self.finish(),
+        }
+        self.close();
+    }
+
+    fn delete(&mut self, intact: bool) {
+        let extras = std::mem::take(&mut self.extras);
+        if extras.is_empty() {
+            return;
+        }
+        if !intact || self.totals.failed > 0 {
+            let message = "delete nothing: the source could not be listed or read in full".into();
+            return self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
+        let most = self.most_deletes();
+        let names = self.extra_names;
+        if names > most {
+            let message = format!(
+                "delete nothing: {names} names would go, more than {most}; --max-delete={names} allows it"
+            );
+            return self.trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+        }
+        for path in extras {
+            if self.setting.options.dry_run {
+                self.totals.deleted += 1;
+                self.deleted(path);
+            } else {
+                self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path));
+            }
+        }
+    }
+
+    /// How many names may be removed: by accident, few; by will, as many as were said.
+    fn most_deletes(&self) -> u64 {
+        let listed = self.told;
+        match self.setting.options.delete {
+            Delete::Never => 0,
+            Delete::AtMost(most) => most,
+            Delete::Guarded if listed == 0 => 0,
+            Delete::Guarded => GUARDED_DELETES.max(listed / 3),
+        }
+    }
+
+    pub(super) fn removed(&mut self, path: RelPath, removed: Result<u64, Trouble>) {
+        match removed {
+            Ok(names) => {
+                self.totals.deleted += names;
+                self.deleted(path);
+            }
+            Err(trouble) => self.trouble(trouble),
+        }
+    }
+
+    fn deleted(&mut self, path: RelPath) {
+        let (item, action, differs) = (Item::File, Action::Deleted, Differs::default());
+        self.changed(Change { path, item, action, differs });
+    }
+
+    /// Directories get their times last and from the leaves up: every change inside one touches them.
+    fn set_dirs(&mut self) {
+        if self.setting.options.dry_run {
+            return;
+        }
+        let dirs = std::mem::take(&mut self.dirs).into_iter().rev().collect();
+        self.jobs.ask(Work::SetDirs { dirs }, Place::SetDirs);
+    }
+
+    fn flush(&mut self) {
+        if !self.setting.options.dry_run {
+            self.jobs.ask(Work::Flush, Place::Flush);
+        }
+    }
+
+    pub(super) fn flushed(&mut self, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            self.trouble(setback.trouble);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.frames.push_back(ToSender::Finished(self.totals));
+        self.notices.push_back(Notice::Finished(self.totals));
+    }
+}

@@ -1,0 +1,365 @@
+//! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
+
+use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+
+use crate::error::PeerError;
+use crate::message::{Extent, FileNo};
+use crate::options::{Delete, Options};
+use crate::report::{Action, Change, Differs, Item, Trouble};
+use crate::work::Setback;
+
+use super::file::Candidate;
+use super::{Place, Receiver, Work, ends};
+
+/// Some entries of one directory, waiting to be compared with what stands in their places.
+#[derive(Debug)]
+pub(super) struct Section {
+    dir: RelPath,
+    own: Option<Meta>,
+    entries: Vec<Entry>,
+    /// The number of its first entry.
+    pub(super) first: u64,
+}
+
+impl Section {
+    pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
+        Self { dir, own, entries, first: 0 }
+    }
+}
+
+impl Receiver {
+    pub(super) fn listing(
+        &mut self,
+        mut section: Section,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        self.growing()?;
+        self.check_names(&section, extent)?;
+        section.first = self.told;
+        self.take_entries(section.entries.len() as u64)?;
+        self.count(&section);
+        self.rename(&mut section);
+        self.announce(&section);
+        self.note_extras(&section, extent);
+        let no = self.next_section;
+        self.next_section += 1;
+        let dir = section.dir.clone();
+        self.sections.insert(no, section);
+        match self.making.get_mut(&dir) {
+            Some(waiting) => waiting.push(no),
+            None => self.look(no),
+        }
+        Ok(())
+    }
+
+    /// Refuses what a sender must not list: names at the root that were not asked for, directories that it did not
+    /// announce, a name twice.
+    fn check_names(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
+        let last = match self.listing.take() {
+            Some((dir, last)) if dir == section.dir => last,
+            None if self.announced.contains(&section.dir) => None,
+            _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
+        };
+        let mut names = last.iter().chain(section.entries.iter().map(|entry| &entry.name));
+        if !names.clone().zip(names.by_ref().skip(1)).all(|(one, next)| one < next) {
+            return Err(PeerError::Unexpected("names out of order"));
+        }
+        if section.dir.is_root() && !self.expects(section) {
+            return Err(PeerError::Unexpected("a name that was not asked for"));
+        }
+        if !section.dir.is_root() && section.own.is_some() {
+            return Err(PeerError::Unexpected(
+                "metadata of its own for a directory below the root",
+            ));
+        }
+        match extent {
+            Extent::Last => _ = self.announced.remove(&section.dir),
+            Extent::More => {
+                let last = section.entries.last().map(|entry| entry.name.clone()).or(last);
+                self.listing = Some((section.dir.clone(), last));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a listing of the root is of what was asked for.
+    fn expects(&self, section: &Section) -> bool {
+        let Some(expect) = &self.setting.expect else { return true };
+        section.own.is_none() && section.entries.iter().all(|entry| expect.contains(&entry.name))
+    }
+
+    /// Announces the directories of a section: what is listed of them waits until they are in place.
+    fn announce(&mut self, section: &Section) {
+        for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
+            if let Ok(path) = section.dir.join(&entry.name) {
+                self.announced.insert(path.clone());
+                self.making.insert(path, Vec::new());
+            }
+        }
+    }
+
+    fn count(&mut self, section: &Section) {
+        for entry in &section.entries {
+            match entry.meta.kind {
+                Kind::File => {
+                    self.totals.files += 1;
+                    self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
+                }
+                Kind::Dir => self.totals.dirs += 1,
+                Kind::Symlink(_) => self.totals.links += 1,
+                Kind::Other => {}
+            }
+        }
+        self.report_listed();
+    }
+
+    /// The destination may name the one file that is listed.
+    fn rename(&self, section: &mut Section) {
+        if let (true, Some(name), [entry]) =
+            (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())
+        {
+            entry.name.clone_from(name);
+        }
+    }
+
+    /// Collects a directory's names; at its end asks which others stand in it.
+    fn note_extras(&mut self, section: &Section, extent: Extent) {
+        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
+        self.root_is_whole |= section.own.is_some();
+        if self.setting.options.delete == Delete::Never
+            || section.dir.is_root() && !self.root_is_whole
+        {
+            return;
+        }
+        self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
+        if ends(extent) {
+            let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
+            self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
+        }
+    }
+
+    fn look(&mut self, no: u64) {
+        let section = &self.sections[&no];
+        if self.lost.iter().any(|lost| section.dir.starts_with(lost)) {
+            return self.give_up_section(no);
+        }
+        let own = section.own.iter().map(|_| RelPath::root());
+        let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
+        let paths = own.chain(entries).collect();
+        self.jobs.ask(Work::Look { paths }, Place::Look(no));
+    }
+
+    /// A directory is lost, and with it all below; it was said once.
+    fn give_up_section(&mut self, no: u64) {
+        let Some(section) = self.sections.remove(&no) else { return };
+        for entry in section.entries {
+            self.totals.failed += 1;
+            self.report_settled(entry.meta.len);
+            if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
+                self.lose_dir(path);
+            }
+        }
+    }
+
+    fn lose_dir(&mut self, path: RelPath) {
+        let waiting = self.making.remove(&path);
+        self.lost.insert(path);
+        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no));
+    }
+
+    /// The directory is in place: what waited for it may go on.
+    fn release(&mut self, path: &RelPath) {
+        let waiting = self.making.remove(path);
+        waiting.into_iter().flatten().for_each(|no| self.look(no));
+    }
+
+    pub(super) fn looked(&mut self, no: u64, found: Vec<Result<Option<Meta>, Trouble>>) {
+        let Some(section) = self.sections.remove(&no) else { return };
+        let mut found = found.into_iter();
+        if let (Some(own), Some(Ok(Some(old)))) =
+            (&section.own, section.own.as_ref().and_then(|_| found.next()))
+        {
+            self.existing_dir(RelPath::root(), own.clone(), &old);
+        }
+        for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
+            let Ok(path) = section.dir.join(&entry.name) else { continue };
+            match old {
+                Ok(old) => self.decide(FileNo(section.first + nth as u64), path, entry.meta, old),
+                Err(trouble) => {
+                    self.report_settled(entry.meta.len);
+                    self.trouble(trouble);
+                    if entry.meta.is_dir() {
+                        self.lose_dir(path);
+                    }
+                }
+            }
+        }
+    }
+
+    fn decide(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+        match &meta.kind {
+            Kind::Dir => match old {
+                Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
+                _ => self.new_dir(path, meta),
+            },
+            Kind::Symlink(target) => {
+                let target = target.clone();
+                self.decide_symlink(path, target, meta, old);
+            }
+            Kind::File => self.decide_file(file, path, meta, old),
+            Kind::Other => {}
+        }
+    }
+
+    fn new_dir(&mut self, path: RelPath, meta: Meta) {
+        let change = Change {
+            path: path.clone(),
+            item: Item::Dir,
+            action: Action::Created,
+            differs: Differs::default(),
+        };
+        self.changed(change);
+        self.dirs.push((path.clone(), meta));
+        if self.setting.options.dry_run {
+            self.release(&path);
+        } else {
+            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+        }
+    }
+
+    pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
+        match made {
+            Ok(()) => self.release(path),
+            Err(setback) => {
+                self.dirs.retain(|(dir, _)| dir != path);
+                self.trouble(setback.trouble);
+                self.lose_dir(path.clone());
+            }
+        }
+    }
+
+    fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
+        let differs = attributes(&self.setting.options, &meta, old);
+        if differs != Differs::default() {
+            let (item, action) = (Item::Dir, Action::Touched);
+            self.changed(Change { path: path.clone(), item, action, differs });
+        }
+        self.dirs.push((path.clone(), meta));
+        self.release(&path);
+    }
+
+    fn decide_symlink(&mut self, path: RelPath, target: Box<[u8]>, meta: Meta, old: Option<Meta>) {
+        let action = match &old {
+            Some(old) if old.kind == meta.kind => Action::Touched,
+            Some(Meta { kind: Kind::Symlink(_), .. }) => Action::Updated,
+            _ => Action::Created,
+        };
+        let mut differs = match &old {
+            Some(old) => attributes(&self.setting.options, &meta, old),
+            None => Differs::default(),
+        };
+        differs.mode = false;
+        differs.content = action == Action::Updated;
+        if action == Action::Touched && !differs.time {
+            return;
+        }
+        let change = Change { path: path.clone(), item: Item::Symlink, action, differs };
+        if self.setting.options.dry_run {
+            self.changed(change);
+        } else if action == Action::Touched {
+            self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
+        } else {
+            self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
+        }
+    }
+
+    pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
+        match done {
+            Ok(()) => self.changed(change),
+            Err(setback) => self.trouble(setback.trouble),
+        }
+    }
+
+    fn decide_file(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+        let options = &self.setting.options;
+        let old = old.filter(|old| !matches!(old.kind, Kind::Symlink(_) | Kind::Other));
+        let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
+        let old_file = old.filter(Meta::is_file);
+        let differs = match &old_file {
+            Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
+            None => Differs::default(),
+        };
+        let quick = |old: &Meta| old.len == meta.len && old.modified == meta.modified;
+        let compare = options.checksum && !differs.size && old_file.is_some();
+        if old_file.as_ref().is_some_and(quick) && !compare {
+            return self.keep_file(path, meta, differs);
+        }
+        let candidate = Candidate { file, path, meta, old: old_file, differs };
+        if options.dry_run && !compare {
+            self.would_replace(candidate);
+        } else if replaces_dir && options.delete != Delete::Never {
+            let path = candidate.path.clone();
+            self.clearing.insert(file, candidate);
+            self.jobs.ask(Work::Remove { path }, Place::Clear { file });
+        } else {
+            self.queue.push(candidate);
+        }
+    }
+
+    /// Size and time agree: at most the attributes are set.
+    fn keep_file(&mut self, path: RelPath, meta: Meta, differs: Differs) {
+        self.report_settled(meta.len);
+        if differs == Differs::default() {
+            return;
+        }
+        let change =
+            Change { path: path.clone(), item: Item::File, action: Action::Touched, differs };
+        if self.setting.options.dry_run {
+            self.changed(change);
+        } else {
+            self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
+        }
+    }
+
+    fn would_replace(&mut self, candidate: Candidate) {
+        let action = if candidate.old.is_some() { Action::Updated } else { Action::Created };
+        self.totals.transferred += 1;
+        self.totals.transferred_bytes += candidate.meta.len;
+        self.report_settled(candidate.meta.len);
+        let Candidate { path, differs, .. } = candidate;
+        self.changed(Change { path, item: Item::File, action, differs });
+    }
+
+    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
+        let Some(candidate) = self.clearing.remove(&file) else { return };
+        match removed {
+            Ok(names) => {
+                self.totals.deleted += names;
+                self.queue.push(candidate);
+            }
+            Err(trouble) => {
+                self.report_settled(candidate.meta.len);
+                self.trouble(trouble);
+            }
+        }
+    }
+
+    pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<(Name, u64)>, Trouble>) {
+        match names {
+            Ok(names) => {
+                self.extra_names += names.iter().map(|(_, count)| count).sum::<u64>();
+                self.extras.extend(names.iter().filter_map(|(name, _)| dir.join(name).ok()));
+            }
+            Err(trouble) => self.trouble(trouble),
+        }
+    }
+}
+
+/// In which of the carried attributes two entries of one kind differ.
+fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
+    Differs {
+        time: options.times && new.modified != old.modified,
+        mode: options.modes && new.mode != old.mode,
+        ..Differs::default()
+    }
+}

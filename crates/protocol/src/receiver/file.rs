@@ -1,0 +1,292 @@
+//! The files that are wanted: which is next, and what is known of one from its first attempt to its end.
+
+use std::collections::BTreeMap;
+
+use deltic_core::{Meta, RelPath};
+
+use crate::limits::{
+    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, WHOLE_BELOW_BYTES,
+};
+use crate::message::{Done, FileNo, How, ToSender};
+use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
+use crate::work::{Handle, Setback};
+
+use super::attempt::Attempt;
+use super::{OldLens, Place, Receiver, Work};
+
+/// Most bytes of small files under way at once: bounds what their indexes take.
+const MAX_SMALL_BYTES: u64 = 128 << 20;
+
+/// A file that is to be brought up to date.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) file: FileNo,
+    pub(super) path: RelPath,
+    /// As listed; the attempt has it fresh.
+    pub(super) meta: Meta,
+    /// The old version's, if there is one.
+    pub(super) old: Option<Meta>,
+    pub(super) differs: Differs,
+}
+
+impl Candidate {
+    /// The longer of its versions, in bytes: what an attempt may have to hold an index of.
+    fn weight(&self) -> u64 {
+        self.old.as_ref().map_or(0, |old| old.len).max(self.meta.len)
+    }
+}
+
+/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    small: BTreeMap<FileNo, Candidate>,
+    large: BTreeMap<FileNo, Candidate>,
+    active: Active,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+struct Active {
+    small: usize,
+    small_bytes: u64,
+    large: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, candidate: Candidate) {
+        let large = candidate.weight() > LARGE_FILE_BYTES;
+        let queue = if large { &mut self.large } else { &mut self.small };
+        queue.insert(candidate.file, candidate);
+    }
+
+    /// The lowest number that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.first().is_none() && self.active.small == 0 && self.active.large == 0
+    }
+
+    fn pop(&mut self) -> Option<Candidate> {
+        let active = &mut self.active;
+        if active.large < MAX_ACTIVE_LARGE
+            && let Some((_, candidate)) = self.large.pop_first()
+        {
+            active.large += 1;
+            return Some(candidate);
+        }
+        let weight = self.small.first_key_value()?.1.weight();
+        let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
+        if active.small >= MAX_ACTIVE_FILES || !fits {
+            return None;
+        }
+        active.small += 1;
+        active.small_bytes += weight;
+        self.small.pop_first().map(|(_, candidate)| candidate)
+    }
+
+    fn settled(&mut self, candidate: &Candidate) {
+        if candidate.weight() > LARGE_FILE_BYTES {
+            self.active.large -= 1;
+        } else {
+            self.active.small -= 1;
+            self.active.small_bytes -= candidate.weight();
+        }
+    }
+}
+
+/// A file under way.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) candidate: Candidate,
+    pub(super) handle: Handle,
+    pub(super) how: How,
+    tries: u32,
+    /// Lengths in bytes of the old versions that are open.
+    pub(super) parts: Vec<u64>,
+    /// Whether the first of them is the one in place.
+    pub(super) in_place: bool,
+    /// Present from `Start` until the attempt ends.
+    pub(super) attempt: Option<Box<Attempt>>,
+    /// Why the attempt is being abandoned.
+    failure: Option<Setback>,
+    /// Bytes reported as settled, by any attempt.
+    reported: u64,
+}
+
+impl Incoming {
+    /// Length in bytes of the version in place.
+    pub(super) fn len_in_place(&self) -> Option<u64> {
+        self.parts.first().copied().filter(|_| self.in_place)
+    }
+}
+
+impl Receiver {
+    /// Starts as many files as may be under way at once.
+    pub(super) fn activate(&mut self) {
+        while let Some(candidate) = self.queue.pop() {
+            let file = candidate.file;
+            let handle = Handle(self.next_handle);
+            let incoming = Incoming {
+                how: self.first_try(&candidate),
+                candidate,
+                handle,
+                tries: 0,
+                parts: Vec::new(),
+                in_place: false,
+                attempt: None,
+                failure: None,
+                reported: 0,
+            };
+            self.files.insert(file, incoming);
+            self.begin(file);
+        }
+    }
+
+    fn first_try(&self, candidate: &Candidate) -> How {
+        let options = &self.setting.options;
+        let compare = options.checksum && candidate.old.is_some();
+        let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
+        if whole && !compare { How::Whole } else { How::Recipe }
+    }
+
+    /// Begins an attempt: with the old version, if it is to be matched against.
+    fn begin(&mut self, file: FileNo) {
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.handles.insert(handle, file);
+        let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        incoming.handle = handle;
+        incoming.tries += 1;
+        match incoming.how {
+            How::Whole => self.frames.push_back(ToSender::Want { file, how: How::Whole }),
+            How::Recipe => {
+                let path = incoming.candidate.path.clone();
+                self.jobs.ask(Work::OpenOld { handle, path }, Place::OpenOld(handle));
+            }
+        }
+    }
+
+    pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
+        let lens = match lens {
+            Ok(lens) => lens,
+            Err(setback) => return self.fail(handle, setback),
+        };
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        incoming.in_place = lens.in_place.is_some();
+        incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
+        if incoming.parts.iter().all(|len| *len == 0) {
+            incoming.how = How::Whole;
+        }
+        let how = incoming.how;
+        self.frames.push_back(ToSender::Want { file, how });
+    }
+
+    /// The file that holds this handle, unless that attempt has ended.
+    pub(super) fn incoming(&mut self, handle: Handle) -> Option<(FileNo, &mut Incoming)> {
+        let file = *self.handles.get(&handle)?;
+        Some((file, self.files.get_mut(&file).expect("handles name files")))
+    }
+
+    /// Ends an attempt; once its work is undone there may be another.
+    pub(super) fn fail(&mut self, handle: Handle, setback: Setback) {
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        incoming.failure = Some(setback);
+        self.abandon(file, handle);
+    }
+
+    fn abandon(&mut self, file: FileNo, handle: Handle) {
+        self.handles.remove(&handle);
+        let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        if let Some(attempt) = incoming.attempt.take() {
+            self.groups_out -= attempt.groups_unanswered();
+        }
+        self.jobs.ask(Work::Abandon { handle }, Place::Abandon(file));
+    }
+
+    /// The sender gave up on its side.
+    pub(super) fn sender_failed(
+        &mut self,
+        file: FileNo,
+        trouble: Trouble,
+    ) -> Result<(), crate::PeerError> {
+        let Some(incoming) = self.files.get(&file) else { return Ok(()) };
+        if incoming.failure.is_none() {
+            let retry = trouble.kind == TroubleKind::Vanished;
+            let handle = incoming.handle;
+            self.fail(handle, Setback { trouble, retry });
+        }
+        Ok(())
+    }
+
+    pub(super) fn abandoned(&mut self, file: FileNo) {
+        let Some(incoming) = self.files.get_mut(&file) else { return };
+        incoming.attempt = None;
+        match incoming.failure.take() {
+            Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
+                // What went wrong may lie in what was matched: go without it (law 9).
+                incoming.how = How::Whole;
+                incoming.parts.clear();
+                self.begin(file);
+            }
+            Some(setback) => {
+                self.totals.failed += 1;
+                self.notices.push_back(Notice::Trouble(setback.trouble.clone()));
+                self.done(file, Done::Failed(setback.trouble));
+            }
+            // A comparison that found its difference.
+            None => {
+                let incoming = &self.files[&file];
+                let done = Done::Replaced {
+                    action: Action::Updated,
+                    differs: Differs { content: true, ..incoming.candidate.differs },
+                    literal: 0,
+                    matched: 0,
+                };
+                self.done(file, done);
+            }
+        }
+    }
+
+    /// A comparison found a difference: nothing more is needed.
+    pub(super) fn differs(&mut self, file: FileNo, handle: Handle) {
+        self.abandon(file, handle);
+    }
+
+    /// Settles a file for good.
+    pub(super) fn done(&mut self, file: FileNo, done: Done) {
+        let Some(incoming) = self.files.remove(&file) else { return };
+        self.handles.remove(&incoming.handle);
+        let Incoming { candidate, reported, .. } = incoming;
+        self.queue.settled(&candidate);
+        self.report_settled(candidate.meta.len.saturating_sub(reported));
+        let (path, item) = (candidate.path, Item::File);
+        let change = match &done {
+            Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),
+            Done::Replaced { action, differs, literal, matched } => {
+                self.totals.transferred += 1;
+                self.totals.transferred_bytes += candidate.meta.len;
+                self.totals.literal += literal;
+                self.totals.matched += matched;
+                self.totals.created += u64::from(*action == Action::Created);
+                Some((*action, *differs))
+            }
+            Done::Same { .. } | Done::Failed(_) => None,
+        };
+        if let Some((action, differs)) = change {
+            self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+        }
+        self.frames.push_back(ToSender::Done { file, done });
+    }
+
+    /// Tells progress, counting no byte of a file twice however often it is tried.
+    pub(super) fn advance(&mut self, file: FileNo) {
+        let Some(incoming) = self.files.get_mut(&file) else { return };
+        let Some(attempt) = &incoming.attempt else { return };
+        let settled = attempt.settled().min(incoming.candidate.meta.len);
+        let fresh = settled.saturating_sub(incoming.reported);
+        incoming.reported += fresh;
+        self.report_settled(fresh);
+    }
+}

@@ -1,0 +1,459 @@
+//! The receiver: holds the old version, decides what it wants, and rebuilds the new from what it has and what is sent.
+//!
+//! ```text
+//! Listing ──► look at the destination ──► make directories and links at once, queue files
+//! a queued file ──► open its old version, Want ──► Start ──► index old
+//!     Groups ──► Lack     Chunks ──► Need     Fill ──► write       matched ──► copy
+//!     all covered and End ──► commit, Done
+//! the list is complete, every file done ──► delete, set directories, flush, Finished
+//! ```
+
+mod attempt;
+mod closing;
+mod deciding;
+mod file;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
+use deltic_core::{ChunkNo, Fingerprint, Index, Meta, Name, RelPath, ShortFingerprint, Span};
+
+use crate::error::PeerError;
+use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW};
+use crate::message::{Extent, FileNo, Payload, ToReceiver, ToSender};
+use crate::options::Options;
+use crate::report::{Notice, Totals, Trouble};
+use crate::work::{Handle, Jobs, Setback, UnknownAnswer, WorkId};
+
+use closing::Closing;
+use deciding::Section;
+use file::{Candidate, Incoming, Queue};
+
+/// What the receiver asks its driver to do. Paths are below the destination's root.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum Work {
+    /// Look at these names; answer with [`Answer::Looked`].
+    Look { paths: Vec<RelPath> },
+    /// List the names of a directory that are not in `keep`; answer with [`Answer::Extra`].
+    Extra { dir: RelPath, keep: HashSet<Name> },
+    /// Make a directory; answer with [`Answer::Done`].
+    MakeDir { path: RelPath },
+    /// Make a symbolic link; answer with [`Answer::Done`].
+    MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
+    /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
+    SetMeta { path: RelPath, meta: Meta },
+    /// The same for directories, one after the other in this order; answer with [`Answer::SetDirs`].
+    SetDirs { dirs: Vec<(RelPath, Meta)> },
+    /// Remove a name and all below it; answer with [`Answer::Removed`].
+    Remove { path: RelPath },
+    /// Open every old version of a file: the one in place, then what killed runs left. Answer with [`Answer::Opened`].
+    OpenOld { handle: Handle, path: RelPath },
+    /// Read old version `part` (counted from 0 in the order of [`OldLens`]) from `start`, cut and sum about a segment; answer with [`Answer::Indexed`].
+    Index { handle: Handle, part: usize, start: u64, spec: ChunkerSpec },
+    /// Copy bytes of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
+    Copy { handle: Handle, path: RelPath, len: u64, old: Span, new_start: u64 },
+    /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
+    Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
+    /// Check the proof and that the old versions did not change; put the new version in place. Answer with [`Answer::Done`].
+    Commit { handle: Handle, path: RelPath, meta: Meta, proof: Proof },
+    /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
+    Confirm { handle: Handle, proof: Proof },
+    /// Drop what `handle` holds, and what it has written; answer with [`Answer::Done`].
+    Abandon { handle: Handle },
+    /// Flush every change to the disk and remove what killed runs left; answer with [`Answer::Done`].
+    Flush,
+}
+
+/// A chunk of a payload and where it goes; `short` is what its fingerprint begins with, if a recipe said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Place in the new version.
+    pub span: Span,
+    /// What to expect.
+    pub short: Option<ShortFingerprint>,
+}
+
+/// What the driver answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// What stands at each path.
+    Looked(Vec<Result<Option<Meta>, Trouble>>),
+    /// Names in any order, each with how many names removing it would remove.
+    Extra(Result<Vec<(Name, u64)>, Trouble>),
+    /// The directories that could not be set.
+    SetDirs(Vec<Trouble>),
+    /// What there is to match against.
+    Opened(Result<OldLens, Setback>),
+    /// Chunks from where the work started; at the end of the part the last one ends with it.
+    Indexed(Result<Indexed, Setback>),
+    /// The copy is in place.
+    Copied(Result<(), Setback>),
+    /// The fingerprints of the pieces, in order; each began as it should.
+    Written(Result<Vec<Fingerprint>, Setback>),
+    /// How many names were removed.
+    Removed(Result<u64, Trouble>),
+    /// It is done.
+    Done(Result<(), Setback>),
+}
+
+/// The lengths in bytes of a file's old versions; laid end to end in this order they are what copies refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldLens {
+    /// The one in place, if it is a regular file.
+    pub in_place: Option<u64>,
+    /// What killed runs left of it.
+    pub leftovers: Vec<u64>,
+}
+
+/// What an index work found.
+#[derive(Debug)]
+pub struct Indexed {
+    /// The chunks that are final.
+    pub chunks: Vec<Chunk>,
+    /// Whether the part's end was reached.
+    pub at_end: bool,
+}
+
+/// What shows that a rebuilt file is the sender's, to the last bit.
+#[derive(Debug)]
+pub struct Proof {
+    digest: Digest,
+    index: Arc<Index>,
+    parts: Vec<ProofPart>,
+}
+
+/// A run of the new version's chunks, by where their fingerprints are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProofPart {
+    /// Copied from old.
+    Old(Range<ChunkNo>),
+    /// Received, in order.
+    New(Vec<Chunk>),
+}
+
+impl Proof {
+    /// Whether the chunks that were copied and written have the digest that the sender took. Hashes about 1 % of the
+    /// file's length.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
+        let mut take = |chunk: Chunk| {
+            len += u64::from(chunk.len);
+            if let Some(group) = grouper.push(&chunk) {
+                digest.push(&group);
+            }
+        };
+        for part in &self.parts {
+            match part {
+                ProofPart::Old(range) => {
+                    self.index.chunks(range.clone()).for_each(|(span, fingerprint)| {
+                        take(Chunk { len: span.len, fingerprint });
+                    })
+                }
+                ProofPart::New(chunks) => chunks.iter().copied().for_each(&mut take),
+            }
+        }
+        if let Some(group) = grouper.finish() {
+            digest.push(&group);
+        }
+        digest.finish(len) == self.digest
+    }
+}
+
+/// What the receiver knows before the conversation begins.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// How to sync.
+    pub options: Options,
+    /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
+    /// bring `b`.
+    pub expect: Option<HashSet<Name>>,
+    /// The name that the one listed file is to have here, where the destination names a file.
+    pub rename: Option<Name>,
+}
+
+/// The receiver's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
+#[derive(Debug)]
+pub struct Receiver {
+    setting: Setting,
+    jobs: Jobs<Work, Place>,
+    frames: VecDeque<ToSender>,
+    notices: VecDeque<Notice>,
+    totals: Totals,
+    /// Entries told so far.
+    told: u64,
+    settled: u64,
+    list: List,
+    sections: HashMap<u64, Section>,
+    next_section: u64,
+    /// Directories that were listed and are not in place yet, and the sections that wait for each.
+    making: HashMap<RelPath, Vec<u64>>,
+    /// Directories whose own listing is still to come.
+    announced: HashSet<RelPath>,
+    /// The directory in the midst of being listed, and its last name so far.
+    listing: Option<(RelPath, Option<Name>)>,
+    /// Directories that could not be made: what is below them is given up.
+    lost: HashSet<RelPath>,
+    /// Directories to give their final times and modes, parents first.
+    dirs: Vec<(RelPath, Meta)>,
+    /// Names of the directory being listed, kept while deletions are asked for.
+    keep: HashSet<Name>,
+    /// What stands at the destination and not in the list, and how many names that is with all below.
+    extras: Vec<RelPath>,
+    extra_names: u64,
+    root_is_whole: bool,
+    queue: Queue,
+    /// Files whose place is still taken by a directory that is being removed.
+    clearing: BTreeMap<FileNo, Candidate>,
+    files: HashMap<FileNo, Incoming>,
+    handles: HashMap<Handle, FileNo>,
+    next_handle: u64,
+    groups_out: u64,
+    backlog_bytes: usize,
+    closing: Option<Closing>,
+}
+
+/// How far the sender's list has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Growing,
+    Complete { intact: bool },
+}
+
+/// Where an answer belongs.
+#[derive(Debug)]
+enum Place {
+    Look(u64),
+    Extra(RelPath),
+    MakeDir(RelPath),
+    Symlink { change: crate::report::Change },
+    Touch { change: crate::report::Change },
+    Clear { file: FileNo },
+    Remove(RelPath),
+    SetDirs,
+    Flush,
+    OpenOld(Handle),
+    Index(Handle),
+    Copy(Handle, Span),
+    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
+    Commit(Handle),
+    Confirm(Handle),
+    TouchFile(Handle),
+    Abandon(FileNo),
+}
+
+impl Receiver {
+    /// A receiver at the start of its session.
+    #[must_use]
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            jobs: Jobs::new(),
+            frames: VecDeque::new(),
+            notices: VecDeque::new(),
+            totals: Totals::default(),
+            told: 0,
+            settled: 0,
+            list: List::Growing,
+            sections: HashMap::new(),
+            next_section: 0,
+            making: HashMap::new(),
+            announced: HashSet::from([RelPath::root()]),
+            listing: None,
+            lost: HashSet::new(),
+            dirs: Vec::new(),
+            keep: HashSet::new(),
+            extras: Vec::new(),
+            extra_names: 0,
+            root_is_whole: false,
+            queue: Queue::default(),
+            clearing: BTreeMap::new(),
+            files: HashMap::new(),
+            handles: HashMap::new(),
+            next_handle: 0,
+            groups_out: 0,
+            backlog_bytes: 0,
+            closing: None,
+        }
+    }
+
+    /// The next frame to send, if any.
+    pub fn poll_frame(&mut self) -> Option<ToSender> {
+        self.frames.pop_front()
+    }
+
+    /// The next notice, if any.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// The next piece of work, if any.
+    pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
+        self.jobs.poll()
+    }
+
+    /// Whether everything is in place and [`ToSender::Finished`] was said.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.closing == Some(Closing::Finished)
+    }
+
+    /// Literal bytes received and not yet written: a driver stops reading frames while there are many.
+    #[must_use]
+    pub const fn backlog_bytes(&self) -> usize {
+        self.backlog_bytes
+    }
+
+    /// Takes a frame from the sender.
+    ///
+    /// # Errors
+    /// [`PeerError`] where the frame cannot come now; the session is over.
+    pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
+        if self.closing.is_some() {
+            return Err(PeerError::Unexpected("a frame after everything was settled"));
+        }
+        match frame {
+            ToReceiver::Listing { dir, own, entries, extent } => {
+                self.listing(Section::new(dir, own, entries), extent)?;
+            }
+            ToReceiver::Listed { intact } => {
+                self.growing()?;
+                self.list = List::Complete { intact };
+                self.report_listed();
+            }
+            ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
+            ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
+            ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
+            ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
+            ToReceiver::End { file, digest } => self.end(file, digest)?,
+            ToReceiver::Failed { file, trouble } => self.sender_failed(file, trouble)?,
+            ToReceiver::Trouble(trouble) => {
+                self.totals.failed +=
+                    u64::from(trouble.kind != crate::report::TroubleKind::Skipped);
+                self.notices.push_back(Notice::Trouble(trouble));
+            }
+        }
+        self.go_on();
+        Ok(())
+    }
+
+    /// Takes the answer to a piece of work.
+    ///
+    /// # Errors
+    /// [`UnknownAnswer`] where nothing waits for it.
+    pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
+        match (self.jobs.answered(id)?, answer) {
+            (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
+            (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
+            (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
+            (Place::Symlink { change } | Place::Touch { change }, Answer::Done(done)) => {
+                self.changed_in_place(change, done);
+            }
+            (Place::Clear { file }, Answer::Removed(removed)) => self.cleared(file, removed),
+            (Place::Remove(path), Answer::Removed(removed)) => self.removed(path, removed),
+            (Place::SetDirs, Answer::SetDirs(troubles)) => {
+                troubles.into_iter().for_each(|trouble| self.trouble(trouble));
+            }
+            (Place::Flush, Answer::Done(done)) => self.flushed(done),
+            (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
+            (Place::Index(handle), Answer::Indexed(indexed)) => self.indexed(handle, indexed),
+            (Place::Copy(handle, span), Answer::Copied(copied)) => {
+                self.copied(handle, span, copied)
+            }
+            (Place::Write { handle, chunks, spans, payload_bytes }, Answer::Written(written)) => {
+                self.backlog_bytes -= payload_bytes;
+                self.written(handle, (&chunks, &spans), written);
+            }
+            (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
+            (Place::Confirm(handle), Answer::Done(done)) => self.confirmed(handle, done),
+            (Place::TouchFile(handle), Answer::Done(done)) => self.touched(handle, done),
+            (Place::Abandon(file), Answer::Done(_)) => self.abandoned(file),
+            _ => return Err(UnknownAnswer),
+        }
+        self.go_on();
+        Ok(())
+    }
+
+    /// Starts what has become possible.
+    fn go_on(&mut self) {
+        self.activate();
+        self.settle();
+        self.close();
+    }
+
+    fn growing(&self) -> Result<(), PeerError> {
+        match self.list {
+            List::Growing => Ok(()),
+            List::Complete { .. } => {
+                Err(PeerError::Unexpected("a listing after the end of the list"))
+            }
+        }
+    }
+
+    /// Tells the sender up to where nothing more will be wanted.
+    fn settle(&mut self) {
+        let looking = self.sections.values().map(|section| section.first).min();
+        let queued = self.queue.first().map(|file| file.0);
+        let clearing = self.clearing.keys().next().map(|file| file.0);
+        let upto = [looking, queued, clearing].into_iter().flatten().min().unwrap_or(self.told);
+        if upto > self.settled {
+            self.settled = upto;
+            self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
+        }
+    }
+
+    /// Counts a name that failed and tells both ends' users.
+    fn trouble(&mut self, trouble: Trouble) {
+        self.totals.failed += 1;
+        self.frames.push_back(ToSender::Trouble(trouble.clone()));
+        self.notices.push_back(Notice::Trouble(trouble));
+    }
+
+    /// Tells both ends' users of a change.
+    fn changed(&mut self, change: crate::report::Change) {
+        self.totals.created += u64::from(change.action == crate::report::Action::Created);
+        self.frames.push_back(ToSender::Changed(change.clone()));
+        self.notices.push_back(Notice::Changed(change));
+    }
+
+    fn report_settled(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.notices.push_back(Notice::Settled { bytes });
+        }
+    }
+
+    fn report_listed(&mut self) {
+        let Totals { files, bytes, .. } = self.totals;
+        let complete = self.list != List::Growing;
+        self.notices.push_back(Notice::Listed { files, bytes, complete });
+    }
+
+    fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
+        self.groups_out += groups;
+        if self.groups_out > GROUP_WINDOW {
+            Err(PeerError::Limit("unanswered groups"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
+        self.told += entries;
+        // The last frame that fitted the window may reach past it by its own entries.
+        let most = ENTRY_WINDOW + crate::limits::MAX_BATCH as u64;
+        if self.told - self.settled > most {
+            Err(PeerError::Limit("unsettled entries"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Asks for the next extent's names to be kept apart from the last's.
+fn ends(extent: Extent) -> bool {
+    extent == Extent::Last
+}

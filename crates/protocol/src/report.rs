@@ -1,0 +1,127 @@
+//! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
+
+use deltic_core::RelPath;
+
+/// One name that the run changed (or, in a dry run, would change).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The name, below the destination's root.
+    pub path: RelPath,
+    /// What kind of entry it is.
+    pub item: Item,
+    /// What was done.
+    pub action: Action,
+    /// What differed before.
+    pub differs: Differs,
+}
+
+/// The kinds of entries that a run changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// What was done to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It was not there.
+    Created,
+    /// Its content was replaced.
+    Updated,
+    /// Only its attributes were set.
+    Touched,
+    /// It was removed.
+    Deleted,
+}
+
+/// In what the old entry differed from the new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// The content, as found by comparing it (`-c`).
+    pub content: bool,
+    /// The length.
+    pub size: bool,
+    /// The modification time.
+    pub time: bool,
+    /// The permission bits.
+    pub mode: bool,
+}
+
+/// Something that went wrong with one name; the rest of the run went on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What it means for the run.
+    pub kind: TroubleKind,
+    /// What was tried, on what, and why it failed; safe to print.
+    pub message: String,
+}
+
+/// What a trouble means for the run's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// A source vanished or kept changing while it was read.
+    Vanished,
+    /// A name could not be read or written.
+    Failed,
+    /// A name was left out on purpose (a device, or a directory without `-r`); not an error.
+    Skipped,
+    /// Deletions were held back by their limit.
+    DeleteLimit,
+}
+
+/// Counts of a whole run, as the receiver saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Regular files in the sender's list.
+    pub files: u64,
+    /// Directories in the sender's list.
+    pub dirs: u64,
+    /// Symbolic links in the sender's list.
+    pub links: u64,
+    /// Length of all listed files, in bytes.
+    pub bytes: u64,
+    /// Names that were created.
+    pub created: u64,
+    /// Files whose content was replaced or created.
+    pub transferred: u64,
+    /// Length of those files, in bytes.
+    pub transferred_bytes: u64,
+    /// Bytes of them that were sent.
+    pub literal: u64,
+    /// Bytes of them that the receiver already had.
+    pub matched: u64,
+    /// Names that were removed.
+    pub deleted: u64,
+    /// Names that could not be synced.
+    pub failed: u64,
+}
+
+/// What a running machine tells whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The sender's list so far; `complete` once it will not grow any more.
+    Listed {
+        /// Regular files so far.
+        files: u64,
+        /// Their length in bytes.
+        bytes: u64,
+        /// Whether the list is complete.
+        complete: bool,
+    },
+    /// So many more bytes of the listed files are settled: found up to date, matched or sent.
+    Settled {
+        /// Bytes, never more in sum than were listed.
+        bytes: u64,
+    },
+    /// A name changed.
+    Changed(Change),
+    /// A name failed.
+    Trouble(Trouble),
+    /// The run is over; nothing follows.
+    Finished(Totals),
+}

@@ -1,0 +1,397 @@
+//! One attempt at one file: scan it into a recipe, spell out the groups that are lacked, send the chunks that are needed.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::{Meta, Span};
+
+use crate::error::PeerError;
+use crate::limits::{
+    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, SEGMENT_BYTES, WHOLE_BLOCK_BYTES,
+};
+use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
+use crate::report::{Trouble, TroubleKind};
+use crate::work::Handle;
+
+use super::{Place, Scanned, Sender, Sums, Work};
+
+/// Most groups that one scan can find: every minimal chunk a group.
+const GROUPS_PER_SCAN: u64 = (SEGMENT_BYTES / 512) as u64;
+/// Reads under way for one file that is sent whole.
+const WHOLE_READS: usize = 4;
+
+/// An attempt at a file.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) handle: Handle,
+    how: How,
+    len: u64,
+    spec: ChunkerSpec,
+    /// The recipe so far; shared with the sealing work at the end.
+    chunks: Arc<Vec<Chunk>>,
+    /// Where each group starts.
+    groups: Vec<GroupStart>,
+    next_group: GroupStart,
+    scanned: u64,
+    /// Present while no scan is under way and the end is not reached.
+    grouper: Option<Box<Grouper>>,
+    /// Groups told and not answered, a range for each frame.
+    told: VecDeque<Range<u32>>,
+    /// Chunks spelled out and not answered, ranges for each frame.
+    spelled: VecDeque<Vec<Range<u32>>>,
+    needs: VecDeque<Range<u32>>,
+    need_bytes: u64,
+    complete: bool,
+    whole: Whole,
+    /// Bytes reported as settled, by this attempt or an earlier one.
+    pub(super) reported: u64,
+    settled: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupStart {
+    start: u64,
+    chunk: u32,
+}
+
+/// How far the blocks of a file that is sent whole have been read.
+#[derive(Debug, Default)]
+struct Whole {
+    next: u32,
+    reading: usize,
+    blocks: Vec<Option<Chunk>>,
+}
+
+impl Outgoing {
+    pub(super) fn new(handle: Handle, how: How, reported: u64) -> Self {
+        Self {
+            handle,
+            how,
+            len: 0,
+            spec: whole_spec(),
+            chunks: Arc::default(),
+            groups: Vec::new(),
+            next_group: GroupStart::default(),
+            scanned: 0,
+            grouper: None,
+            told: VecDeque::new(),
+            spelled: VecDeque::new(),
+            needs: VecDeque::new(),
+            need_bytes: 0,
+            complete: false,
+            whole: Whole::default(),
+            reported,
+            settled: 0,
+        }
+    }
+
+    pub(super) fn groups_unanswered(&self) -> u64 {
+        self.told.iter().map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    /// The chunks of a range of groups.
+    fn chunks_of(&self, groups: &Range<u32>) -> Range<u32> {
+        let first = |group: u32| match self.groups.get(group as usize) {
+            Some(start) => start.chunk,
+            None => self.next_group.chunk,
+        };
+        first(groups.start)..first(groups.end)
+    }
+
+    /// The spans of a range of chunks.
+    fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
+        let group = self.groups.partition_point(|start| start.chunk <= chunks.start) - 1;
+        let GroupStart { start, chunk } = self.groups[group];
+        let skipped = &self.chunks[chunk as usize..chunks.start as usize];
+        let mut at = start + skipped.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+        self.chunks[chunks.start as usize..chunks.end as usize].iter().map(move |chunk| {
+            let span = Span::new(at, chunk.len);
+            at = span.end();
+            span
+        })
+    }
+
+    fn bytes_of(&self, chunks: &Range<u32>) -> u64 {
+        let chunks = &self.chunks[chunks.start as usize..chunks.end as usize];
+        chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
+    }
+
+    /// Takes up to a fill's worth of chunks off what is needed.
+    fn take_needs(&mut self) -> (Vec<Range<u32>>, u64) {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(mut range) = self.needs.pop_front() {
+            let mut end = range.start;
+            while end < range.end && (bytes == 0 || bytes < FILL_BYTES) {
+                bytes += u64::from(self.chunks[end as usize].len);
+                end += 1;
+            }
+            taken.push(range.start..end);
+            range.start = end;
+            if !range.is_empty() {
+                self.needs.push_front(range);
+            }
+            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH {
+                break;
+            }
+        }
+        self.need_bytes -= bytes;
+        (taken, bytes)
+    }
+
+    /// Bytes newly settled, given that so many more of this attempt are.
+    fn advance(&mut self, bytes: u64) -> u64 {
+        self.settled += bytes;
+        let fresh = self.settled.saturating_sub(self.reported);
+        self.reported += fresh;
+        fresh
+    }
+}
+
+impl Sender {
+    pub(super) fn opened(&mut self, handle: Handle, meta: Result<Meta, Trouble>) {
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(trouble) => return self.fail(handle, trouble),
+        };
+        let Some((file, outgoing)) = self.outgoing(handle) else { return };
+        outgoing.len = meta.len;
+        let how = outgoing.how;
+        if how == How::Recipe {
+            outgoing.spec = ChunkerSpec::for_len(meta.len);
+            outgoing.grouper = Some(Box::default());
+        } else {
+            let blocks = meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
+            outgoing.whole.blocks = vec![None; blocks as usize];
+        }
+        let spec = outgoing.spec;
+        self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
+        if how == How::Recipe { self.scan_more() } else { self.read_blocks(handle) }
+    }
+
+    /// Goes on scanning wherever the window of unanswered groups allows.
+    pub(super) fn scan_more(&mut self) {
+        for (_, outgoing) in self.files.iter_mut().filter(|(_, o)| o.grouper.is_some()) {
+            if self.groups_out + (self.scans_out + 1) * GROUPS_PER_SCAN > GROUP_WINDOW {
+                return;
+            }
+            let Some(grouper) = outgoing.grouper.take() else { continue };
+            let Outgoing { handle, spec, scanned: start, .. } = *outgoing;
+            self.scans_out += 1;
+            self.jobs.ask(Work::Scan { handle, spec, start, grouper }, Place::Scan(handle));
+        }
+    }
+
+    pub(super) fn scanned(&mut self, handle: Handle, scanned: Result<Scanned, Trouble>) {
+        self.scans_out -= 1;
+        let scanned = match scanned {
+            Ok(scanned) => scanned,
+            Err(trouble) => return self.fail(handle, trouble),
+        };
+        let Some((file, outgoing)) = self.outgoing(handle) else { return };
+        outgoing.scanned += scanned.consumed;
+        let chunks = Arc::get_mut(&mut outgoing.chunks).expect("only sealing shares the chunks");
+        chunks.extend_from_slice(&scanned.chunks);
+        let told = tell_groups(file, outgoing, &scanned.groups);
+        let too_many = outgoing.groups.len() > MAX_GROUPS;
+        let seal = if scanned.at_end { Some(Arc::clone(&outgoing.chunks)) } else { None };
+        if !scanned.at_end {
+            outgoing.grouper = Some(scanned.grouper);
+        }
+        self.groups_out += scanned.groups.len() as u64;
+        self.frames.extend(told);
+        if too_many {
+            let message = format!("send file {}: its recipe has too many groups", file.0);
+            return self.fail(handle, Trouble { kind: TroubleKind::Failed, message });
+        }
+        if let Some(chunks) = seal {
+            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+        }
+    }
+
+    pub(super) fn sealed(&mut self, handle: Handle, digest: Result<Digest, Trouble>) {
+        let digest = match digest {
+            Ok(digest) => digest,
+            Err(trouble) => return self.fail(handle, trouble),
+        };
+        let Some((file, outgoing)) = self.outgoing(handle) else { return };
+        outgoing.complete = true;
+        self.frames.push_back(ToReceiver::End { file, digest });
+        self.read_needs(file);
+    }
+
+    /// The receiver lacks these of the groups that one frame told.
+    pub(super) fn lack(&mut self, file: FileNo, lacked: &[Range<u32>]) -> Result<(), PeerError> {
+        let outgoing = self.files.get_mut(&file).expect("the caller found the attempt");
+        let told = outgoing.told.pop_front().ok_or(PeerError::Unexpected("lack"))?;
+        within(lacked, std::slice::from_ref(&told))?;
+        let lacked_bytes: u64 =
+            lacked.iter().map(|groups| outgoing.bytes_of(&outgoing.chunks_of(groups))).sum();
+        let told_bytes = outgoing.bytes_of(&outgoing.chunks_of(&told));
+        let fresh = outgoing.advance(told_bytes - lacked_bytes);
+        let spelled = spell(file, outgoing, lacked);
+        self.groups_out -= u64::from(told.end - told.start);
+        self.frames.extend(spelled);
+        self.report_settled(fresh);
+        self.read_needs(file);
+        Ok(())
+    }
+
+    /// The receiver needs these of the chunks that one frame spelled out.
+    pub(super) fn need(&mut self, file: FileNo, needed: Vec<Range<u32>>) -> Result<(), PeerError> {
+        let outgoing = self.files.get_mut(&file).expect("the caller found the attempt");
+        let spelled = outgoing.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
+        within(&needed, &spelled)?;
+        let spelled_bytes: u64 = spelled.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
+        let needed_bytes: u64 = needed.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
+        let fresh = outgoing.advance(spelled_bytes - needed_bytes);
+        outgoing.need_bytes += needed_bytes;
+        outgoing.needs.extend(needed);
+        self.report_settled(fresh);
+        self.read_needs(file);
+        Ok(())
+    }
+
+    /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
+    fn read_needs(&mut self, file: FileNo) {
+        let Some(outgoing) = self.files.get_mut(&file) else { return };
+        let settled = outgoing.complete && outgoing.told.is_empty() && outgoing.spelled.is_empty();
+        let (sums, zstd) = (Sums::Known, self.options.compress && self.terms.zstd());
+        while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
+            let (chunks, bytes) = outgoing.take_needs();
+            let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
+            let handle = outgoing.handle;
+            let work = Work::Read { handle, spans, sums, zstd };
+            self.jobs.ask(work, Place::Read { handle, chunks, bytes });
+        }
+    }
+
+    /// Reads the next blocks of a file that is sent whole, or seals it after the last.
+    fn read_blocks(&mut self, handle: Handle) {
+        let zstd = self.options.compress && self.terms.zstd();
+        let Some(file) = self.handles.get(&handle) else { return };
+        let outgoing = self.files.get_mut(file).expect("handles name attempts");
+        let whole = &mut outgoing.whole;
+        while whole.reading < WHOLE_READS && (whole.next as usize) < whole.blocks.len() {
+            let start = u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
+            let len = (outgoing.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
+            let work =
+                Work::Read { handle, spans: vec![Span::new(start, len)], sums: Sums::Take, zstd };
+            let chunks = std::iter::once(whole.next..whole.next + 1).collect();
+            self.jobs.ask(work, Place::Read { handle, chunks, bytes: u64::from(len) });
+            whole.next += 1;
+            whole.reading += 1;
+        }
+        if whole.reading == 0 && whole.next as usize == whole.blocks.len() {
+            let chunks: Option<Vec<_>> = whole.blocks.iter().copied().collect();
+            let chunks = Arc::new(chunks.expect("every block was read"));
+            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+        }
+    }
+
+    pub(super) fn read(
+        &mut self,
+        handle: Handle,
+        (chunks, bytes): (Vec<Range<u32>>, u64),
+        read: Result<(Payload, Vec<Chunk>), Trouble>,
+    ) {
+        let (payload, sums) = match read {
+            Ok(read) => read,
+            Err(trouble) => return self.fail(handle, trouble),
+        };
+        let Some((file, outgoing)) = self.outgoing(handle) else { return };
+        let fresh = outgoing.advance(bytes);
+        let whole = outgoing.how == How::Whole;
+        if whole {
+            outgoing.whole.reading -= 1;
+            outgoing.whole.blocks[chunks[0].start as usize] = sums.first().copied();
+        }
+        self.frames.push_back(ToReceiver::Fill { file, chunks, payload });
+        self.report_settled(fresh);
+        if whole {
+            self.read_blocks(handle);
+        }
+    }
+
+    /// The attempt that holds this handle, unless it has ended.
+    fn outgoing(&mut self, handle: Handle) -> Option<(FileNo, &mut Outgoing)> {
+        let file = *self.handles.get(&handle)?;
+        Some((file, self.files.get_mut(&file).expect("handles name attempts")))
+    }
+}
+
+fn whole_spec() -> ChunkerSpec {
+    ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
+}
+
+/// Frames that tell new groups; notes where each starts.
+fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> Vec<ToReceiver> {
+    let mut frames = Vec::new();
+    for batch in groups.chunks(MAX_BATCH) {
+        let first = outgoing.groups.len() as u32;
+        for group in batch {
+            outgoing.groups.push(outgoing.next_group);
+            outgoing.next_group.start += group.len;
+            outgoing.next_group.chunk += group.chunks;
+        }
+        outgoing.told.push_back(first..outgoing.groups.len() as u32);
+        frames.push(ToReceiver::Groups { file, groups: batch.iter().map(line).collect() });
+    }
+    frames
+}
+
+fn line(group: &Group) -> GroupLine {
+    GroupLine { len: group.len, chunks: group.chunks, short: group.fingerprint.short() }
+}
+
+/// Frames that spell out these groups; notes which chunks each awaits an answer for.
+fn spell(file: FileNo, outgoing: &mut Outgoing, lacked: &[Range<u32>]) -> Vec<ToReceiver> {
+    let mut frames = Vec::new();
+    let mut groups: Vec<Range<u32>> = Vec::new();
+    let mut lines = Vec::new();
+    let mut flush = |groups: &mut Vec<Range<u32>>, lines: &mut Vec<ChunkLine>| {
+        if !groups.is_empty() {
+            let (groups, chunks) = (std::mem::take(groups), std::mem::take(lines));
+            frames.push(ToReceiver::Chunks { file, groups, chunks });
+        }
+    };
+    for group in lacked.iter().flat_map(Clone::clone) {
+        let chunks = outgoing.chunks_of(&(group..group + 1));
+        if lines.len() + chunks.len() > MAX_BATCH {
+            flush(&mut groups, &mut lines);
+        }
+        match groups.last_mut() {
+            Some(last) if last.end == group => last.end += 1,
+            _ => groups.push(group..group + 1),
+        }
+        let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
+        lines.extend(chunks.iter().map(|c| ChunkLine { len: c.len, short: c.fingerprint.short() }));
+    }
+    flush(&mut groups, &mut lines);
+    for frame in &frames {
+        let ToReceiver::Chunks { groups, .. } = frame else { continue };
+        let awaited = groups.iter().map(|groups| outgoing.chunks_of(groups)).collect();
+        outgoing.spelled.push_back(awaited);
+    }
+    frames
+}
+
+/// Checks that `asked` ascend and that each lies within one of `offered`, which ascend too.
+fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError> {
+    let mut offers = offered.iter();
+    let mut offer = offers.next();
+    let mut floor = 0;
+    for range in asked {
+        while offer.is_some_and(|offer| offer.end < range.end) {
+            offer = offers.next();
+        }
+        let fits = offer.is_some_and(|offer| offer.start <= range.start) && range.start >= floor;
+        if !fits {
+            return Err(PeerError::Unexpected("ranges that were not offered"));
+        }
+        floor = range.end;
+    }
+    Ok(())
+}

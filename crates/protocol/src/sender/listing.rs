@@ -1,0 +1,194 @@
+//! Walking the tree and telling it, a directory at a time, never far ahead of what the receiver has settled.
+
+use std::collections::VecDeque;
+
+use deltic_core::path::BadPath;
+use deltic_core::{Entry, Kind, Meta, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
+use crate::message::{Extent, FileNo, ToReceiver};
+use crate::options::Options;
+use crate::report::{Notice, Trouble, TroubleKind};
+
+use super::{Listed, Listing, Place, Sender, Work};
+
+/// Directories listed at once: hides the latency of a cold disk.
+const LISTS_AT_ONCE: usize = 4;
+/// Entries' own bytes in one frame.
+const FRAME_ENTRY_BYTES: usize = 128 << 10;
+
+/// Where the walk stands.
+#[derive(Debug)]
+pub(super) struct Lister {
+    /// Directories still to list; the last is the next.
+    dirs: Vec<RelPath>,
+    lists_out: usize,
+    /// Directories listed and not yet told.
+    ready: VecDeque<Ready>,
+    next: u64,
+    settled: u64,
+    intact: bool,
+    complete: bool,
+    files: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Ready {
+    dir: RelPath,
+    own: Option<Meta>,
+    entries: VecDeque<Entry>,
+}
+
+impl Lister {
+    pub(super) fn new() -> Self {
+        Self {
+            dirs: vec![RelPath::root()],
+            lists_out: 0,
+            ready: VecDeque::new(),
+            next: 0,
+            settled: 0,
+            intact: true,
+            complete: false,
+            files: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(super) const fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
+        if upto.0 < self.settled || upto.0 > self.next {
+            return Err(PeerError::Unexpected("settled entries that were not listed"));
+        }
+        self.settled = upto.0;
+        Ok(())
+    }
+
+    const fn has_room(&self) -> bool {
+        self.next - self.settled < ENTRY_WINDOW
+    }
+}
+
+impl Sender {
+    /// Tells what is ready and asks for more directories, as far as the window reaches.
+    pub(super) fn list_more(&mut self) {
+        while self.lister.has_room() && self.tell_some() {}
+        while self.lister.ready.len() + self.lister.lists_out < LISTS_AT_ONCE {
+            let Some(dir) = self.lister.dirs.pop() else { break };
+            self.lister.lists_out += 1;
+            self.jobs.ask(Work::List { dir: dir.clone() }, Place::List(dir));
+        }
+        let idle = self.lister.lists_out == 0 && self.lister.ready.is_empty();
+        if idle && !self.lister.complete {
+            self.lister.complete = true;
+            self.frames.push_back(ToReceiver::Listed { intact: self.lister.intact });
+            self.report_listed();
+        }
+    }
+
+    pub(super) fn listed(&mut self, dir: &RelPath, listed: Result<Listed, Trouble>) {
+        self.lister.lists_out -= 1;
+        let listed = listed
+            .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        for trouble in listed.troubles {
+            self.lister.intact = false;
+            self.trouble(trouble);
+        }
+        let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
+        if own.is_some() && !self.options.recursive {
+            self.trouble(skipped("directory", dir));
+            own = None;
+            entries.clear();
+        }
+        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries });
+        self.list_more();
+    }
+
+    /// Tells one frame's worth of the first directory that is ready; whether there was one.
+    fn tell_some(&mut self) -> bool {
+        let Some(mut ready) = self.lister.ready.pop_front() else { return false };
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
+            let Some(entry) = ready.entries.pop_front() else { break };
+            bytes += weight(&entry);
+            if self.tells(&ready.dir, &entry) {
+                entries.push(entry);
+            }
+        }
+        let (dir, own) = (ready.dir.clone(), ready.own.take());
+        let extent = if ready.entries.is_empty() { Extent::Last } else { Extent::More };
+        if extent == Extent::More {
+            self.lister.ready.push_front(ready);
+        }
+        self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
+        self.report_listed();
+        true
+    }
+
+    /// Notes an entry that is told, or says why it is not.
+    fn tells(&mut self, dir: &RelPath, entry: &Entry) -> bool {
+        let path = match dir.join(&entry.name) {
+            Ok(path) => path,
+            Err(bad) => {
+                self.lister.intact = false;
+                self.trouble(unsendable(dir, entry, &bad));
+                return false;
+            }
+        };
+        if let Some(what) = left_out(&entry.meta.kind, &self.options) {
+            self.trouble(skipped(what, &path));
+            return false;
+        }
+        match entry.meta.kind {
+            Kind::Dir => self.lister.dirs.push(path),
+            Kind::File => {
+                self.lister.files += 1;
+                self.lister.bytes += entry.meta.len;
+                let listing = Listing { path, len: entry.meta.len, attempts: 0 };
+                self.entries.insert(FileNo(self.lister.next), listing);
+            }
+            Kind::Symlink(_) | Kind::Other => {}
+        }
+        self.lister.next += 1;
+        true
+    }
+
+    /// Tells both ends' users.
+    pub(super) fn trouble(&mut self, trouble: Trouble) {
+        self.frames.push_back(ToReceiver::Trouble(trouble.clone()));
+        self.notices.push_back(Notice::Trouble(trouble));
+    }
+
+    fn report_listed(&mut self) {
+        let Lister { files, bytes, complete, .. } = self.lister;
+        self.notices.push_back(Notice::Listed { files, bytes, complete });
+    }
+}
+
+fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
+    match kind {
+        Kind::Dir if !options.recursive => Some("directory"),
+        Kind::Symlink(_) if !options.links => Some("symbolic link"),
+        Kind::Other => Some("special file"),
+        _ => None,
+    }
+}
+
+fn skipped(what: &str, path: &RelPath) -> Trouble {
+    Trouble { kind: TroubleKind::Skipped, message: format!("skip {what} {path}") }
+}
+
+fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
+    let message = format!("send {} in {dir}: {bad}", entry.name);
+    Trouble { kind: TroubleKind::Failed, message }
+}
+
+/// About the bytes that an entry takes in a frame.
+fn weight(entry: &Entry) -> usize {
+    let target = if let Kind::Symlink(target) = &entry.meta.kind { target.len() } else { 0 };
+    entry.name.as_bytes().len() + target + 32
+}

@@ -1,0 +1,331 @@
+//! The sender: holds the new version, lists it, and answers what the receiver asks for.
+//!
+//! ```text
+//! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
+//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
+//! Lack(groups)     ──► Chunks
+//! Need(chunks)     ──► read, Fill
+//! ```
+
+mod file;
+mod listing;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::{Entry, Meta, RelPath, Span};
+
+use crate::error::PeerError;
+use crate::hello::Terms;
+use crate::limits::MAX_ATTEMPTS;
+use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
+use crate::options::Options;
+use crate::report::{Change, Item, Notice, Totals, Trouble};
+use crate::work::{Handle, Jobs, UnknownAnswer, WorkId};
+
+use file::Outgoing;
+use listing::Lister;
+
+/// What the sender asks its driver to do.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum Work {
+    /// List a directory; answer with [`Answer::Listed`].
+    List { dir: RelPath },
+    /// Open a file under `handle`; answer with [`Answer::Opened`].
+    Open { handle: Handle, path: RelPath },
+    /// Read from `start`, cut and sum what is final in about a segment; answer with [`Answer::Scanned`].
+    Scan { handle: Handle, spec: ChunkerSpec, start: u64, grouper: Box<Grouper> },
+    /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
+    Seal { handle: Handle, chunks: Arc<Vec<Chunk>> },
+    /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
+    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
+    /// Let go of what `handle` holds open; answer with [`Answer::Closed`].
+    Close { handle: Handle },
+}
+
+/// Whether a read also takes each span's fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// Each span is a chunk whose fingerprint is not known yet.
+    Take,
+    /// The recipe knows them.
+    Known,
+}
+
+/// What the driver answers. Errors end the attempt at one file, never the session.
+#[derive(Debug)]
+pub enum Answer {
+    /// A directory's entries.
+    Listed(Result<Listed, Trouble>),
+    /// The new version's metadata as of the open.
+    Opened(Result<Meta, Trouble>),
+    /// A scanned segment.
+    Scanned(Result<Scanned, Trouble>),
+    /// The digest, if the file is still the one that was opened.
+    Sealed(Result<Digest, Trouble>),
+    /// A payload, and the chunks' sums if they were asked for.
+    Read(Result<(Payload, Vec<Chunk>), Trouble>),
+    /// The handle is gone.
+    Closed,
+}
+
+/// A directory as a tree lists it.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// The root's own metadata, where the root itself is part of the transfer; `None` below the root.
+    pub own: Option<Meta>,
+    /// Its entries, in order of name.
+    pub entries: Vec<Entry>,
+    /// Entries that could not be listed.
+    pub troubles: Vec<Trouble>,
+}
+
+/// What a scan found.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The chunks that are final.
+    pub chunks: Vec<Chunk>,
+    /// The groups that end in them (and at the file's end, the last).
+    pub groups: Vec<Group>,
+    /// Where the next scan goes on; the chunks' lengths summed.
+    pub consumed: u64,
+    /// Whether the file's end was reached.
+    pub at_end: bool,
+    /// The grouper, for the next scan.
+    pub grouper: Box<Grouper>,
+}
+
+/// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
+#[derive(Debug)]
+pub struct Sender {
+    terms: Terms,
+    options: Options,
+    jobs: Jobs<Work, Place>,
+    frames: VecDeque<ToReceiver>,
+    notices: VecDeque<Notice>,
+    lister: Lister,
+    /// Regular files that the receiver has not settled.
+    entries: BTreeMap<FileNo, Listing>,
+    files: HashMap<FileNo, Outgoing>,
+    /// Handles of attempts under way, to place answers.
+    handles: HashMap<Handle, FileNo>,
+    next_handle: u64,
+    groups_out: u64,
+    scans_out: u64,
+    finished: bool,
+}
+
+/// A file that the receiver may still want.
+#[derive(Debug)]
+struct Listing {
+    path: RelPath,
+    len: u64,
+    attempts: u32,
+}
+
+/// Where an answer belongs.
+#[derive(Debug)]
+enum Place {
+    List(RelPath),
+    Open(Handle),
+    Scan(Handle),
+    Seal(Handle),
+    Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
+    Close,
+}
+
+impl Sender {
+    /// A sender at the start of its session.
+    #[must_use]
+    pub fn new(terms: Terms, options: Options) -> Self {
+        Self {
+            terms,
+            options,
+            jobs: Jobs::new(),
+            frames: VecDeque::new(),
+            notices: VecDeque::new(),
+            lister: Lister::new(),
+            entries: BTreeMap::new(),
+            files: HashMap::new(),
+            handles: HashMap::new(),
+            next_handle: 0,
+            groups_out: 0,
+            scans_out: 0,
+            finished: false,
+        }
+    }
+
+    /// The next frame to send, if any.
+    pub fn poll_frame(&mut self) -> Option<ToReceiver> {
+        self.frames.pop_front()
+    }
+
+    /// The next notice, if any.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// The next piece of work, if any.
+    pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
+        self.list_more();
+        self.scan_more();
+        self.jobs.poll()
+    }
+
+    /// Whether the receiver has said that the session is over.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Takes a frame from the receiver.
+    ///
+    /// # Errors
+    /// [`PeerError`] where the frame cannot come now; the session is over.
+    pub fn handle(&mut self, frame: ToSender) -> Result<(), PeerError> {
+        if self.finished {
+            return Err(PeerError::Unexpected("a frame after the end"));
+        }
+        match frame {
+            ToSender::Want { file, how } => self.want(file, how),
+            ToSender::Settled { upto } => self.settle(upto),
+            ToSender::Lack { file, groups } => match self.attempt(file)? {
+                Some(_) => self.lack(file, &groups),
+                None => Ok(()),
+            },
+            ToSender::Need { file, chunks } => match self.attempt(file)? {
+                Some(_) => self.need(file, chunks),
+                None => Ok(()),
+            },
+            ToSender::Done { file, done } => self.done(file, done),
+            ToSender::Changed(change) => {
+                self.notices.push_back(Notice::Changed(change));
+                Ok(())
+            }
+            ToSender::Trouble(trouble) => {
+                self.notices.push_back(Notice::Trouble(trouble));
+                Ok(())
+            }
+            ToSender::Finished(totals) => self.finish(totals),
+        }
+    }
+
+    /// Takes the answer to a piece of work.
+    ///
+    /// # Errors
+    /// [`UnknownAnswer`] where nothing waits for it.
+    pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
+        match (self.jobs.answered(id)?, answer) {
+            (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
+            (Place::Open(handle), Answer::Opened(meta)) => self.opened(handle, meta),
+            (Place::Scan(handle), Answer::Scanned(scanned)) => self.scanned(handle, scanned),
+            (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
+            (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
+                self.read(handle, (chunks, bytes), read);
+            }
+            (Place::Close, Answer::Closed) => {}
+            _ => return Err(UnknownAnswer),
+        }
+        Ok(())
+    }
+
+    /// A new attempt at a file.
+    fn want(&mut self, file: FileNo, how: How) -> Result<(), PeerError> {
+        let listing = self
+            .entries
+            .get_mut(&file)
+            .ok_or(PeerError::Unexpected("a file that was not listed"))?;
+        listing.attempts += 1;
+        if listing.attempts > MAX_ATTEMPTS {
+            return Err(PeerError::Limit("attempts at one file"));
+        }
+        let path = listing.path.clone();
+        let reported = self.drop_attempt(file);
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.handles.insert(handle, file);
+        self.files.insert(file, Outgoing::new(handle, how, reported));
+        self.jobs.ask(Work::Open { handle, path }, Place::Open(handle));
+        Ok(())
+    }
+
+    /// Forgets the attempt under way, if there is one; what it had reported as settled.
+    fn drop_attempt(&mut self, file: FileNo) -> u64 {
+        let Some(old) = self.files.remove(&file) else { return 0 };
+        self.handles.remove(&old.handle);
+        self.groups_out -= old.groups_unanswered();
+        self.jobs.ask(Work::Close { handle: old.handle }, Place::Close);
+        old.reported
+    }
+
+    /// The file's attempt; `None` where it has failed on this side and the receiver cannot know yet.
+    fn attempt(&mut self, file: FileNo) -> Result<Option<&mut Outgoing>, PeerError> {
+        match self.files.get_mut(&file) {
+            Some(outgoing) => Ok(Some(outgoing)),
+            None if self.entries.get(&file).is_some_and(|listing| listing.attempts > 0) => Ok(None),
+            None => Err(PeerError::Unexpected("an answer about a file that is not under way")),
+        }
+    }
+
+    fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
+        self.lister.settle(upto)?;
+        let mut bytes = 0;
+        let later = self.entries.split_off(&upto);
+        let settled = std::mem::replace(&mut self.entries, later);
+        for (file, listing) in settled {
+            if listing.attempts > 0 {
+                self.entries.insert(file, listing);
+            } else {
+                bytes += listing.len;
+            }
+        }
+        self.report_settled(bytes);
+        Ok(())
+    }
+
+    fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
+        let listing = self.entries.remove(&file).filter(|listing| listing.attempts > 0);
+        let listing =
+            listing.ok_or(PeerError::Unexpected("the end of a file that is not under way"))?;
+        let reported = self.drop_attempt(file);
+        self.report_settled(listing.len.saturating_sub(reported));
+        let (path, item) = (listing.path, Item::File);
+        match done {
+            Done::Same { touched: false, .. } => {}
+            Done::Same { differs, .. } => {
+                let action = crate::report::Action::Touched;
+                self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+            }
+            Done::Replaced { action, differs, .. } => {
+                self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+            }
+            Done::Failed(trouble) => self.notices.push_back(Notice::Trouble(trouble)),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {
+        if !self.lister.is_complete() || !self.files.is_empty() {
+            return Err(PeerError::Unexpected("the end of an unfinished session"));
+        }
+        self.finished = true;
+        self.notices.push_back(Notice::Finished(totals));
+        Ok(())
+    }
+
+    fn report_settled(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.notices.push_back(Notice::Settled { bytes });
+        }
+    }
+
+    /// Ends an attempt on this side; the receiver decides whether there is another.
+    fn fail(&mut self, handle: Handle, trouble: Trouble) {
+        let Some(file) = self.handles.get(&handle).copied() else { return };
+        self.drop_attempt(file);
+        self.frames.push_back(ToReceiver::Failed { file, trouble });
+    }
+}
