@@ -1,2 +1,49 @@
-//! placeholder
-fn main() {}
+//! `deltic`: words in, words out.
+//!
+//! The words of the command line become a plan ([`plan`]); everything later sees only the plan. The library prints
+//! nothing and reads no environment; this crate does both, and nothing else.
+
+mod args;
+mod commands;
+mod events;
+mod exit;
+mod itemize;
+mod meter;
+mod output;
+mod place;
+mod plan;
+mod progress;
+mod rate;
+mod summary;
+mod tell;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => run(cli.command).into(),
+        Err(error) => args::explain(&error).into(),
+    }
+}
+
+fn run(command: Command) -> Exit {
+    match command {
+        Command::Sync(args) => commands::sync::run(&args),
+        Command::Signature(args) => ended(commands::signature::run(&args)),
+        Command::Delta(args) => ended(commands::delta::run(&args)),
+        Command::Patch(args) => ended(commands::patch::run(&args)),
+        Command::Agent => commands::agent::run(),
+    }
+}
+
+/// How a command that works on single files ended.
+fn ended(result: anyhow::Result<()>) -> Exit {
+    let Err(error) = result else { return Exit::Success };
+    output::complain(&format!("{error:#}"), None);
+    Exit::from(&error)
+}

@@ -1,9 +1,25 @@
 //! Pure computing on bytes: no IO, no threads, no clock (docs/ARCHITECTURE.md).
 
+pub mod chunk;
+pub mod codec;
+pub mod delta;
+pub mod fingerprint;
+pub mod format;
+pub mod index;
 pub mod meta;
 pub mod path;
+pub mod recipe;
+#[doc(hidden)]
+pub mod reference;
+pub mod rule;
 pub mod span;
 
+pub use chunk::{AnyChunker, Chunker, ChunkerSpec, Sizes};
+pub use codec::{CodecError, Put, Reader};
+pub use delta::{CopyRuns, Cover, CoverError, Op};
+pub use fingerprint::{Fingerprint, ShortFingerprint};
+pub use index::{ChunkNo, Index};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
+pub use recipe::{AtEnd, Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
 pub use span::Span;

@@ -19,6 +19,9 @@ pub enum SyncError {
         /// Why it was not.
         source: io::Error,
     },
+    /// The remote shell ran and did not find the program there.
+    #[error("the remote shell did not find deltic there")]
+    NoRemoteProgram,
     /// The other end is no Deltic, or one that we share no capability with.
     #[error("{0}")]
     Incompatible(String),

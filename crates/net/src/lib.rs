@@ -1,14 +1,29 @@
-//! The shell around the machines: transports, threads, clocks.
+//! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
+//!
+//! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `session` greets and takes roles,
+//! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
+//! at once, `transport` moves bytes, `place` knows what a destination argument means.
 
+mod drive;
 pub mod error;
+mod hands;
+mod place;
 pub mod plan;
+mod pool;
+mod session;
+mod transport;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 
 use deltic_protocol::report::{Notice, Totals};
+
+use plan::{Destination, Sources};
+use session::{Greeted, dial};
+use transport::{Counters, Link};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,12 +36,40 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// Runs one sync to its end, telling `watch` what happens (from another thread; it must return at once).
+/// Runs one sync to its end, telling `watch` what happens (from another thread).
 ///
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
-pub fn run(_plan: &Plan, _watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
-    Err(SyncError::Usage("not wired yet".into()))
+pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
+    let start = Instant::now();
+    if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
+        && plan.options.recursive
+    {
+        use std::os::unix::ffi::OsStrExt;
+        // A destination that cannot be resolved is told of where it is used.
+        if let Ok(resolved) = place::resolve(to.as_os_str().as_bytes(), None) {
+            place::check_apart(from, &resolved)?;
+        }
+    }
+    let runtime = runtime()?;
+    let counters = Arc::new(Counters::default());
+    let mut totals = Totals::default();
+    let mut note = |notice: Notice| {
+        if let Notice::Finished(finished) = notice {
+            totals = finished;
+        }
+        watch(notice);
+    };
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = converse(plan, &counters, &mut note) => result,
+            _ = tokio::signal::ctrl_c() => Err(SyncError::Interrupted),
+        }
+    });
+    // Work under way when a run ends early writes only to staged files, which the next run takes up.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    result?;
+    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`.
@@ -34,5 +77,49 @@ pub fn run(_plan: &Plan, _watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outc
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
 pub fn agent() -> Result<(), SyncError> {
-    Err(SyncError::Usage("not wired yet".into()))
+    let runtime = runtime()?;
+    let result = runtime.block_on(serve(transport::stdio()));
+    // Standard input may be in the midst of a read that nothing will end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn converse(
+    plan: &Plan,
+    counters: &Arc<Counters>,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    let link = connect(plan)?;
+    let (greeted, child) = Greeted::new(link, Arc::clone(counters), plan.bwlimit).await?;
+    let result = dial(greeted, plan, watch).await;
+    match (result, transport::farewell(child).await) {
+        // How the other end's shell ended says more than that its stream did.
+        (Err(SyncError::Disconnected(_)), Some(error)) => Err(error),
+        (result, _) => result,
+    }
+}
+
+/// The other end: a child that was told to be it, or a task here.
+fn connect(plan: &Plan) -> Result<Link, SyncError> {
+    let host = match (&plan.sources, &plan.destination) {
+        (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
+        _ => None,
+    };
+    if let Some(host) = host {
+        return transport::spawn(&plan.remote, host);
+    }
+    let (ours, theirs) = transport::memory();
+    // Its errors reach us as its last word.
+    tokio::spawn(serve(theirs));
+    Ok(ours)
+}
+
+async fn serve(link: Link) -> Result<(), SyncError> {
+    let (greeted, _) = Greeted::new(link, Arc::default(), None).await?;
+    greeted.serve(&mut |_| ()).await
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    built.map_err(|source| SyncError::Transport { action: "start threads", source })
 }

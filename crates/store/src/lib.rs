@@ -1,1 +1,231 @@
-//! placeholder
+//! Where bytes live: trees that are read, trees that are changed, and files rebuilt out of sight.
+//!
+//! The law of this crate is *old is safe*: nothing changes at a destination before [`Rebuild::commit`], and a commit
+//! is one rename. Calls block and are made from worker threads.
+
+pub mod conformance;
+mod dir;
+mod error;
+pub mod faulty;
+pub mod filter;
+pub mod local;
+pub mod memory;
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use deltic_core::{Entry, Meta, RelPath};
+
+pub use error::StoreError;
+pub use filter::Filter;
+
+/// A tree that can be read: what a sender holds.
+pub trait Tree: Send + Sync + 'static {
+    /// A version of a file of this tree.
+    type Snapshot: Snapshot;
+
+    /// The entries of `dir` that the filter admits, sorted by the bytes of their names; never the staging directory.
+    ///
+    /// # Errors
+    /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+
+    /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAFile`] for anything but a regular file.
+    fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
+}
+
+/// What a directory holds, and what of it could not be seen.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The entries, sorted by the bytes of their names.
+    pub entries: Vec<Entry>,
+    /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
+    pub errors: Vec<StoreError>,
+}
+
+/// One version of a file, held open.
+pub trait Snapshot: Send + Sync + 'static {
+    /// What the file was when it was opened.
+    fn meta(&self) -> &Meta;
+
+    /// Fills `buf` with the bytes from `start`; returns less than its length only at the end of the file.
+    ///
+    /// # Errors
+    /// Where the bytes cannot be read.
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
+
+    /// Checks that what was read so far is of one version.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    fn check_unchanged(&self) -> Result<(), StoreError>;
+}
+
+/// A tree that can be changed: what a receiver holds.
+pub trait Store: Tree {
+    /// A new version of a file of this store, in the making.
+    type Rebuild: Rebuild<Snapshot = Self::Snapshot>;
+
+    /// What is at `path` itself (symlinks are not followed), if anything.
+    ///
+    /// # Errors
+    /// Where that cannot be said: a missing parent directory is `None`, not an error.
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError>;
+
+    /// Starts a new version of `len` bytes for `path`; its directory exists.
+    ///
+    /// # Errors
+    /// Where nothing can be staged.
+    fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
+
+    /// What unfinished rebuilds of `path` left behind, newest first: sources of bytes, of no proven content.
+    ///
+    /// While a snapshot of this list lives, no other process takes or sweeps it. A commit of `path` removes them all.
+    ///
+    /// # Errors
+    /// Where the staging directory exists and cannot be read.
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError>;
+
+    /// Makes sure that `path` is a directory, for its owner alone until [`Store::set_meta`]; replaces anything else.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError>;
+
+    /// Puts a symlink to `target` at `path`, in one step, in place of anything but a full directory.
+    ///
+    /// # Errors
+    /// [`StoreError::NotEmpty`] for a full directory.
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError>;
+
+    /// Gives the entry at `path` the mode and times of `meta` that `keep` names; a symlink takes times only.
+    ///
+    /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
+    ///
+    /// # Errors
+    /// Where there is no such entry or it is not ours to change.
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
+
+    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    ///
+    /// # Errors
+    /// The first of the names that stayed; the others are removed all the same.
+    fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Makes every change so far durable: what a run does before it says that it succeeded.
+    ///
+    /// # Errors
+    /// The first directory that could not be flushed.
+    fn flush(&self) -> Result<(), StoreError>;
+
+    /// Removes every staged file that no living process holds, also those that a next run could resume from: what a
+    /// *complete* run does at its end. Returns how many.
+    ///
+    /// # Errors
+    /// The first of those that stayed.
+    fn sweep(&self) -> Result<u64, StoreError>;
+}
+
+/// A new version of a file, invisible until [`Rebuild::commit`].
+///
+/// Spans arrive in any order and from any thread. Dropped without commit, what was written stays behind as a
+/// leftover for the next attempt; what was merely copied, or spoiled by a failed write, goes.
+pub trait Rebuild: Send + Sync + 'static {
+    /// A version to copy from.
+    type Snapshot: Snapshot;
+
+    /// Copies the bytes `old` of `from` to `new_start`.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where `from` is not the version any more that it was when opened.
+    fn copy(
+        &self,
+        from: &Self::Snapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Writes `bytes` at `new_start`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] among others; the rebuild is spoiled then.
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// Makes this the file at its path, in one step.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces.
+    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError>;
+
+    /// Gives up, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// Where the staged file cannot be removed.
+    fn discard(self) -> Result<(), StoreError>;
+}
+
+/// What a commit gives the file besides its bytes, and what it takes the place of.
+#[derive(Debug)]
+pub struct Commit<'a, S> {
+    /// The sender's metadata of the new version.
+    pub meta: &'a Meta,
+    /// Which of it the file gets.
+    pub keep: Keep,
+    /// What is at the path until then.
+    pub replaces: Replaces<'a, S>,
+}
+
+/// What a commit expects to find at its path; anything else there is a [`StoreError::Conflict`].
+#[derive(Debug)]
+pub enum Replaces<'a, S> {
+    /// Nothing is there.
+    Nothing,
+    /// Exactly this version, which the new one was derived from.
+    Version(&'a S),
+    /// What [`Store::look`] saw: any kind of entry; of a directory only that it is one, and it must be empty by now.
+    Seen(&'a Meta),
+}
+
+/// Which metadata is carried over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Permission bits; without it a new file gets the sender's less the umask, an old one stays as it is.
+    pub modes: bool,
+    /// Modification times.
+    pub times: bool,
+}
+
+/// When bytes and names are safe from a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Files are flushed before they get their name, directories at [`Store::flush`].
+    #[default]
+    Run,
+    /// Nothing is flushed.
+    None,
+}
+
+/// The name of staging directories, at any depth: never listed, never a target.
+pub const STAGING_NAME: &[u8] = b".deltic";
+
+/// Refuses paths into staging directories.
+pub(crate) fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError> {
+    if path.components().any(|name| name == STAGING_NAME) {
+        return Err(StoreError::BadName { action, path: path.clone() });
+    }
+    Ok(())
+}
+
+/// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

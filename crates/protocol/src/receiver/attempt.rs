@@ -628,6 +628,7 @@ impl Receiver {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place();
         let path = incoming.candidate.path.clone();
+        let seen = incoming.candidate.seen.clone();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
         if attempt.is_identical(in_place) {
@@ -641,7 +642,7 @@ impl Receiver {
         } else if attempt.cover.is_complete() {
             attempt.settling = true;
             let (meta, proof) = (attempt.meta.clone(), attempt.proof(digest));
-            self.jobs.ask(Work::Commit { handle, path, meta, proof }, Place::Commit(handle));
+            self.jobs.ask(Work::Commit { handle, path, meta, seen, proof }, Place::Commit(handle));
         } else {
             debug_assert!(false, "file {} is quiet and not covered", file.0);
         }

@@ -58,7 +58,7 @@ impl Receiver {
             let message = format!(
                 "delete nothing: {names} names would go, more than {most}; --max-delete={names} allows it"
             );
-            return self.trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+            return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }
         for path in extras {
             if self.setting.options.dry_run {

@@ -282,9 +282,8 @@ impl Receiver {
 
     fn decide_file(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
         let options = &self.setting.options;
-        let old = old.filter(|old| !matches!(old.kind, Kind::Symlink(_) | Kind::Other));
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
-        let old_file = old.filter(Meta::is_file);
+        let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = match &old_file {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
             None => Differs::default(),
@@ -294,7 +293,7 @@ impl Receiver {
         if old_file.as_ref().is_some_and(quick) && !compare {
             return self.keep_file(path, meta, differs);
         }
-        let candidate = Candidate { file, path, meta, old: old_file, differs };
+        let candidate = Candidate { file, path, meta, old: old_file, seen, differs };
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.delete != Delete::Never {
@@ -331,10 +330,11 @@ impl Receiver {
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
-        let Some(candidate) = self.clearing.remove(&file) else { return };
+        let Some(mut candidate) = self.clearing.remove(&file) else { return };
         match removed {
             Ok(names) => {
                 self.totals.deleted += names;
+                candidate.seen = None;
                 self.queue.push(candidate);
             }
             Err(trouble) => {

@@ -26,6 +26,8 @@ pub(super) struct Candidate {
     pub(super) meta: Meta,
     /// The old version's, if there is one.
     pub(super) old: Option<Meta>,
+    /// What stood in its place, whatever it was.
+    pub(super) seen: Option<Meta>,
     pub(super) differs: Differs,
 }
 

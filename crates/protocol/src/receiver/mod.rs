@@ -58,8 +58,9 @@ pub enum Work {
     Copy { handle: Handle, path: RelPath, len: u64, old: Span, new_start: u64 },
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
     Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
-    /// Check the proof and that the old versions did not change; put the new version in place. Answer with [`Answer::Done`].
-    Commit { handle: Handle, path: RelPath, meta: Meta, proof: Proof },
+    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
+    /// Answer with [`Answer::Done`].
+    Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
     /// Drop what `handle` holds, and what it has written; answer with [`Answer::Done`].
@@ -409,6 +410,10 @@ impl Receiver {
     /// Counts a name that failed and tells both ends' users.
     fn trouble(&mut self, trouble: Trouble) {
         self.totals.failed += 1;
+        self.tell_trouble(trouble);
+    }
+
+    fn tell_trouble(&mut self, trouble: Trouble) {
         self.frames.push_back(ToSender::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
     }

@@ -1,0 +1,65 @@
+# The few commands that people and machines use here. `make` alone lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build install demo test bench fmt clippy unit docs wasm end-to-end toolchain
+
+target := $(or $(CARGO_TARGET_DIR),target)
+bench := $(target)/release/bench
+out := $(target)/bench-out
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+build: toolchain ## build the deltic binary (release)
+	cargo build --release --locked -p deltic
+	@echo "built $(target)/release/deltic"
+
+install: toolchain ## install the deltic binary into cargo's bin directory
+	cargo install --path crates/cli --locked
+
+demo: toolchain ## sync one release of a real package over another and show what moved
+	tools/demo.sh
+
+test: fmt clippy unit docs wasm end-to-end ## everything that CI checks
+	@echo "all checks passed"
+
+bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
+	tools/ensure.sh rsync rsync
+	cargo build --release --locked -p deltic -p deltic-bench
+	$(bench) e2e
+	$(bench) tree
+	$(bench) kill
+	$(bench) enospc
+
+fmt: toolchain
+	cargo fmt --all --check
+
+clippy: toolchain
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: toolchain
+	cargo test --locked --workspace
+
+docs: toolchain
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+wasm: toolchain
+	tools/wasm-build.sh deltic-core deltic-protocol
+
+# Real processes through real pipes: small sizes, every promise checked, figures of no worth.
+end-to-end: toolchain
+	cargo build --release --locked -p deltic -p deltic-bench
+	$(bench) kill --runs 20 --size 32MiB --peers deltic --out $(out)
+	$(bench) enospc --steps 8 --peers deltic --out $(out)
+	$(bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
+	if tools/ensure.sh rsync rsync; then \
+	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
+	else \
+	  echo "SKIPPED: the tree check needs rsync as its judge"; \
+	fi
+
+toolchain:
+	@tools/ensure.sh cargo
+	@tools/ensure.sh cc gcc libc6-dev

@@ -1,0 +1,175 @@
+//! The programs compared, and how each is told to do the same thing.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+/// A program in one of its ways to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Peer {
+    /// Deltic as it is: durable when it exits.
+    Deltic,
+    /// Deltic without flushing to the disk, as rsync runs by default.
+    DelticNoFsync,
+    /// rsync as it is.
+    Rsync,
+    /// rsync that flushes each file (not their directories).
+    RsyncFsync,
+    /// rsync that keeps partial files.
+    RsyncPartial,
+}
+
+/// What a run is to do besides bringing SRC to DEST.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Task {
+    /// Flags that both programs know.
+    pub(crate) flags: &'static [&'static str],
+    /// Compress with zstd.
+    pub(crate) compress: bool,
+}
+
+impl Peer {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Deltic => "deltic",
+            Self::DelticNoFsync => "deltic --no-fsync",
+            Self::Rsync => "rsync",
+            Self::RsyncFsync => "rsync --fsync",
+            Self::RsyncPartial => "rsync --partial",
+        }
+    }
+
+    pub(crate) fn is_deltic(self) -> bool {
+        matches!(self, Self::Deltic | Self::DelticNoFsync)
+    }
+
+    /// The command up to, but without, SRC and DEST; `shell` stands for ssh.
+    pub(crate) fn command(self, programs: &Programs, shell: &Path, task: Task) -> Vec<OsString> {
+        let mut line: Vec<OsString> = Vec::new();
+        if self.is_deltic() {
+            line.extend([programs.deltic().into(), "sync".into()]);
+            line.extend(["--deltic-path".into(), programs.deltic().into()]);
+            line.extend(task.compress.then(|| "-z".into()));
+        } else {
+            line.push(programs.rsync.clone().into());
+            line.extend(
+                task.compress.then_some(["-z", "--zc=zstd"]).into_iter().flatten().map(Into::into),
+            );
+        }
+        line.extend(self.own_flag().map(Into::into));
+        line.extend(task.flags.iter().map(Into::into));
+        line.extend(["-e".into(), shell.into(), "--stats".into()]);
+        line
+    }
+
+    fn own_flag(self) -> Option<&'static str> {
+        match self {
+            Self::Deltic | Self::Rsync => None,
+            Self::DelticNoFsync => Some("--no-fsync"),
+            Self::RsyncFsync => Some("--fsync"),
+            Self::RsyncPartial => Some("--partial"),
+        }
+    }
+}
+
+/// Where the programs are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Programs {
+    /// The deltic binary [default: the one beside this program, else in PATH]
+    #[arg(long = "deltic", value_name = "PATH")]
+    deltic: Option<PathBuf>,
+    /// The rsync binary
+    #[arg(long, value_name = "PATH", default_value = "rsync")]
+    rsync: PathBuf,
+}
+
+impl Programs {
+    fn deltic(&self) -> PathBuf {
+        let beside = || {
+            Some(std::env::current_exe().ok()?.with_file_name("deltic"))
+                .filter(|path| path.exists())
+        };
+        self.deltic.clone().or_else(beside).unwrap_or_else(|| "deltic".into())
+    }
+
+    /// The rsync binary, which also judges whether two trees are equal.
+    pub(crate) fn rsync(&self) -> &Path {
+        &self.rsync
+    }
+
+    /// Says which programs will run, or which one is missing.
+    pub(crate) fn announce(&self, peers: &[Peer]) -> Result<()> {
+        if peers.iter().any(|peer| peer.is_deltic()) {
+            let path = self.deltic();
+            eprintln!("deltic: {} ({})", version(path.as_os_str())?, path.display());
+        }
+        if peers.iter().any(|peer| !peer.is_deltic()) {
+            eprintln!("rsync: {} ({})", version(self.rsync.as_os_str())?, self.rsync.display());
+        }
+        Ok(())
+    }
+}
+
+fn version(program: &OsStr) -> Result<String> {
+    let shown = program.display();
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("start {shown} (see --deltic, --rsync and --peers)"))?;
+    if !output.status.success() {
+        bail!("{shown} --version: {}", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The counts that both programs print with `--stats`, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stats {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) literal: u64,
+}
+
+impl Stats {
+    /// Finds the counts in what a program printed.
+    pub(crate) fn parse(output: &str) -> Result<Self> {
+        let count = |label: &str| {
+            let rest = output.lines().find_map(|line| line.trim_start().strip_prefix(label));
+            let digits: String = rest?
+                .chars()
+                .skip(1)
+                .take_while(|c| *c != 'b')
+                .filter(char::is_ascii_digit)
+                .collect();
+            digits.parse().ok()
+        };
+        let need =
+            |label: &str| count(label).with_context(|| format!("no \"{label}\" in:\n{output}"));
+        Ok(Self {
+            sent: need("Total bytes sent")?,
+            received: need("Total bytes received")?,
+            literal: need("Literal data")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_may_hold_commas_and_units() {
+        let output = "Literal data: 1,234 bytes\nMatched data: 5 bytes\nTotal bytes sent: 7,000,001\nTotal bytes received: 19\n";
+        let stats = Stats::parse(output).unwrap();
+        assert_eq!(stats, Stats { sent: 7_000_001, received: 19, literal: 1234 });
+    }
+
+    #[test]
+    fn a_missing_count_is_an_error() {
+        assert!(Stats::parse("Literal data: 1 bytes\n").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! A tree of real files: the first copy, a run that finds nothing to do, a run after one file in a hundred changed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::data::Random;
+use crate::e2e::tabulate;
+use crate::peer::{Peer, Programs, Task};
+use crate::run::{Rig, Transfer, helper, progress};
+use crate::table::{FIGURES, Table, medians};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where real files come from, in order, until there are enough
+    #[arg(long, value_delimiter = ',', default_value = "/usr/share,/usr/lib,/usr/include")]
+    source: Vec<PathBuf>,
+    /// How many files to take
+    #[arg(long, default_value_t = 25_000)]
+    files: usize,
+    /// What to compare
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
+    peers: Vec<Peer>,
+    /// Runs of each; the median counts
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Where the data goes (try a tmpfs too: creating files costs a disk's kernel most of the time)
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// Where the table goes
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// What lies between the source and the destination when a run starts.
+const PHASES: [&str; 3] = ["first copy", "no change", "1 % of files edited"];
+
+pub(crate) fn tree(options: &Options) -> Result<()> {
+    options.programs.announce(&options.peers)?;
+    let rig = Rig::new(&options.programs, &options.dir)?;
+    let source = rig.path("source");
+    let copy = Copy::of(&options.source, &source, options.files)?;
+    eprintln!("{} files, {:.1} MiB", copy.files.len(), copy.bytes as f64 / f64::from(1 << 20));
+    if copy.files.len() < options.files {
+        bail!("only {} of {} files found; name another --source", copy.files.len(), options.files);
+    }
+    let mut runs = vec![vec![Vec::new(); options.peers.len()]; PHASES.len()];
+    for round in 1..=options.runs {
+        for (phase, runs) in runs.iter_mut().enumerate() {
+            if phase == EDITED {
+                edit(&copy.files, round)?;
+            }
+            for ((number, peer), runs) in options.peers.iter().enumerate().zip(runs) {
+                progress(&format!(
+                    "round {round}/{}: {}, {}",
+                    options.runs,
+                    PHASES[phase],
+                    peer.name()
+                ));
+                let dest = rig.path(&format!("dest-{number}"));
+                if phase == FIRST && dest.exists() {
+                    fs::remove_dir_all(&dest)?;
+                }
+                runs.push(one(options, &rig, *peer, (&source, &dest))?);
+            }
+        }
+    }
+    progress("");
+    let mut table = Table::new(&[&["tree", "peer"][..], &FIGURES].concat());
+    for (phase, runs) in PHASES.iter().zip(&runs) {
+        let of: Vec<(Peer, Transfer)> =
+            options.peers.iter().zip(runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
+        tabulate(&[phase.to_string()], &of, &mut table);
+    }
+    table.publish(&options.out, "tree")
+}
+
+fn one(
+    options: &Options,
+    rig: &Rig,
+    peer: Peer,
+    (source, dest): (&Path, &Path),
+) -> Result<Transfer> {
+    // The private copy is brought over with what both programs carry.
+    let task = Task { flags: &["-rlpt"], compress: false };
+    let run = rig.transfer(peer, task, (&source.join(""), dest))?;
+    let judge = options.programs.rsync().to_string_lossy().into_owned();
+    let (from, to) = (source.join(""), dest.join(""));
+    let said = helper(
+        &judge,
+        &[OsStr::new("-anci"), OsStr::new("--delete"), from.as_os_str(), to.as_os_str()],
+    )?;
+    if !said.is_empty() {
+        let lines: Vec<&str> = said.lines().take(20).collect();
+        bail!(
+            "after {}, rsync -anci --delete still finds differences:\n{}",
+            peer.name(),
+            lines.join("\n")
+        );
+    }
+    Ok(run)
+}
+
+/// A private copy, owned by whoever runs this, so that owners and groups cannot differ.
+struct Copy {
+    files: Vec<PathBuf>,
+    bytes: u64,
+}
+
+impl Copy {
+    fn of(sources: &[PathBuf], to: &Path, limit: usize) -> Result<Self> {
+        let mut copy = Self { files: Vec::new(), bytes: 0 };
+        for source in sources {
+            let name = source.file_name().context("a source has a name")?;
+            copy.take(source, &to.join(name), limit)?;
+        }
+        Ok(copy)
+    }
+
+    fn take(&mut self, from: &Path, to: &Path, limit: usize) -> Result<()> {
+        fs::create_dir_all(to)?;
+        let mut entries: Vec<_> = fs::read_dir(from)?.collect::<Result<_, _>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            if self.files.len() >= limit {
+                return Ok(());
+            }
+            let (kind, from, to) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+            if kind.is_dir() {
+                self.take(&from, &to, limit)?;
+            } else if kind.is_symlink() {
+                symlink(fs::read_link(&from)?, &to)?;
+            } else if kind.is_file() && entry.metadata()?.len() <= LARGEST {
+                self.take_file(&from, &to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_file(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let about = from.metadata()?;
+        fs::copy(from, to).with_context(|| format!("copy {}", from.display()))?;
+        // What runs as someone else is nobody's business here.
+        fs::set_permissions(to, fs::Permissions::from_mode(about.permissions().mode() & 0o777))?;
+        File::open(to)?.set_times(FileTimes::new().set_modified(about.modified()?))?;
+        self.bytes += about.len();
+        self.files.push(to.into());
+        Ok(())
+    }
+}
+
+/// Overwrites a few bytes in one file of a hundred.
+fn edit(files: &[PathBuf], round: u32) -> Result<()> {
+    let mut random = Random::new(u64::from(round));
+    for _ in 0..files.len().div_ceil(100) {
+        let path = &files[random.below(files.len() as u64) as usize];
+        let mut file = File::options()
+            .write(true)
+            .open(path)
+            .with_context(|| format!("open {}", path.display()))?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(random.below(len)))?;
+        file.write_all(&random.bytes(64))?;
+    }
+    Ok(())
+}
+
+const FIRST: usize = 0;
+const EDITED: usize = 2;
+/// A few giant libraries would hide what thousands of small files cost.
+const LARGEST: u64 = 16 << 20;

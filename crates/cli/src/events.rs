@@ -1,0 +1,352 @@
+//! `--json`: one JSON object per line on standard output, for programs.
+//!
+//! The schema is `docs/events.md`. It is a promise: fields are added, never renamed or removed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use deltic_net::plan::{Destination, Sources};
+use deltic_net::{Outcome, Plan, SyncError};
+use deltic_protocol::report::{Action, Change, Item, TroubleKind};
+use serde::Serialize;
+
+use crate::exit::{self, Exit};
+use crate::meter::Meter;
+
+/// The schema's number; it grows when a field changes its meaning, which we mean never to do.
+const SCHEMA: u32 = 1;
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event<'a> {
+    Start {
+        schema: u32,
+        version: &'a str,
+        dry_run: bool,
+        sources: Vec<Place<'a>>,
+        destination: Place<'a>,
+    },
+    Progress(Progress),
+    Change(ChangeEvent<'a>),
+    Trouble {
+        kind: &'a str,
+        message: &'a str,
+    },
+    Summary(Box<Summary>),
+    Error {
+        exit_code: u8,
+        message: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<&'a str>,
+    },
+}
+
+/// Bytes that name something, as text; the bytes in hexadecimal too where they are not UTF-8.
+#[derive(Debug, Serialize)]
+pub(crate) struct Named {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+/// One end of a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Place<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(flatten)]
+    name: Named,
+}
+
+/// How far the run is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Progress {
+    elapsed_ms: u64,
+    listed_files: u64,
+    listed_bytes: u64,
+    listing_complete: bool,
+    settled_bytes: u64,
+    changed: u64,
+    bytes_per_second: u64,
+    eta_ms: Option<u64>,
+}
+
+/// One change.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChangeEvent<'a> {
+    #[serde(flatten)]
+    name: Named,
+    kind: &'a str,
+    action: &'a str,
+    differs: Vec<&'a str>,
+}
+
+/// Everything that was counted.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    exit_code: u8,
+    dry_run: bool,
+    elapsed_ms: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    files: u64,
+    dirs: u64,
+    links: u64,
+    total_bytes: u64,
+    created: u64,
+    transferred: u64,
+    transferred_bytes: u64,
+    literal_bytes: u64,
+    matched_bytes: u64,
+    deleted: u64,
+    failed: u64,
+}
+
+impl<'a> Event<'a> {
+    /// The first line of a run.
+    pub(crate) fn start(plan: &'a Plan) -> Self {
+        Event::Start {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            dry_run: plan.options.dry_run,
+            sources: sources(&plan.sources),
+            destination: match &plan.destination {
+                Destination::Local(path) => place(None, path.as_os_str()),
+                Destination::Remote { host, path } => place(Some(host), path),
+            },
+        }
+    }
+
+    /// How far the run is `elapsed` after its start.
+    pub(crate) fn progress(meter: &Meter, elapsed: Duration) -> Self {
+        Event::Progress(Progress {
+            elapsed_ms: millis(elapsed),
+            listed_files: meter.files,
+            listed_bytes: meter.bytes,
+            listing_complete: meter.complete,
+            settled_bytes: meter.settled.min(meter.bytes),
+            changed: meter.changed,
+            bytes_per_second: meter.speed(),
+            eta_ms: meter.left().map(millis),
+        })
+    }
+
+    /// A name changed.
+    pub(crate) fn change(change: &Change) -> Self {
+        let path = change.path.as_bytes();
+        Event::Change(ChangeEvent {
+            name: named(if path.is_empty() { b"." } else { path }),
+            kind: kind(change.item),
+            action: action(change.action),
+            differs: differs(change),
+        })
+    }
+
+    /// A name failed, or was left out.
+    pub(crate) fn trouble(kind: TroubleKind, message: &'a str) -> Self {
+        let kind = match kind {
+            TroubleKind::Vanished => "vanished",
+            TroubleKind::Failed => "failed",
+            TroubleKind::Skipped => "skipped",
+            TroubleKind::DeleteLimit => "delete_limit",
+        };
+        Event::Trouble { kind, message }
+    }
+
+    /// The last line of a run that went to its end.
+    pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
+        let Outcome { totals, traffic, elapsed } = *outcome;
+        Event::Summary(Box::new(Summary {
+            exit_code: exit.code(),
+            dry_run,
+            elapsed_ms: millis(elapsed),
+            sent_bytes: traffic.sent,
+            received_bytes: traffic.received,
+            files: totals.files,
+            dirs: totals.dirs,
+            links: totals.links,
+            total_bytes: totals.bytes,
+            created: totals.created,
+            transferred: totals.transferred,
+            transferred_bytes: totals.transferred_bytes,
+            literal_bytes: totals.literal,
+            matched_bytes: totals.matched,
+            deleted: totals.deleted,
+            failed: totals.failed,
+        }))
+    }
+
+    /// The last line of a run that did not.
+    pub(crate) fn error(error: &SyncError) -> Self {
+        Event::Error {
+            exit_code: Exit::from(error).code(),
+            message: error.to_string(),
+            hint: exit::hint(error),
+        }
+    }
+
+    /// The only line of a run whose words made no sense together.
+    pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
+        Event::Error { exit_code: Exit::Usage.code(), message: format!("{refusal:#}"), hint: None }
+    }
+
+    /// The line, without its end.
+    pub(crate) fn line(&self) -> String {
+        serde_json::to_string(self).expect("an event is text and numbers")
+    }
+}
+
+fn sources(sources: &Sources) -> Vec<Place<'_>> {
+    match sources {
+        Sources::Local(paths) => paths.iter().map(|path| place(None, path.as_os_str())).collect(),
+        Sources::Remote { host, paths } => {
+            paths.iter().map(|path| place(Some(host), path)).collect()
+        }
+    }
+}
+
+fn place<'a>(host: Option<&'a str>, path: &OsStr) -> Place<'a> {
+    Place { host, name: named(path.as_bytes()) }
+}
+
+fn named(bytes: &[u8]) -> Named {
+    let hex = || bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Named {
+        path: String::from_utf8_lossy(bytes).into_owned(),
+        path_bytes: std::str::from_utf8(bytes).is_err().then(hex),
+    }
+}
+
+fn kind(item: Item) -> &'static str {
+    match item {
+        Item::File => "file",
+        Item::Dir => "dir",
+        Item::Symlink => "symlink",
+    }
+}
+
+fn action(action: Action) -> &'static str {
+    match action {
+        Action::Created => "created",
+        Action::Updated => "updated",
+        Action::Touched => "touched",
+        Action::Deleted => "deleted",
+    }
+}
+
+fn differs(change: &Change) -> Vec<&'static str> {
+    let differs = change.differs;
+    let names = [
+        (differs.content, "content"),
+        (differs.size, "size"),
+        (differs.time, "time"),
+        (differs.mode, "mode"),
+    ];
+    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::RelPath;
+    use deltic_net::plan::Remote;
+    use deltic_protocol::options::Options;
+    use deltic_protocol::report::Differs;
+    use serde_json::{Value, json};
+
+    fn parsed(event: &Event<'_>) -> Value {
+        let line = event.line();
+        assert!(!line.contains('\n'));
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn keys(event: &Event<'_>) -> String {
+        let parsed = parsed(event);
+        let mut keys: Vec<_> = parsed.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys.join(" ")
+    }
+
+    fn change(path: &[u8]) -> Change {
+        let differs = Differs { size: true, time: true, ..Differs::default() };
+        let path = RelPath::parse(path).unwrap();
+        Change { path, item: Item::File, action: Action::Updated, differs }
+    }
+
+    #[test]
+    fn the_first_line_names_both_ends() {
+        let plan = Plan {
+            sources: Sources::Local(vec!["a".into(), "b/".into()]),
+            destination: Destination::Remote { host: "me@h".into(), path: "c".into() },
+            options: Options::default(),
+            remote: Remote { shell: vec!["ssh".into()], program: "deltic".into() },
+            bwlimit: None,
+        };
+        assert_eq!(
+            parsed(&Event::start(&plan)),
+            json!({
+                "event": "start", "schema": 1, "version": env!("CARGO_PKG_VERSION"), "dry_run": false,
+                "sources": [{"path": "a"}, {"path": "b/"}], "destination": {"host": "me@h", "path": "c"},
+            })
+        );
+    }
+
+    #[test]
+    fn a_change_says_what_differed() {
+        assert_eq!(
+            parsed(&Event::change(&change(b"d/n"))),
+            json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
+        );
+        assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_comes_as_bytes_too() {
+        let event = parsed(&Event::change(&change(b"a\n\xff")));
+        assert_eq!(event["path"], "a\n\u{fffd}");
+        assert_eq!(event["path_bytes"], "610aff");
+    }
+
+    #[test]
+    fn the_keys_are_those_of_the_documentation() {
+        let outcome = Outcome::default();
+        assert_eq!(
+            keys(&Event::progress(&Meter::default(), Duration::ZERO)),
+            "bytes_per_second changed elapsed_ms eta_ms event listed_bytes listed_files listing_complete settled_bytes"
+        );
+        assert_eq!(
+            keys(&Event::summary(&outcome, false, Exit::Success)),
+            "created deleted dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
+             received_bytes sent_bytes total_bytes transferred transferred_bytes"
+        );
+        assert_eq!(
+            parsed(&Event::trouble(TroubleKind::DeleteLimit, "m")),
+            json!({"event": "trouble", "kind": "delete_limit", "message": "m"})
+        );
+        assert_eq!(keys(&Event::error(&SyncError::Interrupted)), "event exit_code message");
+        assert_eq!(
+            keys(&Event::error(&SyncError::Usage("x".into()))),
+            "event exit_code hint message"
+        );
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        let text = include_str!("../../../docs/events.md");
+        let events = [
+            Event::progress(&Meter::default(), Duration::ZERO),
+            Event::summary(&Outcome::default(), false, Exit::Success),
+            Event::error(&SyncError::Usage("x".into())),
+            Event::change(&change(b"\xff")),
+        ];
+        for key in events.iter().map(keys).collect::<Vec<_>>().join(" ").split(' ') {
+            assert!(text.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

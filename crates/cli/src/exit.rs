@@ -1,0 +1,197 @@
+//! How a run ends: rsync's documented exit codes, so that scripts keep their meaning.
+
+use std::io;
+use std::process::ExitCode;
+
+use deltic_core::format::FormatError;
+use deltic_net::{Outcome, SyncError};
+use deltic_protocol::report::TroubleKind;
+
+/// An exit code with a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Success = 0,
+    /// The words make no sense.
+    Usage = 1,
+    /// The two ends share no protocol.
+    Incompatible = 2,
+    /// A source or the destination cannot be used.
+    Selection = 3,
+    /// Reading or writing the connection failed.
+    Transport = 10,
+    /// Reading or writing files, or our own output, failed.
+    Files = 11,
+    /// The other end broke the protocol or went away.
+    Stream = 12,
+    /// The other end could not be started.
+    Start = 14,
+    Interrupted = 20,
+    /// Some names failed.
+    Partial = 23,
+    /// Some names vanished while they were read.
+    Vanished = 24,
+    /// Deletions were held back.
+    DeleteLimit = 25,
+    /// The remote shell did not find the program there.
+    NoRemoteProgram = 127,
+}
+
+/// The troubles of a run, as far as the exit code cares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Troubles {
+    failed: bool,
+    vanished: bool,
+    limited: bool,
+}
+
+impl Troubles {
+    /// Remembers a trouble.
+    pub(crate) fn note(&mut self, kind: TroubleKind) {
+        match kind {
+            TroubleKind::Failed => self.failed = true,
+            TroubleKind::Vanished => self.vanished = true,
+            TroubleKind::DeleteLimit => self.limited = true,
+            TroubleKind::Skipped => {}
+        }
+    }
+}
+
+impl Exit {
+    /// The number for the system.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// How a whole run ended. What failed outweighs what vanished, and that what was held back.
+    pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: Troubles) -> Self {
+        match (result, troubles) {
+            (Err(error), _) => Self::from(error),
+            (Ok(outcome), _) if outcome.totals.failed > 0 && !troubles.vanished => Self::Partial,
+            (Ok(_), Troubles { failed: true, .. }) => Self::Partial,
+            (Ok(_), Troubles { vanished: true, .. }) => Self::Vanished,
+            (Ok(_), Troubles { limited: true, .. }) => Self::DeleteLimit,
+            (Ok(_), _) => Self::Success,
+        }
+    }
+}
+
+impl From<&SyncError> for Exit {
+    fn from(error: &SyncError) -> Self {
+        match error {
+            SyncError::Usage(_) => Self::Usage,
+            SyncError::Incompatible(_) => Self::Incompatible,
+            SyncError::Selection(_) => Self::Selection,
+            SyncError::Transport { .. } => Self::Transport,
+            SyncError::Refused(_) => Self::Files,
+            SyncError::Protocol(_) | SyncError::Disconnected(_) => Self::Stream,
+            SyncError::Start { .. } => Self::Start,
+            SyncError::Interrupted => Self::Interrupted,
+            SyncError::NoRemoteProgram => Self::NoRemoteProgram,
+        }
+    }
+}
+
+/// What a command that works on single files says: the system failed, the data is no good, or the files do not fit.
+impl From<&anyhow::Error> for Exit {
+    fn from(error: &anyhow::Error) -> Self {
+        if error.chain().any(|cause| cause.is::<io::Error>()) {
+            Self::Files
+        } else if error.chain().any(|cause| cause.is::<FormatError>()) {
+            Self::Stream
+        } else {
+            Self::Selection
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+/// What to do about `error`, where we know.
+pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
+    match error {
+        SyncError::Start { .. } => Some("is it installed? -e names another remote shell"),
+        SyncError::Incompatible(_) => {
+            Some("is the same deltic on both machines? --deltic-path names another one over there")
+        }
+        SyncError::NoRemoteProgram => {
+            Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
+        }
+        SyncError::Disconnected(_) => Some("what has arrived is kept: run the same command again"),
+        SyncError::Transport { .. } => Some("what has arrived is kept: run the same command again"),
+        SyncError::Protocol(_) => {
+            Some("update deltic on both machines; if that does not help, please report it")
+        }
+        SyncError::Usage(_) => Some("see `deltic sync --help`"),
+        SyncError::Selection(_) | SyncError::Refused(_) | SyncError::Interrupted => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_protocol::report::Totals;
+
+    fn troubles(kinds: &[TroubleKind]) -> Troubles {
+        let mut troubles = Troubles::default();
+        kinds.iter().for_each(|kind| troubles.note(*kind));
+        troubles
+    }
+
+    #[test]
+    fn a_run_that_ended_early_has_the_code_of_rsync() {
+        let io = || io::Error::other("why");
+        for (error, code) in [
+            (SyncError::Usage(String::new()), 1),
+            (SyncError::Incompatible(String::new()), 2),
+            (SyncError::Selection(String::new()), 3),
+            (SyncError::Transport { action: "read", source: io() }, 10),
+            (SyncError::Refused(String::new()), 11),
+            (SyncError::Protocol(String::new()), 12),
+            (SyncError::Disconnected(String::new()), 12),
+            (SyncError::NoRemoteProgram, 127),
+            (SyncError::Start { program: "ssh".into(), source: io() }, 14),
+            (SyncError::Interrupted, 20),
+        ] {
+            let shown = error.to_string();
+            assert_eq!(Exit::of(&Err(error), Troubles::default()).code(), code, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_command_on_single_files_tells_the_system_from_the_data() {
+        let io = anyhow::Error::from(io::Error::other("why")).context("open x");
+        assert_eq!(Exit::from(&io), Exit::Files);
+        assert_eq!(Exit::from(&anyhow::Error::from(FormatError::Truncated)), Exit::Stream);
+        assert_eq!(Exit::from(&anyhow::anyhow!("another file")), Exit::Selection);
+    }
+
+    #[test]
+    fn failed_outweighs_vanished_outweighs_held_back() {
+        use TroubleKind::{DeleteLimit, Failed, Skipped, Vanished};
+        for (kinds, code) in [
+            (&[][..], 0),
+            (&[Skipped], 0),
+            (&[Failed], 23),
+            (&[Vanished], 24),
+            (&[DeleteLimit], 25),
+            (&[Vanished, DeleteLimit], 24),
+            (&[DeleteLimit, Vanished, Failed, Skipped], 23),
+        ] {
+            let exit = Exit::of(&Ok(Outcome::default()), troubles(kinds));
+            assert_eq!(exit.code(), code, "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_that_was_only_counted_is_a_failure() {
+        let totals = Totals { failed: 1, ..Totals::default() };
+        let outcome = Ok(Outcome { totals, ..Outcome::default() });
+        assert_eq!(Exit::of(&outcome, Troubles::default()), Exit::Partial);
+        assert_eq!(Exit::of(&outcome, troubles(&[TroubleKind::Vanished])), Exit::Vanished);
+    }
+}

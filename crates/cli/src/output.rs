@@ -1,0 +1,120 @@
+//! The two streams to the user.
+//!
+//! Standard output is one buffered handle. A reader that leaves early (`| head`) ends the writing, never the sync:
+//! the files matter more than their names. Standard error takes whole lines, and a failure to write there has nobody
+//! left to hear of it.
+
+use std::io::{self, Write};
+use std::mem;
+
+/// Standard output, in batches of lines.
+pub(crate) struct Output {
+    sink: Box<dyn Write + Send>,
+    pending: Vec<u8>,
+    state: State,
+}
+
+/// Whether anybody still reads.
+enum State {
+    Open,
+    /// The reader left; not a fault.
+    Closed,
+    /// Writing failed in another way: a full disk, say.
+    Failed(io::Error),
+}
+
+impl Output {
+    /// The process's standard output.
+    pub(crate) fn stdout() -> Self {
+        Self::new(Box::new(io::stdout()))
+    }
+
+    /// Lines into `sink`.
+    pub(crate) fn new(sink: Box<dyn Write + Send>) -> Self {
+        Self { sink, pending: Vec::new(), state: State::Open }
+    }
+
+    /// Adds one line; it is seen at the next [`Self::flush`].
+    pub(crate) fn line(&mut self, line: &str) {
+        if matches!(self.state, State::Open) {
+            self.pending.extend_from_slice(line.as_bytes());
+            self.pending.push(b'\n');
+        }
+    }
+
+    /// Whether lines wait to be seen.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Writes the lines that wait.
+    pub(crate) fn flush(&mut self) {
+        let lines = mem::take(&mut self.pending);
+        if lines.is_empty() || !matches!(self.state, State::Open) {
+            return;
+        }
+        if let Err(error) = self.sink.write_all(&lines).and_then(|()| self.sink.flush()) {
+            let left = error.kind() == io::ErrorKind::BrokenPipe;
+            self.state = if left { State::Closed } else { State::Failed(error) };
+        }
+    }
+
+    /// Writes what waits and says whether everything that somebody wanted to read was written.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.flush();
+        match mem::replace(&mut self.state, State::Closed) {
+            State::Failed(error) => Err(error),
+            State::Open | State::Closed => Ok(()),
+        }
+    }
+}
+
+/// Writes `deltic: what` to standard error, and what to do about it.
+pub(crate) fn complain(what: &str, hint: Option<&str>) {
+    let hint = hint.map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    note(&format!("deltic: {what}\n{hint}"));
+}
+
+/// Writes `text` to standard error in one piece.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to hear of a failure here.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn write_to(kind: io::ErrorKind) -> io::Result<()> {
+        let mut output = Output::new(Box::new(Broken(kind)));
+        output.line("a");
+        output.flush();
+        output.line("b");
+        assert!(!output.is_waiting());
+        output.finish()
+    }
+
+    #[test]
+    fn a_reader_that_leaves_is_no_fault() {
+        assert!(write_to(io::ErrorKind::BrokenPipe).is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_is_a_fault() {
+        assert_eq!(
+            write_to(io::ErrorKind::StorageFull).unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
+    }
+}

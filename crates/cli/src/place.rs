@@ -1,0 +1,138 @@
+//! Where an operand points: a path here, or a path on a host.
+//!
+//! rsync's rule: an operand is remote when a colon comes before any slash; `./a:b` is how one names a local `a:b`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use deltic_core::path::printable;
+
+/// One operand, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A path on this machine.
+    Local(PathBuf),
+    /// A path on another machine.
+    Remote {
+        /// `[user@]host`; nothing where the operand starts with its colon: the same host as before.
+        host: Option<String>,
+        /// The path there.
+        path: OsString,
+    },
+}
+
+impl Place {
+    /// Understands `word`.
+    pub(crate) fn parse(word: &OsStr) -> Result<Self> {
+        let shown = printable(word.as_bytes());
+        ensure!(!word.is_empty(), "an operand is empty: a path is missing");
+        let Some((host, path)) = split_host(word.as_bytes()) else {
+            return Ok(Self::Local(word.into()));
+        };
+        if path.starts_with(b":") || (host == b"rsync" && path.starts_with(b"//")) {
+            bail!(
+                "'{shown}': rsync daemons are not supported; Deltic starts itself over ssh, as host:path"
+            );
+        }
+        ensure!(
+            !path.is_empty(),
+            "'{shown}': no path after the host; write '{shown}.' for the home directory"
+        );
+        Ok(Self::Remote { host: host_name(&host, &shown)?, path: OsStr::from_bytes(path).into() })
+    }
+}
+
+/// `host` as the remote shell is to see it; refuses what the shell would take for an option.
+fn host_name(host: &[u8], shown: &str) -> Result<Option<String>> {
+    let Ok(host) = std::str::from_utf8(host) else { bail!("'{shown}': the host is not UTF-8") };
+    let name = host.split_once('@').map_or(host, |(_, name)| name);
+    ensure!(
+        !host.starts_with('-') && !name.starts_with('-'),
+        "'{shown}': a host cannot start with '-'; write './{shown}' for a file of that name"
+    );
+    ensure!(
+        !name.is_empty() || host.is_empty(),
+        "'{shown}': no host after the '@'; write './{shown}' for a file of that name"
+    );
+    Ok((!host.is_empty()).then(|| host.to_owned()))
+}
+
+/// The host and the path of a remote operand. An IPv6 address stands in brackets, which are taken off.
+fn split_host(word: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let user = match word.iter().position(|b| matches!(b, b'@' | b':' | b'/')) {
+        Some(at) if word[at] == b'@' => at + 1,
+        _ => 0,
+    };
+    let (user, rest) = word.split_at(user);
+    let (name, path) = split_address(rest).or_else(|| split_name(rest))?;
+    Some(([user, name].concat(), path))
+}
+
+/// `[address]:path`.
+fn split_address(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = rest.strip_prefix(b"[")?;
+    let close = inner.iter().position(|b| matches!(b, b']' | b'/'))?;
+    let path = inner[close..].strip_prefix(b"]:")?;
+    (close > 0).then_some((&inner[..close], path))
+}
+
+/// `name:path`.
+fn split_name(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = rest.iter().position(|b| matches!(b, b':' | b'/'))?;
+    let path = rest[end..].strip_prefix(b":")?;
+    Some((&rest[..end], path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(word: &str) -> Result<Place> {
+        Place::parse(OsStr::new(word))
+    }
+
+    #[test]
+    fn a_colon_before_any_slash_makes_an_operand_remote() {
+        for (word, host, path) in [
+            ("host:path", "host", "path"),
+            ("user@host:/a/b/", "user@host", "/a/b/"),
+            ("host:a:b", "host", "a:b"),
+            ("host:.", "host", "."),
+            ("[::1]:x", "::1", "x"),
+            ("me@[fe80::1%eth0]:/x", "me@fe80::1%eth0", "/x"),
+        ] {
+            let remote = Place::Remote { host: Some(host.into()), path: path.into() };
+            assert_eq!(place(word).unwrap(), remote, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_slash_first_or_no_colon_makes_an_operand_local() {
+        for word in ["a", "a/b:c", "./a:b", "/a:b", "user@x/y:z", "-x", "@"] {
+            assert_eq!(place(word).unwrap(), Place::Local(word.into()), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_colon_first_means_the_same_host_again() {
+        assert_eq!(place(":b").unwrap(), Place::Remote { host: None, path: "b".into() });
+    }
+
+    #[test]
+    fn operands_that_mean_no_place_are_refused() {
+        for (word, why) in [
+            ("", "empty"),
+            ("host:", "no path"),
+            ("host::module", "daemons"),
+            ("rsync://host/module", "daemons"),
+            ("-oProxyCommand=x:y", "start with '-'"),
+            ("me@-x:y", "start with '-'"),
+            ("me@:y", "no host"),
+        ] {
+            let refusal = place(word).unwrap_err().to_string();
+            assert!(refusal.contains(why), "{word}: {refusal}");
+        }
+    }
+}

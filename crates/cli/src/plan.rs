@@ -1,0 +1,325 @@
+//! What the words mean: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Result, bail};
+use deltic_core::path::printable;
+use deltic_net::Plan;
+use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_protocol::options::{Delete, Options};
+
+use crate::args::SyncArgs;
+use crate::place::Place;
+use crate::rate::Rate;
+
+/// One run as the user asked for it.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// What to do.
+    pub(crate) plan: Plan,
+    /// What to show.
+    pub(crate) view: View,
+}
+
+/// What the user sees of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Whether programs read standard output.
+    pub(crate) json: bool,
+    /// How changes are named.
+    pub(crate) names: Names,
+    /// What is said at the end.
+    pub(crate) summary: Summary,
+    /// How progress is shown.
+    pub(crate) live: Live,
+    /// Whether only errors are said.
+    pub(crate) quiet: bool,
+}
+
+/// How changes are named on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    Hidden,
+    Plain,
+    Itemized,
+}
+
+/// What is said at the end on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summary {
+    Nothing,
+    Short,
+    Full,
+}
+
+/// How progress is shown on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Live {
+    Nothing,
+    /// A bar that redraws itself.
+    Bar,
+    /// A line now and then.
+    Lines,
+}
+
+/// Which of our streams are terminals.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terminals {
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+}
+
+impl Request {
+    /// What `args` ask for, or why they make no sense together.
+    pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
+        let (sources, destination) = ends(&args.operands)?;
+        let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
+        let plan = Plan {
+            sources,
+            destination,
+            options: options(args, local),
+            remote: Remote { shell: args.rsh.0.clone(), program: args.deltic_path.clone() },
+            bwlimit: args.bwlimit.and_then(Rate::limit),
+        };
+        Ok(Self { plan, view: view(args, terminals) })
+    }
+}
+
+/// The last operand and those before it.
+fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
+    let (last, sources) = match operands {
+        [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
+        [only] => bail!("'{}': one operand only; a destination is missing", show(only)),
+        [sources @ .., last] => (last, sources),
+    };
+    let (sources, destination) = (sources_of(sources)?, destination(last)?);
+    if let (Sources::Remote { host: from, .. }, Destination::Remote { host: to, .. }) =
+        (&sources, &destination)
+    {
+        bail!(
+            "source '{}' and destination '{}' are both remote; run deltic on one of the two machines",
+            printable(from.as_bytes()),
+            printable(to.as_bytes())
+        );
+    }
+    Ok((sources, destination))
+}
+
+/// The sources, which share a side and a host.
+fn sources_of(words: &[OsString]) -> Result<Sources> {
+    let mut found: Option<Sources> = None;
+    for word in words {
+        found = Some(match (found, Place::parse(word)?) {
+            (None, Place::Local(path)) => Sources::Local(vec![path]),
+            (None, Place::Remote { host: Some(host), path }) => {
+                Sources::Remote { host, paths: vec![path] }
+            }
+            (Some(Sources::Local(paths)), Place::Local(path)) => {
+                Sources::Local(joined(paths, path))
+            }
+            (Some(Sources::Remote { host, paths }), Place::Remote { host: other, path })
+                if other.as_ref().is_none_or(|other| *other == host) =>
+            {
+                Sources::Remote { host, paths: joined(paths, path) }
+            }
+            (None, Place::Remote { host: None, .. }) => bail!("{}", no_host(word)),
+            (Some(_), _) => bail!(
+                "'{}': not where the source before it is; run deltic once for each host",
+                show(word)
+            ),
+        });
+    }
+    found.ok_or_else(|| anyhow::anyhow!("no source"))
+}
+
+fn joined<T>(mut list: Vec<T>, item: T) -> Vec<T> {
+    list.push(item);
+    list
+}
+
+fn destination(word: &OsStr) -> Result<Destination> {
+    match Place::parse(word)? {
+        Place::Local(path) => Ok(Destination::Local(path)),
+        Place::Remote { host: Some(host), path } => Ok(Destination::Remote { host, path }),
+        Place::Remote { host: None, .. } => bail!("{}", no_host(word)),
+    }
+}
+
+fn no_host(word: &OsStr) -> String {
+    let word = show(word);
+    format!("'{word}': no host before the colon; write './{word}' for a file of that name")
+}
+
+fn show(word: &OsStr) -> String {
+    printable(word.as_bytes())
+}
+
+/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more.
+fn options(args: &SyncArgs, local: bool) -> Options {
+    Options {
+        recursive: args.recursive || (args.archive && !args.no_recursive),
+        links: args.links || (args.archive && !args.no_links),
+        modes: args.perms || (args.archive && !args.no_perms),
+        times: args.times || (args.archive && !args.no_times),
+        checksum: args.checksum,
+        whole_file: args.whole_file || (local && !args.no_whole_file),
+        dry_run: args.dry_run,
+        delete: match (args.delete, args.max_delete) {
+            (false, _) => Delete::Never,
+            (true, None) => Delete::Guarded,
+            (true, Some(limit)) => Delete::AtMost(limit),
+        },
+        compress: args.compress,
+        durable: !args.no_fsync,
+        rules: args.rules.0.clone(),
+    }
+}
+
+fn view(args: &SyncArgs, terminals: Terminals) -> View {
+    let summed = args.verbose > 0 || terminals.stdout;
+    View {
+        json: args.json,
+        names: match args {
+            _ if args.quiet => Names::Hidden,
+            _ if args.itemize_changes => Names::Itemized,
+            _ if args.verbose > 0 => Names::Plain,
+            _ => Names::Hidden,
+        },
+        summary: match args {
+            _ if args.quiet => Summary::Nothing,
+            _ if args.stats => Summary::Full,
+            _ if summed => Summary::Short,
+            _ => Summary::Nothing,
+        },
+        live: match args {
+            _ if args.no_progress || args.quiet => Live::Nothing,
+            _ if args.json && !args.progress => Live::Nothing,
+            _ if terminals.stderr => Live::Bar,
+            _ if args.progress => Live::Lines,
+            _ => Live::Nothing,
+        },
+        quiet: args.quiet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
+        let words = shlex::split(&format!("deltic sync {words}")).unwrap();
+        match Cli::try_parse_from(words)?.command {
+            Command::Sync(args) => Request::new(&args, terminals),
+            _ => unreachable!("the words say sync"),
+        }
+    }
+
+    fn request(words: &str) -> Result<Request> {
+        request_on(words, Terminals::default())
+    }
+
+    #[test]
+    fn archive_stands_for_rlpt() {
+        let archive = request("-a a b").unwrap().plan.options;
+        assert_eq!(archive, request("-rlpt a b").unwrap().plan.options);
+        assert!(
+            archive.recursive && archive.links && archive.modes && archive.times && archive.durable
+        );
+    }
+
+    #[test]
+    fn a_part_of_archive_can_be_taken_out() {
+        let options = request("-a --no-p --no-times a b").unwrap().plan.options;
+        assert!(options.recursive && options.links && !options.modes && !options.times);
+        assert!(request("-a --no-t -t a b").unwrap().plan.options.times);
+    }
+
+    #[test]
+    fn local_runs_default_to_whole_files_and_remote_ones_to_recipes() {
+        for (words, whole) in [
+            ("a b", true),
+            ("--no-whole-file a b", false),
+            ("a h:b", false),
+            ("h:a b", false),
+            ("-W a h:b", true),
+        ] {
+            assert_eq!(request(words).unwrap().plan.options.whole_file, whole, "{words}");
+        }
+    }
+
+    #[test]
+    fn deletion_is_guarded_until_a_number_is_named() {
+        for (words, delete) in [
+            ("a b", Delete::Never),
+            ("--delete a b", Delete::Guarded),
+            ("--delete --max-delete 7 a b", Delete::AtMost(7)),
+        ] {
+            assert_eq!(request(words).unwrap().plan.options.delete, delete, "{words}");
+        }
+    }
+
+    #[test]
+    fn sources_on_one_host_go_together() {
+        let plan = request("h:a :b h:c d").unwrap().plan;
+        let Sources::Remote { host, paths } = plan.sources else { panic!("remote") };
+        assert_eq!((host.as_str(), paths), ("h", vec!["a".into(), "b".into(), "c".into()]));
+        let Sources::Local(paths) = request("a b/ c").unwrap().plan.sources else {
+            panic!("local")
+        };
+        assert_eq!(paths.iter().map(|p| p.as_os_str()).collect::<Vec<_>>(), ["a", "b/"]);
+    }
+
+    #[test]
+    fn ends_that_make_no_sense_together_are_refused_by_name() {
+        for (words, why) in [
+            ("a", "'a': one operand"),
+            ("h:a g:b", "'h' and destination 'g' are both remote"),
+            ("h:a g:b c", "'g:b': not where"),
+            ("a g:b c", "'g:b': not where"),
+            ("h:a b c", "'b': not where"),
+            (":a b", "':a': no host"),
+            ("a :b", "':b': no host"),
+            ("-- -x:a b", "'-x:a': a host cannot start with '-'"),
+            ("a ''", "empty"),
+        ] {
+            let refusal = request(words).unwrap_err().to_string();
+            assert!(refusal.contains(why), "{words}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn progress_is_for_terminals_unless_asked_for() {
+        let terminals = Terminals { stdout: true, stderr: true };
+        for (words, there, elsewhere) in [
+            ("a b", Live::Bar, Live::Nothing),
+            ("--progress a b", Live::Bar, Live::Lines),
+            ("--no-progress a b", Live::Nothing, Live::Nothing),
+            ("-q --progress a b", Live::Nothing, Live::Nothing),
+            ("--json a b", Live::Nothing, Live::Nothing),
+        ] {
+            assert_eq!(request_on(words, terminals).unwrap().view.live, there, "{words}");
+            assert_eq!(request(words).unwrap().view.live, elsewhere, "{words}");
+        }
+    }
+
+    #[test]
+    fn names_and_summaries_follow_the_words_and_the_terminal() {
+        let terminals = Terminals { stdout: true, stderr: false };
+        let view = |words| request(words).unwrap().view;
+        assert_eq!((view("a b").names, view("a b").summary), (Names::Hidden, Summary::Nothing));
+        assert_eq!((view("-v a b").names, view("-v a b").summary), (Names::Plain, Summary::Short));
+        assert_eq!(view("-vi a b").names, Names::Itemized);
+        assert_eq!(view("--stats a b").summary, Summary::Full);
+        assert_eq!(request_on("a b", terminals).unwrap().view.summary, Summary::Short);
+        assert_eq!(request_on("-q a b", terminals).unwrap().view.summary, Summary::Nothing);
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_no_limit() {
+        assert_eq!(request("--bwlimit 0 a b").unwrap().plan.bwlimit, None);
+        assert_eq!(request("--bwlimit 1 a b").unwrap().plan.bwlimit, Some(1024));
+    }
+}

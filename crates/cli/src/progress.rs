@@ -1,0 +1,92 @@
+//! Progress on standard error: a bar on a terminal, a line now and then elsewhere, nothing on a short run.
+
+use std::time::Duration;
+
+use deltic_protocol::report::Notice;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::meter::Meter;
+use crate::output;
+use crate::plan::Live;
+
+/// What is shown of a run while it goes on.
+pub(crate) struct Progress {
+    meter: Meter,
+    screen: Screen,
+}
+
+/// Where it is shown.
+enum Screen {
+    Nothing,
+    /// A bar; none before the run is old enough.
+    Bar(Option<ProgressBar>),
+    /// Lines; when the last was written.
+    Lines(Duration),
+}
+
+impl Progress {
+    /// Progress that is shown as `live` says.
+    pub(crate) fn new(live: Live) -> Self {
+        let screen = match live {
+            Live::Nothing => Screen::Nothing,
+            Live::Bar => Screen::Bar(None),
+            Live::Lines => Screen::Lines(Duration::ZERO),
+        };
+        Self { meter: Meter::default(), screen }
+    }
+
+    /// Takes in what the run says.
+    pub(crate) fn note(&mut self, notice: &Notice) {
+        self.meter.note(notice);
+    }
+
+    /// What is known so far.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Shows how things stand `elapsed` after the start.
+    pub(crate) fn show(&mut self, elapsed: Duration) {
+        self.meter.tick(elapsed);
+        match &mut self.screen {
+            Screen::Bar(bar) if elapsed >= SHORT_RUN => {
+                let bar = bar.get_or_insert_with(new_bar);
+                bar.set_position(self.meter.share());
+                bar.set_message(self.meter.line());
+            }
+            Screen::Lines(last) if elapsed >= *last + LINE_EVERY => {
+                *last = elapsed;
+                output::note(&format!("{}\n", self.meter.line()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs `write` while no bar stands in its way.
+    pub(crate) fn aside(&self, write: impl FnOnce()) {
+        match &self.screen {
+            Screen::Bar(Some(bar)) => bar.suspend(write),
+            _ => write(),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&mut self) {
+        if let Screen::Bar(Some(bar)) = &self.screen {
+            bar.finish_and_clear();
+        }
+        self.screen = Screen::Nothing;
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:12} {wide_msg}").expect("the template is a constant");
+    ProgressBar::with_draw_target(Some(Meter::WHOLE), ProgressDrawTarget::stderr())
+        .with_style(style.progress_chars("=> "))
+}
+
+/// A run that is over by then shows no progress.
+const SHORT_RUN: Duration = Duration::from_secs(1);
+/// Time between two lines.
+const LINE_EVERY: Duration = Duration::from_secs(1);

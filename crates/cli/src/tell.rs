@@ -1,0 +1,270 @@
+//! Tells the user what a run does while it does it: in words, or in events.
+//!
+//! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
+//! bar, and a terminal that is slow to read slows the run instead of filling memory.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use deltic_net::{Outcome, Plan, SyncError};
+use deltic_protocol::report::{Change, Notice, Trouble, TroubleKind};
+
+use crate::events::Event;
+use crate::exit::{self, Exit, Troubles};
+use crate::itemize::{self, Style};
+use crate::output::{self, Output};
+use crate::plan::{Names, Request, View};
+use crate::progress::Progress;
+use crate::summary;
+
+/// Who tells: words for a person, or events for a program.
+pub(crate) trait Teller: Send {
+    /// Something happened.
+    fn tell(&mut self, notice: &Notice);
+    /// So much time has passed since the start; called a few times a second, whatever happens.
+    fn tick(&mut self, elapsed: Duration);
+    /// The run is over. Gives back what could not be written.
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()>;
+}
+
+/// Tells `teller` what comes over `notices` until the run drops its end; what went wrong decides the exit code.
+pub(crate) fn listen(notices: &Receiver<Notice>, teller: &mut dyn Teller) -> Troubles {
+    let start = Instant::now();
+    let mut troubles = Troubles::default();
+    loop {
+        let first = match notices.recv_timeout(TICK) {
+            Ok(notice) => Some(notice),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return troubles,
+        };
+        for notice in first.into_iter().chain(notices.try_iter().take(BATCH)) {
+            if let Notice::Trouble(trouble) = &notice {
+                troubles.note(trouble.kind);
+            }
+            teller.tell(&notice);
+        }
+        teller.tick(start.elapsed());
+    }
+}
+
+/// The one who tells `request` as its view asks.
+pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
+    match request.view.json {
+        true => Box::new(Events::new(&request.plan, request.view, output)),
+        false => Box::new(Words::new(&request.plan, request.view, output)),
+    }
+}
+
+/// Longest silence before a tick.
+const TICK: Duration = Duration::from_millis(200);
+/// Most notices between two ticks.
+const BATCH: usize = 1000;
+/// Time between two progress events.
+const EVENT_EVERY: Duration = Duration::from_millis(250);
+
+/// Tells a person.
+struct Words {
+    view: View,
+    style: Style,
+    dry_run: bool,
+    progress: Progress,
+    output: Output,
+}
+
+impl Words {
+    fn new(plan: &Plan, view: View, output: Output) -> Self {
+        let (style, dry_run) = (Style::of(plan), plan.options.dry_run);
+        Self { view, style, dry_run, progress: Progress::new(view.live), output }
+    }
+
+    fn change(&mut self, change: &Change) {
+        match self.view.names {
+            Names::Hidden => {}
+            Names::Plain => self.output.line(&itemize::plain(change)),
+            Names::Itemized => self.output.line(&self.style.line(change)),
+        }
+    }
+
+    /// Shows the names that wait, with the bar out of their way.
+    fn flush(&mut self) {
+        if self.output.is_waiting() {
+            self.progress.aside(|| self.output.flush());
+        }
+    }
+}
+
+impl Teller for Words {
+    fn tell(&mut self, notice: &Notice) {
+        self.progress.note(notice);
+        match notice {
+            Notice::Changed(change) => self.change(change),
+            Notice::Trouble(trouble) => {
+                self.flush();
+                self.progress.aside(|| complain(trouble, self.view));
+            }
+            Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration) {
+        self.flush();
+        self.progress.show(elapsed);
+    }
+
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, _: Exit) -> std::io::Result<()> {
+        self.progress.clear();
+        match result {
+            Ok(outcome) => {
+                let lines = summary::lines(self.view.summary, outcome, self.dry_run);
+                lines.iter().for_each(|line| self.output.line(line));
+                self.output.finish()
+            }
+            Err(error) => {
+                let written = self.output.finish();
+                output::complain(&error.to_string(), exit::hint(error));
+                written
+            }
+        }
+    }
+}
+
+/// Tells a program; troubles and errors go to standard error as well, where logs look for them.
+struct Events {
+    view: View,
+    dry_run: bool,
+    progress: Progress,
+    last: Duration,
+    output: Output,
+}
+
+impl Events {
+    fn new(plan: &Plan, view: View, mut output: Output) -> Self {
+        output.line(&Event::start(plan).line());
+        Self {
+            view,
+            dry_run: plan.options.dry_run,
+            progress: Progress::new(view.live),
+            last: Duration::ZERO,
+            output,
+        }
+    }
+}
+
+impl Teller for Events {
+    fn tell(&mut self, notice: &Notice) {
+        self.progress.note(notice);
+        match notice {
+            Notice::Changed(change) => self.output.line(&Event::change(change).line()),
+            Notice::Trouble(trouble) => {
+                self.output.line(&Event::trouble(trouble.kind, &trouble.message).line());
+                self.progress.aside(|| complain(trouble, self.view));
+            }
+            Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration) {
+        self.progress.show(elapsed);
+        if elapsed >= self.last + EVENT_EVERY {
+            self.last = elapsed;
+            self.output.line(&Event::progress(self.progress.meter(), elapsed).line());
+        }
+        self.progress.aside(|| self.output.flush());
+    }
+
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
+        self.progress.clear();
+        match result {
+            Ok(outcome) => self.output.line(&Event::summary(outcome, self.dry_run, exit).line()),
+            Err(error) => {
+                self.output.line(&Event::error(error).line());
+                output::complain(&error.to_string(), exit::hint(error));
+            }
+        }
+        self.output.finish()
+    }
+}
+
+/// Writes a trouble to standard error. What was left out on purpose is no error.
+fn complain(trouble: &Trouble, view: View) {
+    let hint = match trouble.kind {
+        TroubleKind::Skipped if view.quiet => return,
+        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions"),
+        TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::Skipped => None,
+    };
+    output::complain(&trouble.message, hint);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::plan::Terminals;
+    use clap::Parser;
+    use deltic_core::RelPath;
+    use deltic_protocol::report::{Action, Differs, Item};
+    use std::io::{self, Write};
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn created(name: &str) -> Notice {
+        let path = RelPath::parse(name.as_bytes()).unwrap();
+        let (item, action) = (Item::File, Action::Created);
+        Notice::Changed(Change { path, item, action, differs: Differs::default() })
+    }
+
+    fn skipped() -> Notice {
+        Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message: "a device".into() })
+    }
+
+    /// Standard output of a run that was asked for in `words` and said `said`.
+    fn told(words: &[&str], said: &[Notice], result: Result<Outcome, SyncError>) -> String {
+        let words = ["deltic", "sync"].iter().chain(words);
+        let Command::Sync(args) = Cli::try_parse_from(words).unwrap().command else {
+            unreachable!("the words say sync")
+        };
+        let request = Request::new(&args, Terminals::default()).unwrap();
+        let sink = Sink::default();
+        let mut teller = teller(&request, Output::new(Box::new(sink.clone())));
+        let (sender, notices) = sync_channel(said.len());
+        said.iter().for_each(|notice| sender.send(notice.clone()).unwrap());
+        drop(sender);
+        let exit = Exit::of(&result, listen(&notices, &mut *teller));
+        teller.finish(&result, exit).unwrap();
+        String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn names_come_in_order_and_only_when_asked_for() {
+        let said = [created("a"), skipped(), created("b")];
+        let done = || Ok(Outcome::default());
+        assert_eq!(told(&["-i", "x", "y"], &said, done()), ">f+++++++++ a\n>f+++++++++ b\n");
+        assert!(told(&["-v", "x", "y"], &said, done()).starts_with("a\nb\nsent 0 B"));
+        assert_eq!(told(&["x", "y"], &said, done()), "");
+    }
+
+    #[test]
+    fn events_begin_with_start_and_end_with_a_summary_or_an_error() {
+        let events = |result| {
+            let lines =
+                told(&["--json", "--stats", "-v", "x", "y"], &[created("a"), skipped()], result);
+            let event = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+            let name = |line| event(line)["event"].as_str().unwrap().to_owned();
+            lines.lines().map(name).filter(|name| name != "progress").collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(events(Ok(Outcome::default())), "start change trouble summary");
+        assert_eq!(events(Err(SyncError::Interrupted)), "start change trouble error");
+    }
+}

@@ -1,0 +1,76 @@
+//! Words that make no sense are refused by name, with exit code 1, before anything is touched.
+
+use assert_cmd::Command;
+
+fn deltic(words: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("deltic").expect("the binary is built");
+    command.env_remove("DELTIC_RSH").args(words);
+    command
+}
+
+/// Runs `words` and checks that they are refused; gives back the message.
+fn refusal(words: &[&str]) -> String {
+    let output = deltic(words).output().expect("the binary starts");
+    let message = String::from_utf8(output.stderr).expect("messages are UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {message}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    message
+}
+
+#[test]
+fn words_that_make_no_sense_are_refused_by_name() {
+    for (words, culprit) in [
+        (&["sync", "--fooo", "a", "b"][..], "--fooo"),
+        (&["sync", "-aJ", "a", "b"], "-J"),
+        (&["sync", "a"], "'a'"),
+        (&["sync", "h:a", "g:b"], "'h' and destination 'g'"),
+        (&["sync", "h:a", "g:b", "c"], "'g:b'"),
+        (&["sync", "--bwlimit", "5x", "a", "b"], "5x"),
+        (&["sync", "--bwlimit=100b", "a", "b"], "100b"),
+        (&["sync", "--delete", "--max-delete=many", "a", "b"], "many"),
+        (&["sync", "-e", "ssh 'x", "a", "h:b"], "ssh 'x"),
+        (&["sync", "-a", "a", "host:"], "'host:'"),
+        (&["sync", "--", "-oProxyCommand=x:a", "b"], "-oProxyCommand"),
+        (&["sync", "a", ""], "empty"),
+        (&["sink", "a", "b"], "sink"),
+    ] {
+        let message = refusal(words);
+        assert!(
+            message.starts_with("deltic: ") && message.contains(culprit),
+            "{words:?}: {message}"
+        );
+    }
+}
+
+#[test]
+fn an_option_of_rsync_that_is_missing_is_explained() {
+    assert!(
+        refusal(&["sync", "-avH", "a", "b"]).contains("'-H' is not supported\n  hint: hard links")
+    );
+}
+
+#[test]
+fn no_words_at_all_show_the_help() {
+    assert!(refusal(&[]).contains("EXAMPLES:"));
+}
+
+#[test]
+fn help_goes_to_standard_output_and_shows_examples() {
+    for words in
+        [&["--help"][..], &["-h"], &["sync", "--help"], &["sync", "-h"], &["agent", "--help"]]
+    {
+        let output = deltic(words).output().expect("the binary starts");
+        let help = String::from_utf8(output.stdout).expect("help is UTF-8");
+        assert!(
+            output.status.success() && help.contains("EXAMPLES:\n  deltic "),
+            "{words:?}: {help}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_is_an_event_too() {
+    let output = deltic(&["sync", "--json", "h:a", "g:b"]).output().expect("the binary starts");
+    let event: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one event");
+    assert_eq!((event["event"].as_str(), event["exit_code"].as_u64()), (Some("error"), Some(1)));
+}

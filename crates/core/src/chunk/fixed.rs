@@ -1,0 +1,51 @@
+//! Chunks of one length, as rsync's blocks: cheap, and lost at the first insert.
+
+use super::{BadSizes, Chunker, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES};
+
+/// A length in bytes that every chunk but the last may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedLen(u32);
+
+impl FixedLen {
+    /// Checks a length in bytes.
+    ///
+    /// # Errors
+    /// [`BadSizes::Range`] outside of [`MIN_CHUNK_BYTES`] and [`MAX_CHUNK_BYTES`].
+    pub const fn new(len: u32) -> Result<Self, BadSizes> {
+        if len < MIN_CHUNK_BYTES || MAX_CHUNK_BYTES < len {
+            Err(BadSizes::Range)
+        } else {
+            Ok(Self(len))
+        }
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Cuts chunks of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed {
+    len: usize,
+}
+
+impl Fixed {
+    /// A chunker for chunks of `len`.
+    #[must_use]
+    pub const fn new(len: FixedLen) -> Self {
+        Self { len: len.0 as usize }
+    }
+}
+
+impl Chunker for Fixed {
+    fn max_len(&self) -> usize {
+        self.len
+    }
+
+    fn cut(&self, data: &[u8]) -> usize {
+        data.len().min(self.len)
+    }
+}

@@ -1,0 +1,253 @@
+//! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
+
+mod fixed;
+mod gear;
+mod ram;
+
+pub use fixed::{Fixed, FixedLen};
+pub use gear::Gear;
+pub use ram::Ram;
+
+use crate::codec::{CodecError, Put, Reader};
+
+/// Shortest minimum, in bytes. Only the last chunk of a file is shorter.
+pub const MIN_CHUNK_BYTES: u32 = 512;
+/// Longest chunk, in bytes.
+pub const MAX_CHUNK_BYTES: u32 = 512 << 10;
+
+/// Says where the chunk at the front of some bytes ends.
+///
+/// Memoryless (law 1): the answer depends on these bytes alone, so a chunker restarted at any boundary finds the same
+/// later ones.
+pub trait Chunker {
+    /// The longest chunk, in bytes; part of the format.
+    fn max_len(&self) -> usize;
+
+    /// The length of the first chunk of `data`, from 1 to the smaller of `data.len()` and [`Chunker::max_len`].
+    ///
+    /// `data` begins where a chunk begins and is not empty. Where it is shorter than `max_len`, its end counts as the
+    /// end of the file.
+    fn cut(&self, data: &[u8]) -> usize;
+}
+
+/// Why lengths do not describe chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSizes {
+    /// Not `MIN_CHUNK_BYTES <= min <= avg <= max <= MAX_CHUNK_BYTES`.
+    #[error(
+        "chunk sizes must rise from min over avg to max, within {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes"
+    )]
+    Range,
+    /// A mean that no mask of whole bits can aim at.
+    #[error("average chunk size is not a power of two")]
+    NotPowerOfTwo,
+}
+
+/// The shortest, mean and longest chunk of a content-defined chunker, in bytes, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sizes {
+    min: u32,
+    avg: u32,
+    max: u32,
+}
+
+impl Sizes {
+    /// Checks three lengths in bytes.
+    ///
+    /// # Errors
+    /// [`BadSizes`] where they do not rise within [`MIN_CHUNK_BYTES`] and [`MAX_CHUNK_BYTES`], or `avg` is not a power
+    /// of two.
+    pub const fn new(min: u32, avg: u32, max: u32) -> Result<Self, BadSizes> {
+        if min < MIN_CHUNK_BYTES || avg < min || max < avg || MAX_CHUNK_BYTES < max {
+            Err(BadSizes::Range)
+        } else if !avg.is_power_of_two() {
+            Err(BadSizes::NotPowerOfTwo)
+        } else {
+            Ok(Self { min, avg, max })
+        }
+    }
+
+    /// The shortest chunk, in bytes, but for the last of a file.
+    #[must_use]
+    pub const fn min(self) -> u32 {
+        self.min
+    }
+
+    /// What the mean aims at, in bytes: a power of two.
+    #[must_use]
+    pub const fn avg(self) -> u32 {
+        self.avg
+    }
+
+    /// The longest chunk, in bytes.
+    #[must_use]
+    pub const fn max(self) -> u32 {
+        self.max
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        out.put_varint(self.min.into());
+        out.put_varint(self.avg.into());
+        out.put_varint(self.max.into());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let (min, avg, max) = (reader.varint_u32()?, reader.varint_u32()?, reader.varint_u32()?);
+        Self::new(min, avg, max).map_err(|_| CodecError::OutOfRange)
+    }
+}
+
+/// A chunker as data: what both ends agree on, and what a stored recipe was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChunkerSpec {
+    /// Chunks of one length.
+    Fixed(FixedLen),
+    /// Content-defined by a gear hash.
+    Gear(Sizes),
+    /// Content-defined by local maxima.
+    Ram(Sizes),
+}
+
+impl ChunkerSpec {
+    /// The default for a file of `file_len` bytes: gear chunks that grow with the file, so that recipes stay small.
+    #[must_use]
+    pub fn for_len(file_len: u64) -> Self {
+        let wanted = file_len.div_ceil(DEFAULT_CHUNKS).min(DEFAULT_AVG_BYTES.1.into());
+        let avg = (wanted as u32).next_power_of_two().max(DEFAULT_AVG_BYTES.0);
+        Self::Gear(Sizes { min: avg / DEFAULT_SPREAD, avg, max: avg * DEFAULT_SPREAD })
+    }
+
+    /// The chunker itself.
+    #[must_use]
+    pub fn build(&self) -> AnyChunker {
+        match *self {
+            Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
+            Self::Gear(sizes) => AnyChunker::Gear(Gear::new(sizes)),
+            Self::Ram(sizes) => AnyChunker::Ram(Ram::new(sizes)),
+        }
+    }
+
+    /// The shortest chunk, in bytes, but for the last of a file.
+    #[must_use]
+    pub const fn min_len(&self) -> u32 {
+        match self {
+            Self::Fixed(len) => len.get(),
+            Self::Gear(sizes) | Self::Ram(sizes) => sizes.min,
+        }
+    }
+
+    /// The longest chunk, in bytes.
+    #[must_use]
+    pub const fn max_len(&self) -> u32 {
+        match self {
+            Self::Fixed(len) => len.get(),
+            Self::Gear(sizes) | Self::Ram(sizes) => sizes.max,
+        }
+    }
+
+    /// Appends the algorithm's number and its lengths.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Fixed(len) => {
+                out.put_u8(TAG_FIXED);
+                out.put_varint(len.get().into());
+            }
+            Self::Gear(sizes) => {
+                out.put_u8(TAG_GEAR);
+                sizes.encode(out);
+            }
+            Self::Ram(sizes) => {
+                out.put_u8(TAG_RAM);
+                sizes.encode(out);
+            }
+        }
+    }
+
+    /// Reads what [`ChunkerSpec::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`CodecError`]; an unknown algorithm or lengths that [`Sizes::new`] refuses are out of range.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        match reader.u8()? {
+            TAG_FIXED => {
+                let len = FixedLen::new(reader.varint_u32()?);
+                len.map(Self::Fixed).map_err(|_| CodecError::OutOfRange)
+            }
+            TAG_GEAR => Sizes::decode(reader).map(Self::Gear),
+            TAG_RAM => Sizes::decode(reader).map(Self::Ram),
+            _ => Err(CodecError::OutOfRange),
+        }
+    }
+}
+
+/// The chunker that a [`ChunkerSpec`] names.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyChunker {
+    /// Chunks of one length.
+    Fixed(Fixed),
+    /// Content-defined by a gear hash.
+    Gear(Gear),
+    /// Content-defined by local maxima.
+    Ram(Ram),
+}
+
+impl Chunker for AnyChunker {
+    fn max_len(&self) -> usize {
+        match self {
+            Self::Fixed(chunker) => chunker.max_len(),
+            Self::Gear(chunker) => chunker.max_len(),
+            Self::Ram(chunker) => chunker.max_len(),
+        }
+    }
+
+    fn cut(&self, data: &[u8]) -> usize {
+        match self {
+            Self::Fixed(chunker) => chunker.cut(data),
+            Self::Gear(chunker) => chunker.cut(data),
+            Self::Ram(chunker) => chunker.cut(data),
+        }
+    }
+}
+
+const TAG_FIXED: u8 = 1;
+const TAG_GEAR: u8 = 2;
+const TAG_RAM: u8 = 3;
+
+/// How many chunks a default recipe aims at, where the mean may still choose.
+const DEFAULT_CHUNKS: u64 = 1 << 18;
+/// The smallest and largest default mean, in bytes.
+const DEFAULT_AVG_BYTES: (u32, u32) = (2 << 10, 128 << 10);
+/// How far below and above the mean default chunks may be.
+const DEFAULT_SPREAD: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_exist_are_right() {
+        assert!(Sizes::new(512, 512, 512).is_ok());
+        assert!(Sizes::new(512, 1 << 19, 1 << 19).is_ok());
+        for (min, avg, max) in
+            [(511, 512, 512), (1024, 512, 2048), (512, 2048, 1024), (512, 1024, (1 << 19) + 1)]
+        {
+            assert_eq!(Sizes::new(min, avg, max), Err(BadSizes::Range));
+        }
+        assert_eq!(Sizes::new(512, 1000, 2048), Err(BadSizes::NotPowerOfTwo));
+    }
+
+    #[test]
+    fn the_default_grows_with_the_file() {
+        for (file_len, avg) in [
+            (0, 2 << 10),
+            (1 << 29, 2 << 10),
+            ((1 << 29) + 1, 4 << 10),
+            (1 << 31, 8 << 10),
+            (1 << 35, 128 << 10),
+            (u64::MAX, 128 << 10),
+        ] {
+            let sizes = Sizes::new(avg / 4, avg, avg * 4).unwrap();
+            assert_eq!(ChunkerSpec::for_len(file_len), ChunkerSpec::Gear(sizes), "{file_len}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! RAM, the Rapid Asymmetric Maximum (VectorCDC §4.3): no hash, only comparisons.
+//!
+//! ```text
+//! top = the largest byte of data[..window]                (Extreme Byte Search)
+//! cut = the least i > window with data[i - 1] >= top,     (Range Scan)
+//!       else max, or the end of the file
+//! ```
+//!
+//! Where the paper is silent we chose:
+//!
+//! 1. The byte that reaches `top` is the last of its chunk.
+//! 2. `window = avg - 256`, and at least `min - 1`: on random bytes `top` is 255, which comes up once in 256 bytes, so
+//!    the mean is `avg`; and no chunk is shorter than `min`.
+//! 3. A chunk ends at `max`, whatever its bytes.
+//!
+//! A cut depends on all of the chunk before it. After an edit boundaries meet again only by chance, and in data of few
+//! byte values that can take long; a gear chunker re-aligns sooner.
+
+use super::{Chunker, Sizes};
+
+/// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
+#[derive(Clone, Copy, Debug)]
+pub struct Ram {
+    window: usize,
+    max: usize,
+}
+
+impl Ram {
+    /// A chunker for chunks of `sizes`.
+    #[must_use]
+    pub fn new(sizes: Sizes) -> Self {
+        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
+        Self { window: window as usize, max: sizes.max() as usize }
+    }
+}
+
+impl Chunker for Ram {
+    fn max_len(&self) -> usize {
+        self.max
+    }
+
+    fn cut(&self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.max)];
+        let Some((window, after)) = data.split_at_checked(self.window) else { return data.len() };
+        let top = window.iter().fold(0, |top: u8, byte| top.max(*byte));
+        let reached = after.iter().position(|byte| *byte >= top);
+        reached.map_or(data.len(), |n| self.window + n + 1)
+    }
+}
+
+/// The mean number of random bytes until the largest value comes up.
+const RANDOM_WAIT_BYTES: u32 = 256;

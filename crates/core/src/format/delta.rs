@@ -1,0 +1,132 @@
+//! The delta file (`deltic delta`): what turns old into new on a machine that has only old.
+//!
+//! ```text
+//! magic     = "DELTICD" 1
+//! header  1 = digest of old (32 bytes), length of old in bytes (varint), spec
+//! copy    2 = first byte in old (varint), length in bytes (varint, 1 to 8 MiB);      ends within old
+//! literal 3 = 1 to 512 KiB bytes
+//! end     4 = length of new in bytes (varint), digest of new (32 bytes)
+//! ```
+//!
+//! Copies and literals are new, front to back: each goes on where the one before it ended. `spec` cuts old and new for
+//! their digests.
+
+use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
+use crate::chunk::ChunkerSpec;
+use crate::codec::{CodecError, Put, Reader};
+use crate::delta::MAX_RUN_BYTES;
+use crate::recipe::Digest;
+use crate::span::Span;
+
+/// Longest literal of one record, in bytes.
+pub const MAX_LITERAL_BYTES: usize = 512 << 10;
+
+/// A record of a delta file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The first: what old has to be.
+    Header(Header),
+    /// The next bytes of new are these of old, 1 to [`MAX_RUN_BYTES`].
+    Copy(Span),
+    /// The next bytes of new are these, 1 to [`MAX_LITERAL_BYTES`].
+    Literal(Vec<u8>),
+    /// The last: what new has to be.
+    End {
+        /// Its length in bytes.
+        len: u64,
+        /// Under the header's `spec`.
+        digest: Digest,
+    },
+}
+
+/// Which old a delta starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The digest of old under `spec`.
+    pub old_digest: Digest,
+    /// The length of old in bytes.
+    pub old_len: u64,
+    /// What cuts both versions into chunks for their digests.
+    pub spec: ChunkerSpec,
+}
+
+impl Record {
+    /// Appends the record; a header brings the magic along.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Header(header) => {
+                out.put_bytes(&Delta::MAGIC);
+                put_record(out, TAG_HEADER, |body| {
+                    body.put_bytes(header.old_digest.as_bytes());
+                    body.put_varint(header.old_len);
+                    header.spec.encode(body);
+                });
+            }
+            Self::Copy(old) => put_record(out, TAG_COPY, |body| {
+                body.put_varint(old.start);
+                body.put_varint(old.len.into());
+            }),
+            Self::Literal(bytes) => put_record(out, TAG_LITERAL, |body| body.put_bytes(bytes)),
+            Self::End { len, digest } => put_record(out, TAG_END, |body| {
+                body.put_varint(*len);
+                body.put_bytes(digest.as_bytes());
+            }),
+        }
+    }
+}
+
+/// The delta file as a [`Format`]: holds copies against the length of old, and the end against all lengths.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    old_len: u64,
+    new_len: u64,
+}
+
+impl Format for Delta {
+    type Record = Record;
+    const NAME: &'static str = "deltic delta";
+    const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICD\x01";
+
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+        match tag {
+            TAG_HEADER => {
+                let old_digest = Digest::from_bytes(fields.array()?);
+                self.old_len = fields.varint()?;
+                let spec = ChunkerSpec::decode(fields)?;
+                Ok(Record::Header(Header { old_digest, old_len: self.old_len, spec }))
+            }
+            TAG_COPY => {
+                let old = Span::new(fields.varint()?, fields.varint_u32()?);
+                self.grow(old.len as usize, MAX_RUN_BYTES as usize)?;
+                let inside = old.end() <= self.old_len;
+                if inside { Ok(Record::Copy(old)) } else { Err(FormatError::Contradiction) }
+            }
+            TAG_LITERAL => {
+                let bytes = fields.rest();
+                self.grow(bytes.len(), MAX_LITERAL_BYTES)?;
+                Ok(Record::Literal(bytes.to_vec()))
+            }
+            TAG_END => {
+                let (len, digest) = (fields.varint()?, Digest::from_bytes(fields.array()?));
+                let tiled = len == self.new_len;
+                if tiled {
+                    Ok(Record::End { len, digest })
+                } else {
+                    Err(FormatError::Contradiction)
+                }
+            }
+            _ => Err(FormatError::Order),
+        }
+    }
+}
+
+impl Delta {
+    fn grow(&mut self, len: usize, max: usize) -> Result<(), CodecError> {
+        let new_len = self.new_len.checked_add(len as u64).filter(|_| len > 0 && len <= max);
+        self.new_len = new_len.ok_or(CodecError::OutOfRange)?;
+        Ok(())
+    }
+}
+
+const TAG_COPY: u8 = 2;
+const TAG_LITERAL: u8 = 3;

@@ -1,0 +1,152 @@
+//! The recipe file (`deltic signature`): what another machine needs of a file to compute a delta against it.
+//!
+//! ```text
+//! magic    = "DELTICR" 1
+//! header 1 = spec
+//! chunks 2 = 1 to 4096 times: length in bytes (varint), fingerprint (32 bytes);      no chunk exceeds spec's max
+//! end    4 = number of chunks (varint), length of the file (varint), digest (32 bytes)
+//! ```
+//!
+//! The digest is that of the chunks: a damaged file does not parse to its end.
+
+use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
+use crate::chunk::ChunkerSpec;
+use crate::codec::{CodecError, Put, Reader};
+use crate::fingerprint::Fingerprint;
+use crate::recipe::{Chunk, Digest, DigestBuilder, Grouper};
+
+/// Most chunks in one record.
+pub const MAX_BATCH_CHUNKS: usize = 4096;
+
+/// A record of a recipe file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The first: what cut the chunks.
+    Header(ChunkerSpec),
+    /// The next chunks of the file, 1 to [`MAX_BATCH_CHUNKS`].
+    Chunks(Vec<Chunk>),
+    /// The last.
+    End(End),
+}
+
+/// What is known of a file once all of it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Number of its chunks.
+    pub chunks: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Of its chunks.
+    pub digest: Digest,
+}
+
+impl Record {
+    /// Appends the record; a header brings the magic along.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Header(spec) => {
+                out.put_bytes(&Recipe::MAGIC);
+                put_record(out, TAG_HEADER, |body| spec.encode(body));
+            }
+            Self::Chunks(chunks) => put_record(out, TAG_CHUNKS, |body| {
+                for chunk in chunks {
+                    body.put_varint(chunk.len.into());
+                    body.put_bytes(chunk.fingerprint.as_bytes());
+                }
+            }),
+            Self::End(end) => put_record(out, TAG_END, |body| {
+                body.put_varint(end.chunks);
+                body.put_varint(end.len);
+                body.put_bytes(end.digest.as_bytes());
+            }),
+        }
+    }
+}
+
+/// The recipe file as a [`Format`]: sums up its chunks, to hold the end record against them.
+#[derive(Clone, Debug, Default)]
+pub struct Recipe {
+    max_len: u32,
+    sum: Summary,
+}
+
+impl Format for Recipe {
+    type Record = Record;
+    const NAME: &'static str = "deltic signature";
+    const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICR\x01";
+
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+        match tag {
+            TAG_HEADER => {
+                let spec = ChunkerSpec::decode(fields)?;
+                self.max_len = spec.max_len();
+                Ok(Record::Header(spec))
+            }
+            TAG_CHUNKS => {
+                let chunks = decode_chunks(fields, self.max_len)?;
+                chunks.iter().try_for_each(|chunk| self.sum.push(chunk))?;
+                Ok(Record::Chunks(chunks))
+            }
+            TAG_END => {
+                let (chunks, len) = (fields.varint()?, fields.varint()?);
+                let end = End { chunks, len, digest: Digest::from_bytes(fields.array()?) };
+                let found = std::mem::take(&mut self.sum).finish();
+                if end == found { Ok(Record::End(end)) } else { Err(FormatError::Contradiction) }
+            }
+            _ => Err(FormatError::Order),
+        }
+    }
+}
+
+fn decode_chunks(fields: &mut Reader<'_>, max_len: u32) -> Result<Vec<Chunk>, CodecError> {
+    let mut chunks = Vec::new();
+    while !fields.is_empty() {
+        let len = fields.varint_u32()?;
+        if len == 0 || len > max_len || chunks.len() == MAX_BATCH_CHUNKS {
+            return Err(CodecError::OutOfRange);
+        }
+        chunks.push(Chunk { len, fingerprint: Fingerprint::from_bytes(fields.array()?) });
+    }
+    if chunks.is_empty() { Err(CodecError::Truncated) } else { Ok(chunks) }
+}
+
+/// Sums up the chunks of a file, one by one, into its [`End`].
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    chunks: u64,
+    len: u64,
+    grouper: Grouper,
+    digest: DigestBuilder,
+}
+
+impl Summary {
+    /// No chunk yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next chunk.
+    ///
+    /// # Errors
+    /// [`CodecError::OutOfRange`] where all chunks together exceed 64 bits.
+    pub fn push(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
+        self.chunks += 1;
+        self.len = self.len.checked_add(chunk.len.into()).ok_or(CodecError::OutOfRange)?;
+        if let Some(group) = self.grouper.push(chunk) {
+            self.digest.push(&group);
+        }
+        Ok(())
+    }
+
+    /// What its chunks amount to.
+    #[must_use]
+    pub fn finish(mut self) -> End {
+        if let Some(group) = self.grouper.finish() {
+            self.digest.push(&group);
+        }
+        End { chunks: self.chunks, len: self.len, digest: self.digest.finish(self.len) }
+    }
+}
+
+const TAG_CHUNKS: u8 = 2;

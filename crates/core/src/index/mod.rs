@@ -1,0 +1,262 @@
+//! What the receiver knows of old: its chunks and groups, to be found by what travels of their fingerprints.
+//!
+//! Content is chosen by others, so three things are made impossible (RELIABILITY §3.2): look-ups never walk a chain of
+//! equal chunks (only the first of them is in the table), nobody can aim at slots of the table (its hash has a random
+//! key), and memory has a bound (the budget). A short fingerprint finds bytes and proves nothing; the digest does.
+//!
+//! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
+//! table look-up (locality, DESIGN §6).
+
+mod table;
+
+use std::ops::Range;
+
+use crate::fingerprint::{Fingerprint, ShortFingerprint};
+use crate::recipe::{Chunk, Group, Grouper};
+use crate::span::Span;
+use table::Table;
+
+/// A chunk of an [`Index`], numbered in the order of [`Index::push`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkNo(u32);
+
+impl ChunkNo {
+    /// The number after this one, whether or not there is such a chunk.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The number before this one; that of the first is itself.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    const fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The chunks and groups of old.
+#[derive(Debug)]
+pub struct Index {
+    budget: usize,
+    dropped: u64,
+    starts: Vec<u64>,
+    lens: Vec<u32>,
+    fingerprints: Vec<Fingerprint>,
+    chunk_table: Table,
+    grouper: Grouper,
+    groups: Vec<KnownGroup>,
+    group_table: Table,
+}
+
+/// In the order of their chunks, which do not overlap.
+#[derive(Clone, Copy, Debug)]
+struct KnownGroup {
+    first: ChunkNo,
+    chunks: u32,
+    len: u64,
+    short: ShortFingerprint,
+}
+
+impl Index {
+    /// An empty index that keeps at most `budget` chunks, about 60 bytes each.
+    #[must_use]
+    pub fn new(budget: usize) -> Self {
+        Self {
+            budget: budget.min(MAX_BUDGET),
+            dropped: 0,
+            starts: Vec::new(),
+            lens: Vec::new(),
+            fingerprints: Vec::new(),
+            chunk_table: Table::default(),
+            grouper: Grouper::new(),
+            groups: Vec::new(),
+            group_table: Table::default(),
+        }
+    }
+
+    /// Takes the next `chunk` of old, which starts at byte `start`. Over budget it is only counted.
+    pub fn push(&mut self, start: u64, chunk: Chunk) {
+        if self.len() == self.budget {
+            self.dropped += 1;
+            return;
+        }
+        self.starts.push(start);
+        self.lens.push(chunk.len);
+        self.fingerprints.push(chunk.fingerprint);
+        let (fingerprints, short) =
+            (&self.fingerprints, |n: u32| self.fingerprints[n as usize].short());
+        self.chunk_table.insert(fingerprints.len() as u32 - 1, short);
+        if let Some(group) = self.grouper.push(&chunk) {
+            self.push_group(&group);
+        }
+    }
+
+    /// Ends an old file: no group spans two.
+    pub fn end_part(&mut self) {
+        if let Some(group) = self.grouper.finish() {
+            self.push_group(&group);
+        }
+    }
+
+    fn push_group(&mut self, group: &Group) {
+        let first = ChunkNo(self.len() as u32 - group.chunks);
+        let short = group.fingerprint.short();
+        self.groups.push(KnownGroup { first, chunks: group.chunks, len: group.len, short });
+        self.group_table.insert(self.groups.len() as u32 - 1, |n| self.groups[n as usize].short);
+    }
+
+    /// A chunk with this fingerprint and length in bytes: the one right after `after` if that is one, else the first.
+    #[must_use]
+    pub fn find_chunk(
+        &self,
+        short: ShortFingerprint,
+        len: u32,
+        after: Option<ChunkNo>,
+    ) -> Option<ChunkNo> {
+        let matches = |no: ChunkNo| {
+            self.fingerprints.get(no.at()).is_some_and(|known| known.short() == short)
+                && self.lens[no.at()] == len
+        };
+        let neighbour = after.map(ChunkNo::next).filter(|no| matches(*no));
+        neighbour.or_else(|| {
+            let first = self.chunk_table.find(short, |n| self.fingerprints[n as usize].short());
+            first.map(ChunkNo).filter(|no| matches(*no))
+        })
+    }
+
+    /// The chunks of a group with this fingerprint, length in bytes and number of chunks: the group that starts right
+    /// after `after` if that is one, else the first.
+    #[must_use]
+    pub fn find_group(
+        &self,
+        short: ShortFingerprint,
+        len: u64,
+        chunks: u32,
+        after: Option<ChunkNo>,
+    ) -> Option<Range<ChunkNo>> {
+        let matches = |group: &&KnownGroup| {
+            group.short == short && group.len == len && group.chunks == chunks
+        };
+        let neighbour = after.and_then(|no| self.group_from(no.next())).filter(matches);
+        let group = neighbour.or_else(|| {
+            let first = self.group_table.find(short, |n| self.groups[n as usize].short)?;
+            Some(&self.groups[first as usize]).filter(matches)
+        })?;
+        Some(group.first..ChunkNo(group.first.0 + group.chunks))
+    }
+
+    fn group_from(&self, first: ChunkNo) -> Option<&KnownGroup> {
+        let at = self.groups.binary_search_by_key(&first, |group| group.first).ok()?;
+        self.groups.get(at)
+    }
+
+    /// Where chunk `no` lies in old, and its full fingerprint.
+    ///
+    /// # Panics
+    /// On a number that this index did not give.
+    #[must_use]
+    pub fn chunk(&self, no: ChunkNo) -> (Span, Fingerprint) {
+        (Span::new(self.starts[no.at()], self.lens[no.at()]), self.fingerprints[no.at()])
+    }
+
+    /// What [`Index::chunk`] says of each of `range`, in order.
+    ///
+    /// # Panics
+    /// On numbers that this index did not give.
+    pub fn chunks(
+        &self,
+        range: Range<ChunkNo>,
+    ) -> impl ExactSizeIterator<Item = (Span, Fingerprint)> {
+        (range.start.0..range.end.0).map(|no| self.chunk(ChunkNo(no)))
+    }
+
+    /// How many chunks it keeps.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.fingerprints.len()
+    }
+
+    /// Whether it keeps none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.fingerprints.is_empty()
+    }
+
+    /// How many chunks came over budget and will not be found.
+    #[must_use]
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// Chunk numbers and one past the last fit 32 bits, and so do their slots in a 32-bit address space.
+const MAX_BUDGET: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(name: u32) -> Chunk {
+        Chunk { len: 1000, fingerprint: Fingerprint::of(&name.to_le_bytes()) }
+    }
+
+    #[test]
+    fn a_match_right_after_the_last_one_wins() {
+        let mut index = Index::new(100);
+        for (n, name) in [1, 2, 1, 3].into_iter().enumerate() {
+            index.push(n as u64 * 1000, chunk(name));
+        }
+        let short = chunk(1).fingerprint.short();
+        let first = index.find_chunk(short, 1000, None).unwrap();
+        assert_eq!(index.chunk(first).0, Span::new(0, 1000));
+        let second = index.find_chunk(short, 1000, Some(first.next())).unwrap();
+        assert_eq!(index.chunk(second).0, Span::new(2000, 1000));
+        assert_eq!(index.find_chunk(short, 1000, Some(second.next())), Some(first));
+        assert_eq!(index.find_chunk(short, 999, None), None);
+    }
+
+    #[test]
+    fn a_group_never_spans_two_old_files() {
+        let names: Vec<u32> = (0..40).collect();
+        let mut index = Index::new(1000);
+        for _ in 0..2 {
+            for name in &names {
+                index.push(0, chunk(*name));
+            }
+            index.end_part();
+        }
+        let mut grouper = Grouper::new();
+        let mut groups: Vec<Group> =
+            names.iter().filter_map(|n| grouper.push(&chunk(*n))).collect();
+        groups.extend(grouper.finish());
+        assert!(groups.len() > 1);
+        let mut after = None;
+        for part in 0..2 {
+            let mut next = part * 40;
+            for group in &groups {
+                let short = group.fingerprint.short();
+                let found = index.find_group(short, group.len, group.chunks, after).unwrap();
+                assert_eq!(found.start, ChunkNo(next), "{part}");
+                assert_eq!(index.chunks(found.clone()).len(), group.chunks as usize);
+                next = found.end.0;
+                after = Some(ChunkNo(next - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_over_budget_are_counted_and_not_found() {
+        let mut index = Index::new(2);
+        for name in 0..5 {
+            index.push(0, chunk(name));
+        }
+        index.end_part();
+        assert_eq!((index.len(), index.dropped()), (2, 3));
+        assert!(index.find_chunk(chunk(1).fingerprint.short(), 1000, None).is_some());
+        assert!(index.find_chunk(chunk(2).fingerprint.short(), 1000, None).is_none());
+    }
+}

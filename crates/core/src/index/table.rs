@@ -1,0 +1,66 @@
+//! A hash table of numbers, which stand for keys that are kept elsewhere: four bytes a slot.
+//!
+//! The standard map would hold every key a second time. Open addressing with linear probing; the hash is the standard
+//! library's, randomly keyed, so that nobody can choose content that falls into one slot.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use crate::fingerprint::ShortFingerprint;
+
+/// From keys to the first number that was inserted for each.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// [`EMPTY`] or a number; as many as a power of two, or none.
+    slots: Vec<u32>,
+    used: usize,
+    state: RandomState,
+}
+
+impl Table {
+    /// Inserts `number` unless its key is there. `key` gives the key of any inserted number, and of this one.
+    pub(super) fn insert(&mut self, number: u32, key: impl Fn(u32) -> ShortFingerprint) {
+        if self.used * 4 >= self.slots.len() * 3 {
+            self.grow(&key);
+        }
+        let slot = self.slot(key(number), &key);
+        if self.slots[slot] == EMPTY {
+            self.slots[slot] = number;
+            self.used += 1;
+        }
+    }
+
+    /// The number that was inserted for `wanted`.
+    pub(super) fn find(
+        &self,
+        wanted: ShortFingerprint,
+        key: impl Fn(u32) -> ShortFingerprint,
+    ) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        Some(self.slots[self.slot(wanted, key)]).filter(|number| *number != EMPTY)
+    }
+
+    /// The slot that holds `wanted`, or else the one where it belongs.
+    fn slot(&self, wanted: ShortFingerprint, key: impl Fn(u32) -> ShortFingerprint) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.state.hash_one(wanted) as usize & mask;
+        while self.slots[slot] != EMPTY && key(self.slots[slot]) != wanted {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn grow(&mut self, key: impl Fn(u32) -> ShortFingerprint) {
+        let wider = (self.slots.len() * 2).max(FIRST_SLOTS);
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; wider]);
+        for number in old.into_iter().filter(|number| *number != EMPTY) {
+            let slot = self.slot(key(number), &key);
+            self.slots[slot] = number;
+        }
+    }
+}
+
+const EMPTY: u32 = u32::MAX;
+const FIRST_SLOTS: usize = 64;

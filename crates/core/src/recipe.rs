@@ -1,0 +1,249 @@
+//! The recipe of a file: its chunks, the groups that they form, and the digest that proves both.
+//!
+//! Groups are to chunks what chunks are to bytes: content-defined runs, so that a recipe travels as groups and only
+//! those that the receiver lacks are spelled out (DESIGN §2, "two levels"). The digest goes over the groups' full
+//! fingerprints, which go over the chunks' full fingerprints: whoever finds the same digest over what was written has
+//! the same bytes, whatever travelled in between.
+
+use std::fmt;
+
+use crate::chunk::Chunker;
+use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, write_hex};
+
+/// Most chunks in a group: bounds what one missing group costs to spell out.
+pub const MAX_GROUP_CHUNKS: u32 = 64;
+/// A group ends after a chunk whose fingerprint's first byte has none of these bits: one in 16.
+pub const GROUP_MASK: u8 = 15;
+
+/// A content-defined run of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Chunk {
+    /// Length in bytes, never 0.
+    pub len: u32,
+    /// Of its bytes.
+    pub fingerprint: Fingerprint,
+}
+
+impl Chunk {
+    /// The chunk that consists of `bytes`.
+    ///
+    /// # Panics
+    /// On more bytes than a `u32` counts; no chunker cuts so many.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let len = u32::try_from(bytes.len()).expect("a chunk is bounded by its chunker");
+        Self { len, fingerprint: Fingerprint::of(bytes) }
+    }
+}
+
+/// A content-defined run of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// Length in bytes.
+    pub len: u64,
+    /// Number of chunks, from 1 to [`MAX_GROUP_CHUNKS`].
+    pub chunks: u32,
+    /// Of its chunks' lengths and fingerprints.
+    pub fingerprint: Fingerprint,
+}
+
+/// Finds the groups in a sequence of chunks.
+///
+/// Memoryless, as chunkers are: started after any group's end it finds the same later groups.
+#[derive(Clone, Debug)]
+pub struct Grouper {
+    len: u64,
+    chunks: u32,
+    hasher: blake3::Hasher,
+}
+
+impl Grouper {
+    /// A grouper at the start of a group.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { len: 0, chunks: 0, hasher: blake3::Hasher::new_derive_key(GROUP_CONTEXT) }
+    }
+
+    /// Takes the next chunk; the group that ends with it, if one does.
+    pub fn push(&mut self, chunk: &Chunk) -> Option<Group> {
+        let mut bytes = [0; 4 + FINGERPRINT_BYTES];
+        bytes[..4].copy_from_slice(&chunk.len.to_le_bytes());
+        bytes[4..].copy_from_slice(chunk.fingerprint.as_bytes());
+        self.hasher.update(&bytes);
+        self.len += u64::from(chunk.len);
+        self.chunks += 1;
+        let ends = chunk.fingerprint.as_bytes()[0] & GROUP_MASK == 0;
+        if ends || self.chunks == MAX_GROUP_CHUNKS { self.finish() } else { None }
+    }
+
+    /// Ends the sequence: the group that it cuts short, if chunks are left. The next chunk starts a new group.
+    pub fn finish(&mut self) -> Option<Group> {
+        if self.chunks == 0 {
+            return None;
+        }
+        let fingerprint = Fingerprint::from_bytes(self.hasher.finalize().into());
+        let group = Group { len: self.len, chunks: self.chunks, fingerprint };
+        self.hasher.reset();
+        (self.len, self.chunks) = (0, 0);
+        Some(group)
+    }
+}
+
+impl Default for Grouper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The proof of a whole file under one chunker: equal digests mean equal bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; FINGERPRINT_BYTES]);
+
+impl Digest {
+    /// The digest that was written down as `bytes`.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; FINGERPRINT_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; FINGERPRINT_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0[..DEBUG_BYTES])
+    }
+}
+
+/// Makes a [`Digest`] from the groups of a file, in order.
+#[derive(Clone, Debug)]
+pub struct DigestBuilder(blake3::Hasher);
+
+impl DigestBuilder {
+    /// A builder at the start of a file.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(blake3::Hasher::new_derive_key(DIGEST_CONTEXT))
+    }
+
+    /// Takes the next group.
+    pub fn push(&mut self, group: &Group) {
+        self.0.update(&group.len.to_le_bytes());
+        self.0.update(group.fingerprint.as_bytes());
+    }
+
+    /// The digest of the file, which is `len` bytes long.
+    #[must_use]
+    pub fn finish(mut self, len: u64) -> Digest {
+        self.0.update(&len.to_le_bytes());
+        Digest(self.0.finalize().into())
+    }
+}
+
+impl Default for DigestBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The digest of the file that consists of `chunks`.
+#[must_use]
+pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
+    let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
+    for chunk in chunks {
+        len += u64::from(chunk.len);
+        if let Some(group) = grouper.push(chunk) {
+            digest.push(&group);
+        }
+    }
+    if let Some(group) = grouper.finish() {
+        digest.push(&group);
+    }
+    digest.finish(len)
+}
+
+/// Whether bytes are the last of their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// The file ends with them.
+    Yes,
+    /// More may follow.
+    No,
+}
+
+/// The chunks at the front of some bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// In order.
+    pub chunks: Vec<Chunk>,
+    /// How many bytes they cover; the next chunk starts there.
+    pub consumed: usize,
+}
+
+/// Cuts and fingerprints all chunks at the front of `data` that no later byte can change.
+///
+/// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has the
+/// chunks of one scan over all of it (law 1).
+#[must_use]
+pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
+    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
+    let mut chunks = Vec::new();
+    let mut rest = data;
+    while rest.len() >= enough {
+        let (chunk, after) = rest.split_at(chunker.cut(rest));
+        chunks.push(Chunk::of(chunk));
+        rest = after;
+    }
+    Scan { chunks, consumed: data.len() - rest.len() }
+}
+
+const GROUP_CONTEXT: &str = "deltic 2026 group";
+const DIGEST_CONTEXT: &str = "deltic 2026 recipe";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(first: u8, len: u32) -> Chunk {
+        Chunk { len, fingerprint: Fingerprint::from_bytes([first; 32]) }
+    }
+
+    #[test]
+    fn a_group_ends_by_content_or_when_it_is_full() {
+        let mut grouper = Grouper::new();
+        assert_eq!(grouper.push(&chunk(1, 10)), None);
+        let group = grouper.push(&chunk(0x30, 5)).unwrap();
+        assert_eq!((group.len, group.chunks), (15, 2));
+        assert_eq!(grouper.finish(), None);
+        let full = (0..MAX_GROUP_CHUNKS).filter_map(|_| grouper.push(&chunk(1, 1))).count();
+        assert_eq!(full, 1);
+        assert_eq!(grouper.finish(), None);
+    }
+
+    #[test]
+    fn the_digest_depends_on_everything() {
+        let base = [chunk(1, 10), chunk(2, 20)];
+        let all = [
+            digest_of(&base),
+            digest_of(&[chunk(1, 11), chunk(2, 20)]),
+            digest_of(&[chunk(3, 10), chunk(2, 20)]),
+            digest_of(&[chunk(2, 20), chunk(1, 10)]),
+            digest_of(&base[..1]),
+            digest_of(&[]),
+            DigestBuilder::new().finish(1),
+        ];
+        for (n, digest) in all.iter().enumerate() {
+            assert!(!all[..n].contains(digest), "{n}");
+        }
+    }
+}

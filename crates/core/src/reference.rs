@@ -1,0 +1,163 @@
+//! The oracle: everything again, slow and obvious, from the definitions in the module documents (law 4).
+//!
+//! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
+
+use crate::chunk::{ChunkerSpec, Sizes};
+use crate::delta::Op;
+use crate::fingerprint::{Fingerprint, ShortFingerprint};
+use crate::recipe::{Chunk, Digest, Group};
+use crate::span::Span;
+
+/// The length of the first chunk of `data`.
+#[must_use]
+pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
+    let max = data.len().min(spec.max_len() as usize);
+    let ends = |len: usize| match spec {
+        ChunkerSpec::Fixed(_) => false,
+        ChunkerSpec::Gear(sizes) => gear_ends(*sizes, &data[..len]),
+        ChunkerSpec::Ram(sizes) => ram_ends(*sizes, &data[..len]),
+    };
+    (1..max).find(|len| ends(*len)).unwrap_or(max)
+}
+
+fn gear_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let bits = sizes.avg().ilog2();
+    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
+    chunk.len() >= sizes.min() as usize && gear_hash(chunk).leading_zeros() >= zeros
+}
+
+/// The gear hash of the last 64 bytes of `data`.
+#[must_use]
+pub fn gear_hash(data: &[u8]) -> u64 {
+    let window = data.iter().rev().take(64).enumerate();
+    window.fold(0, |sum, (age, byte)| sum.wrapping_add(gear(*byte) << age))
+}
+
+/// The number for one byte value: SplitMix64's answer number `byte`, counted from 0.
+fn gear(byte: u8) -> u64 {
+    let steps = u64::from(byte) + 1;
+    let state = 0x6465_6c74_6975_u64.wrapping_add(steps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
+    chunk.len() > window && Some(&chunk[chunk.len() - 1]) >= chunk[..window].iter().max()
+}
+
+/// All chunks of the file `data`.
+#[must_use]
+pub fn chunks(spec: &ChunkerSpec, mut data: &[u8]) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    while !data.is_empty() {
+        let (chunk, rest) = data.split_at(cut(spec, data));
+        chunks.push(Chunk { len: chunk.len() as u32, fingerprint: Fingerprint::of(chunk) });
+        data = rest;
+    }
+    chunks
+}
+
+/// All groups of the file that consists of `chunks`.
+#[must_use]
+pub fn groups(chunks: &[Chunk]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    let mut open: Vec<Chunk> = Vec::new();
+    for (n, chunk) in chunks.iter().enumerate() {
+        open.push(*chunk);
+        let marked = chunk.fingerprint.as_bytes()[0].is_multiple_of(16);
+        if marked || open.len() == 64 || n + 1 == chunks.len() {
+            groups.push(group(&open));
+            open.clear();
+        }
+    }
+    groups
+}
+
+fn group(chunks: &[Chunk]) -> Group {
+    let mut bytes = Vec::new();
+    for chunk in chunks {
+        bytes.extend_from_slice(&chunk.len.to_le_bytes());
+        bytes.extend_from_slice(chunk.fingerprint.as_bytes());
+    }
+    Group {
+        len: chunks.iter().map(|chunk| u64::from(chunk.len)).sum(),
+        chunks: chunks.len() as u32,
+        fingerprint: Fingerprint::from_bytes(blake3::derive_key("deltic 2026 group", &bytes)),
+    }
+}
+
+/// The digest of the file that consists of `chunks`.
+#[must_use]
+pub fn digest(chunks: &[Chunk]) -> Digest {
+    let mut bytes = Vec::new();
+    for group in groups(chunks) {
+        bytes.extend_from_slice(&group.len.to_le_bytes());
+        bytes.extend_from_slice(group.fingerprint.as_bytes());
+    }
+    let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+    bytes.extend_from_slice(&len.to_le_bytes());
+    Digest::from_bytes(blake3::derive_key("deltic 2026 recipe", &bytes))
+}
+
+/// Which of `known` an index finds: the one right after `after` where it is equal, else the first that is.
+#[must_use]
+pub fn find_chunk(
+    known: &[Chunk],
+    short: ShortFingerprint,
+    len: u32,
+    after: Option<usize>,
+) -> Option<usize> {
+    let equal = |chunk: &Chunk| chunk.fingerprint.short() == short && chunk.len == len;
+    let neighbour = after.map(|n| n + 1).filter(|n| known.get(*n).is_some_and(equal));
+    neighbour.or_else(|| known.iter().position(equal))
+}
+
+/// Which bytes of a file are covered: one flag each.
+#[derive(Clone, Debug)]
+pub struct CoverMap(Vec<bool>);
+
+impl CoverMap {
+    /// Nothing of `len` bytes is covered.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self(vec![false; len])
+    }
+
+    /// Covers `len` bytes from `start`; whether that was allowed.
+    pub fn add(&mut self, start: usize, len: usize) -> bool {
+        let run = self.0.get_mut(start..start.saturating_add(len));
+        let free = run.filter(|run| !run.contains(&true));
+        free.map(|run| run.fill(true)).is_some()
+    }
+
+    /// How many bytes are not covered.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.0.iter().filter(|covered| !**covered).count() as u64
+    }
+}
+
+/// What `ops` make of `old`, with literals from `new`. Zeros where no step wrote.
+///
+/// # Panics
+/// Where a step reaches beyond either version.
+#[must_use]
+pub fn apply(ops: &[Op], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut made = vec![0; new.len()];
+    for op in ops {
+        match op {
+            Op::Copy { old: span, new_start } => {
+                let new_span = Span::new(*new_start, span.len);
+                made[range(new_span)].copy_from_slice(&old[range(*span)]);
+            }
+            Op::Literal { new: span } => made[range(*span)].copy_from_slice(&new[range(*span)]),
+        }
+    }
+    made
+}
+
+fn range(span: Span) -> std::ops::Range<usize> {
+    span.start as usize..span.end() as usize
+}

@@ -1,0 +1,115 @@
+//! Bytes that leave the process, pinned: a change here is a change of a format.
+//!
+//! `DELTIC_UPDATE_GOLDEN=1 cargo test -p deltic-core --test golden` writes the files anew.
+#![allow(clippy::disallowed_methods, reason = "golden files are files")]
+
+use std::fmt::Write as _;
+
+use deltic_core::chunk::FixedLen;
+use deltic_core::format::{delta, recipe};
+use deltic_core::{
+    AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference, scan,
+};
+
+/// A fixed input: SplitMix64 from 0, one byte each, with a hole in the middle.
+fn input() -> Vec<u8> {
+    let byte = |n: u64| {
+        let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as u8
+    };
+    (1..=96 << 10).map(|n| if (40 << 10..60 << 10).contains(&n) { 0 } else { byte(n) }).collect()
+}
+
+fn specs() -> [(&'static str, ChunkerSpec); 5] {
+    let sizes = |min, avg, max| Sizes::new(min, avg, max).expect("sizes rise");
+    [
+        ("fixed 4096", ChunkerSpec::Fixed(FixedLen::new(4096).expect("length is in range"))),
+        ("gear 512 2048 8192", ChunkerSpec::Gear(sizes(512, 2048, 8192))),
+        ("gear 4096 8192 12288", ChunkerSpec::Gear(sizes(4096, 8192, 12288))),
+        ("ram 512 2048 8192", ChunkerSpec::Ram(sizes(512, 2048, 8192))),
+        ("ram 4096 8192 12288", ChunkerSpec::Ram(sizes(4096, 8192, 12288))),
+    ]
+}
+
+fn chunks(spec: &ChunkerSpec) -> Vec<Chunk> {
+    scan(&spec.build(), &input(), AtEnd::Yes).chunks
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32).map(|line| {
+        let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        digits + "\n"
+    });
+    lines.collect()
+}
+
+fn assert_golden(name: &str, found: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var("DELTIC_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, found).expect("golden file is writable");
+    }
+    let golden = std::fs::read_to_string(&path).expect("golden file is readable");
+    assert!(found == golden, "{name} changed: this is a change of a format\n{found}");
+}
+
+#[test]
+fn cut_points_fingerprints_and_digests() {
+    let mut found = format!("input {}\n", Fingerprint::of(&input()));
+    for (name, spec) in specs() {
+        let chunks = chunks(&spec);
+        writeln!(found, "\n{name}").unwrap();
+        for chunk in &chunks {
+            writeln!(found, "{} {}", chunk.len, chunk.fingerprint).unwrap();
+        }
+        writeln!(found, "digest {}", digest_of(&chunks)).unwrap();
+    }
+    assert_golden("chunks.txt", &found);
+}
+
+#[test]
+fn gear_table() {
+    let number = |byte: u8| format!("{:016x}\n", reference::gear_hash(&[byte]));
+    assert_golden("gear.txt", &(0..=255).map(number).collect::<String>());
+}
+
+#[test]
+fn chunker_specs() {
+    let line = |(name, spec): (&str, ChunkerSpec)| {
+        let mut bytes = Vec::new();
+        spec.encode(&mut bytes);
+        format!("{name} = {}", hex(&bytes))
+    };
+    assert_golden("specs.txt", &specs().into_iter().map(line).collect::<String>());
+}
+
+#[test]
+fn recipe_file() {
+    let (_, spec) = specs()[4];
+    let mut bytes = Vec::new();
+    recipe::Record::Header(spec).encode(&mut bytes);
+    let mut sum = recipe::Summary::new();
+    for batch in chunks(&spec).chunks(8) {
+        batch.iter().for_each(|chunk| sum.push(chunk).expect("lengths are small"));
+        recipe::Record::Chunks(batch.to_vec()).encode(&mut bytes);
+    }
+    recipe::Record::End(sum.finish()).encode(&mut bytes);
+    assert_golden("recipe.hex", &hex(&bytes));
+}
+
+#[test]
+fn delta_file() {
+    let (_, spec) = specs()[1];
+    let old_digest = Digest::from_bytes([0x11; 32]);
+    let records = [
+        delta::Record::Header(delta::Header { old_digest, old_len: 96 << 10, spec }),
+        delta::Record::Copy(Span::new(0, 40_000)),
+        delta::Record::Literal(b"literal".to_vec()),
+        delta::Record::Copy(Span::new(40_010, 50_000)),
+        delta::Record::End { len: 90_007, digest: Digest::from_bytes([0x22; 32]) },
+    ];
+    let mut bytes = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut bytes));
+    assert_golden("delta.hex", &hex(&bytes));
+}

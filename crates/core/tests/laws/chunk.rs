@@ -1,0 +1,97 @@
+//! Laws of chunkers and of the scan.
+
+use deltic_core::{AtEnd, Chunk, Chunker, ChunkerSpec, reference, scan};
+use proptest::prelude::*;
+
+use crate::{bytes, random, specs};
+
+fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
+    let all = scan(&spec.build(), data, AtEnd::Yes);
+    assert_eq!(all.consumed, data.len());
+    all.chunks
+}
+
+/// Where chunks that start at `start` end.
+fn ends(start: usize, chunks: &[Chunk]) -> Vec<usize> {
+    let ends = chunks.iter().scan(start, |end, chunk| {
+        *end += chunk.len as usize;
+        Some(*end)
+    });
+    ends.collect()
+}
+
+proptest! {
+    #[test]
+    fn law1_memoryless(spec in specs(), data in bytes(), pick: proptest::sample::Index) {
+        let all = chunks(&spec, &data);
+        prop_assume!(!all.is_empty());
+        let restart = pick.index(all.len());
+        let start = ends(0, &all)[restart];
+        prop_assert_eq!(chunks(&spec, &data[start..]), &all[restart + 1..]);
+    }
+
+    #[test]
+    fn law1_a_scan_by_segments_is_one_scan(spec in specs(), data in bytes(), segment in 1usize..9000) {
+        let chunker = spec.build();
+        let (mut pieces, mut held, mut fed) = (Vec::new(), 0, 0);
+        while held < data.len() {
+            fed = (fed + segment).min(data.len());
+            let at_end = if fed == data.len() { AtEnd::Yes } else { AtEnd::No };
+            let piece = scan(&chunker, &data[held..fed], at_end);
+            held += piece.consumed;
+            pieces.extend(piece.chunks);
+            prop_assert!(fed - held < chunker.max_len());
+        }
+        prop_assert_eq!(pieces, chunks(&spec, &data));
+    }
+
+    #[test]
+    fn law2_stitch(spec in specs(), data in bytes(), pick: proptest::sample::Index) {
+        let middle = pick.index(data.len() + 1);
+        let right = chunks(&spec, &data[middle..]);
+        let right_starts: Vec<usize> = [vec![middle], ends(middle, &right)].concat();
+        let mut left = Vec::new();
+        let mut start = 0;
+        let chunker = spec.build();
+        let common = loop {
+            if let Ok(common) = right_starts.binary_search(&start) {
+                break common;
+            }
+            let len = chunker.cut(&data[start..]);
+            left.push(Chunk::of(&data[start..start + len]));
+            start += len;
+        };
+        left.extend_from_slice(&right[common..]);
+        prop_assert_eq!(left, chunks(&spec, &data));
+    }
+
+    #[test]
+    fn law4_equal_implementations(spec in specs(), data in bytes()) {
+        prop_assert_eq!(chunks(&spec, &data), reference::chunks(&spec, &data));
+    }
+
+    #[test]
+    fn chunk_lengths_keep_their_bounds(spec in specs(), data in bytes()) {
+        let all = chunks(&spec, &data);
+        prop_assert!(all.iter().all(|chunk| chunk.len > 0 && chunk.len <= spec.max_len()));
+        let inner = all.split_last().map_or(&[][..], |(_, inner)| inner);
+        prop_assert!(inner.iter().all(|chunk| chunk.len >= spec.min_len()));
+    }
+}
+
+#[test]
+fn an_insert_costs_only_the_chunks_it_touches() {
+    let spec = ChunkerSpec::for_len(0);
+    let old = random(1, 1 << 20);
+    let new = [&old[..500_000], b"inserted", &old[500_000..]].concat();
+    let known = chunks(&spec, &old);
+    let fresh = chunks(&spec, &new).iter().filter(|chunk| !known.contains(chunk)).count();
+    assert!((1..=4).contains(&fresh), "{fresh} of {}", known.len());
+}
+
+#[test]
+fn random_bytes_have_the_wanted_mean() {
+    let spec = ChunkerSpec::for_len(0);
+    let mean = (4 << 20) / chunks(&spec, &random(2, 4 << 20)).len();
+    assert!((1800..2600).contains(&mean), "{mean}");
+}

@@ -1,0 +1,111 @@
+//! The index equals a linear search.
+
+use std::ops::Range;
+
+use deltic_core::{Chunk, ChunkNo, Fingerprint, Index, reference};
+use proptest::prelude::*;
+
+/// Every chunk is this long in its place, so that a place names a chunk.
+const STRIDE: u64 = 10_000;
+
+fn chunk(name: u8) -> Chunk {
+    Chunk { len: 1000 + u32::from(name), fingerprint: Fingerprint::of(&[name]) }
+}
+
+fn number(index: &Index, no: ChunkNo) -> usize {
+    (index.chunk(no).0.start / STRIDE) as usize
+}
+
+/// An index over parts of few different chunks, and those chunks in a row.
+fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
+    let known: Vec<Chunk> = parts.iter().flatten().map(|name| chunk(*name)).collect();
+    let mut index = Index::new(known.len());
+    let mut start = 0;
+    for part in parts {
+        for name in part {
+            index.push(start, chunk(*name));
+            start += STRIDE;
+        }
+        index.end_part();
+    }
+    let first = parts.iter().flatten().next().map(|name| {
+        let short = chunk(*name).fingerprint.short();
+        index.find_chunk(short, chunk(*name).len, None).expect("the first chunk is known")
+    });
+    let numbers = std::iter::successors(first, |no| Some(no.next())).take(known.len()).collect();
+    (index, known, numbers)
+}
+
+/// The groups of each part and the numbers of their chunks.
+fn groups(parts: &[Vec<u8>]) -> Vec<(Range<usize>, deltic_core::Group)> {
+    let mut first = 0;
+    let mut all = Vec::new();
+    for part in parts {
+        let chunks: Vec<Chunk> = part.iter().map(|name| chunk(*name)).collect();
+        for group in reference::groups(&chunks) {
+            let after = first + group.chunks as usize;
+            all.push((first..after, group));
+            first = after;
+        }
+    }
+    all
+}
+
+fn parts() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    proptest::collection::vec(proptest::collection::vec(0u8..30, 0..100), 0..5)
+}
+
+proptest! {
+    #[test]
+    fn find_chunk_equals_linear_search(parts in parts(), name in 0u8..32, longer in 0u32..2) {
+        let (index, known, numbers) = index(&parts);
+        let (short, len) = (chunk(name).fingerprint.short(), chunk(name).len + longer);
+        let none = reference::find_chunk(&known, short, len, None);
+        prop_assert_eq!(index.find_chunk(short, len, None).map(|no| number(&index, no)), none);
+        for (after, no) in numbers.iter().enumerate() {
+            let found = index.find_chunk(short, len, Some(*no)).map(|no| number(&index, no));
+            prop_assert_eq!(found, reference::find_chunk(&known, short, len, Some(after)));
+        }
+    }
+
+    #[test]
+    fn find_group_equals_linear_search(parts in parts(), pick: proptest::sample::Index) {
+        let (index, _, numbers) = index(&parts);
+        let groups = groups(&parts);
+        prop_assume!(!groups.is_empty());
+        let (_, wanted) = &groups[pick.index(groups.len())];
+        let find = |after: Option<usize>| {
+            let short = wanted.fingerprint.short();
+            let after = after.map(|n| numbers[n]);
+            index.find_group(short, wanted.len, wanted.chunks, after)
+        };
+        let plain = |found: Range<ChunkNo>| {
+            let first = number(&index, found.start);
+            first..first + index.chunks(found).len()
+        };
+        let first = groups.iter().find(|(_, group)| group == wanted).map(|(range, _)| range.clone());
+        prop_assert_eq!(find(None).map(plain), first.clone());
+        for after in 0..numbers.len() {
+            let next = groups.iter().find(|(range, group)| range.start == after + 1 && group == wanted);
+            let expected = next.map(|(range, _)| range.clone()).or_else(|| first.clone());
+            prop_assert_eq!(find(Some(after)).map(plain), expected);
+        }
+    }
+}
+
+#[test]
+fn millions_of_equal_chunks_cost_nothing_to_find() {
+    let zeros = chunk(0);
+    let mut index = Index::new(1 << 21);
+    for n in 0..1 << 21 {
+        index.push(n * STRIDE, zeros);
+    }
+    index.end_part();
+    let mut after = None;
+    for n in 0..1 << 21 {
+        let found = index.find_chunk(zeros.fingerprint.short(), zeros.len, after);
+        let found = found.expect("zeros are known");
+        assert_eq!(number(&index, found), n);
+        after = Some(found);
+    }
+}

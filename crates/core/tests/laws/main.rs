@@ -1,0 +1,65 @@
+//! The laws of DESIGN §4 that concern pure computing, each as a property against the slow oracle.
+
+mod chunk;
+mod codec;
+mod delta;
+mod format;
+mod index;
+mod recipe;
+
+use deltic_core::chunk::FixedLen;
+use deltic_core::{ChunkerSpec, Sizes};
+use proptest::prelude::*;
+
+/// Chunkers small enough that the oracle is done in time. Some have no room between their sizes, and some gears cut so
+/// often that a fault in its first or last bytes shows.
+pub(crate) fn specs() -> impl Strategy<Value = ChunkerSpec> {
+    let sizes = |min, avg, max| Sizes::new(min, avg, max).expect("sizes rise");
+    proptest::sample::select(vec![
+        ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range")),
+        ChunkerSpec::Gear(sizes(512, 1024, 4096)),
+        ChunkerSpec::Gear(sizes(513, 2048, 3001)),
+        ChunkerSpec::Gear(sizes(512, 512, 512)),
+        ChunkerSpec::Gear(sizes(512, 512, 4096)),
+        ChunkerSpec::Gear(sizes(512, 512, 519)),
+        ChunkerSpec::Ram(sizes(512, 1024, 4096)),
+        ChunkerSpec::Ram(sizes(700, 1024, 1500)),
+        ChunkerSpec::Ram(sizes(512, 512, 512)),
+    ])
+}
+
+/// Lengths around every constant of [`specs`], and lengths of several chunks.
+pub(crate) fn lens() -> impl Strategy<Value = usize> {
+    let edges = [512, 513, 700, 768, 1024, 1500, 2048, 3001, 4096, 8192];
+    let near: Vec<usize> = edges.iter().flat_map(|len| len - 2..=len + 2).collect();
+    prop_oneof![proptest::sample::select(near), 0usize..20, 1000usize..30_000]
+}
+
+/// Bytes of every kind that chunkers meet.
+pub(crate) fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    (lens(), any::<u64>(), 0..6).prop_map(|(len, seed, kind)| match kind {
+        0 => random(seed, len),
+        1 => (0..len).map(|n| (n % 251) as u8).collect(),
+        2 => vec![seed as u8; len],
+        3 => random(seed, len).iter().map(|byte| byte & 1).collect(),
+        4 => text(seed, len),
+        _ => [random(seed, len / 2), vec![0; len - len / 2]].concat(),
+    })
+}
+
+/// `len` bytes from a SplitMix64 generator.
+pub(crate) fn random(seed: u64, len: usize) -> Vec<u8> {
+    let words = (1..=len as u64).map(|n| {
+        let state = seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 56
+    });
+    words.map(|word| word as u8).collect()
+}
+
+fn text(seed: u64, len: usize) -> Vec<u8> {
+    let words = ["old ", "new ", "span ", "chunk ", "group ", "recipe ", "literal ", "copy\n"];
+    let chosen = random(seed, len);
+    let letters = chosen.iter().flat_map(|byte| words[usize::from(byte % 8)].bytes());
+    letters.take(len).collect()
+}

@@ -1,0 +1,233 @@
+//! One loop for either machine: frames in, work out to the pool, answers back, frames out.
+//!
+//! Reading never waits for writing: what a machine has to say is bounded by the protocol's credit and waits in the
+//! machine. Work is started only while frames can leave and threads are free; frames are taken only while the machine's
+//! backlog is small. So every queue has a bound and no two ends can block each other (docs/protocol.md, "Credit").
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use deltic_protocol::hello::{Abort, AbortCause};
+use deltic_protocol::receiver::{self, Receiver};
+use deltic_protocol::report::Notice;
+use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::work::UnknownAnswer;
+use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
+
+use crate::error::SyncError;
+use crate::pool::{Cost, Pool};
+use crate::transport::{RawFrame, ReadEnd};
+
+/// Bytes of frames that travel to the writer together.
+const BATCH_BYTES: usize = 256 << 10;
+/// Literals received and not yet written beyond which no frame is taken.
+const MAX_BACKLOG_BYTES: usize = 8 << 20;
+
+/// What the two machines have in common.
+pub(crate) trait Machine {
+    /// What it asks for.
+    type Work: Send + 'static;
+    /// What it gets for it.
+    type Answer: Send + 'static;
+
+    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
+    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
+    fn poll_frame(&mut self) -> Option<Vec<u8>>;
+    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
+    fn poll_notice(&mut self) -> Option<Notice>;
+    fn is_finished(&self) -> bool;
+    fn backlog_bytes(&self) -> usize;
+}
+
+/// Whoever does a machine's work, from any thread.
+pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
+    fn cost(work: &M::Work) -> Cost;
+    fn perform(&self, work: M::Work) -> M::Answer;
+}
+
+impl Machine for Sender {
+    type Work = sender::Work;
+    type Answer = sender::Answer;
+
+    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
+        Self::handle(self, ToSender::decode(kind, payload)?)
+    }
+    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
+        Self::answer(self, id, answer)
+    }
+    fn poll_frame(&mut self) -> Option<Vec<u8>> {
+        Self::poll_frame(self).map(|frame| frame.encode())
+    }
+    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
+        Self::poll_work(self)
+    }
+    fn poll_notice(&mut self) -> Option<Notice> {
+        Self::poll_notice(self)
+    }
+    fn is_finished(&self) -> bool {
+        Self::is_finished(self)
+    }
+    fn backlog_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Machine for Receiver {
+    type Work = receiver::Work;
+    type Answer = receiver::Answer;
+
+    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
+        Self::handle(self, ToReceiver::decode(kind, payload)?)
+    }
+    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
+        Self::answer(self, id, answer)
+    }
+    fn poll_frame(&mut self) -> Option<Vec<u8>> {
+        Self::poll_frame(self).map(|frame| frame.encode())
+    }
+    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
+        Self::poll_work(self)
+    }
+    fn poll_notice(&mut self) -> Option<Notice> {
+        Self::poll_notice(self)
+    }
+    fn is_finished(&self) -> bool {
+        Self::is_finished(self)
+    }
+    fn backlog_bytes(&self) -> usize {
+        Self::backlog_bytes(self)
+    }
+}
+
+/// Runs `machine` to its end.
+pub(crate) async fn drive<M: Machine, H: Hands<M>>(
+    mut machine: M,
+    hands: Arc<H>,
+    mut frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    batches: &mpsc::Sender<Vec<u8>>,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    let (pool, mut answers) = Pool::new();
+    let mut waiting: Option<(WorkId, M::Work)> = None;
+    loop {
+        while let Some(notice) = machine.poll_notice() {
+            watch(notice);
+        }
+        let writable = send_ready(&mut machine, batches);
+        if writable {
+            start_work(&mut machine, &hands, &pool, &mut waiting);
+            // Asking for work may have put frames into the machine's mouth.
+            send_ready(&mut machine, batches);
+        }
+        if machine.is_finished() {
+            return send_rest(&mut machine, batches, watch).await;
+        }
+        tokio::select! {
+            Some((id, answer)) = answers.recv() => {
+                machine.answer(id, answer).expect("every answer is to work of this machine");
+            }
+            frame = frames.recv(), if machine.backlog_bytes() <= MAX_BACKLOG_BYTES => {
+                take(&mut machine, frame.unwrap_or(Err(ReadEnd::Closed)))?;
+            }
+            // Only wakes the loop: capacity is looked at again above.
+            permit = batches.reserve(), if !writable => {
+                permit.map_err(|_| gone())?;
+            }
+        }
+    }
+}
+
+fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result<(), SyncError> {
+    let frame = frame.map_err(SyncError::from)?;
+    if let Some(Abort { cause, message }) = Abort::decode(frame.kind, &frame.payload)? {
+        return Err(match cause {
+            AbortCause::Selection => SyncError::Selection(message),
+            AbortCause::Protocol | AbortCause::Internal => SyncError::Refused(message),
+        });
+    }
+    Ok(machine.handle(frame.kind, &frame.payload)?)
+}
+
+/// Hands frames to the writer while it takes them; whether it would take more.
+fn send_ready<M: Machine>(machine: &mut M, batches: &mpsc::Sender<Vec<u8>>) -> bool {
+    loop {
+        let Ok(permit) = batches.try_reserve() else { return false };
+        match next_batch(machine) {
+            Some(batch) => permit.send(batch),
+            None => return true,
+        }
+    }
+}
+
+fn next_batch<M: Machine>(machine: &mut M) -> Option<Vec<u8>> {
+    let mut batch = machine.poll_frame()?;
+    while batch.len() < BATCH_BYTES {
+        let Some(frame) = machine.poll_frame() else { break };
+        batch.extend_from_slice(&frame);
+    }
+    Some(batch)
+}
+
+async fn send_rest<M: Machine>(
+    machine: &mut M,
+    batches: &mpsc::Sender<Vec<u8>>,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    while let Some(batch) = next_batch(machine) {
+        batches.send(batch).await.map_err(|_| gone())?;
+    }
+    while let Some(notice) = machine.poll_notice() {
+        watch(notice);
+    }
+    Ok(())
+}
+
+/// Starts work while threads are free; a piece that finds none waits for the next answer.
+fn start_work<M: Machine, H: Hands<M>>(
+    machine: &mut M,
+    hands: &Arc<H>,
+    pool: &Pool<(WorkId, M::Answer)>,
+    waiting: &mut Option<(WorkId, M::Work)>,
+) {
+    while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
+        let cost = H::cost(&work);
+        if !pool.has_room(cost) {
+            *waiting = Some((id, work));
+            return;
+        }
+        let hands = Arc::clone(hands);
+        pool.run(cost, move || (id, hands.perform(work)));
+    }
+}
+
+fn gone() -> SyncError {
+    SyncError::Disconnected("the other end does not read any more".into())
+}
+
+impl From<PeerError> for SyncError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::NotDeltic(_) => Self::Incompatible(format!(
+                "{error}; does the remote shell print something at login?"
+            )),
+            PeerError::NothingInCommon(_) => Self::Incompatible(error.to_string()),
+            _ => Self::Protocol(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadEnd> for SyncError {
+    fn from(end: ReadEnd) -> Self {
+        match end {
+            ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
+            ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::Disconnected("in the midst of a frame".into())
+            }
+            ReadEnd::Broken(source) => {
+                Self::Transport { action: "read from the other end", source }
+            }
+            ReadEnd::Bad(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The work of the machines, done with a store: blocking calls, from the pool's threads.
+
+pub(crate) mod receiving;
+pub(crate) mod sending;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::work::Setback;
+use deltic_store::StoreError;
+
+/// What a store error means for a run.
+fn trouble(error: &StoreError) -> Trouble {
+    let kind = match error {
+        StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
+        _ => TroubleKind::Failed,
+    };
+    Trouble { kind, message: error.to_string() }
+}
+
+/// The same at the destination, where nothing that is missing has vanished.
+fn failed(error: &StoreError) -> Trouble {
+    Trouble { kind: TroubleKind::Failed, message: error.to_string() }
+}
+
+fn setback(error: &StoreError) -> Setback {
+    let retry = matches!(error, StoreError::Changed { .. });
+    Setback { trouble: failed(error), retry }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Buffers that outlive the work that used them, so that segments are not allocated anew each time. As many are kept
+/// as were ever in use at once, which the pool bounds.
+#[derive(Debug, Default)]
+struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// Calls `with` a buffer of `len` bytes, whose content is arbitrary.
+    fn with<T>(&self, len: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
+        let mut buffer = lock(&self.0).pop().unwrap_or_default();
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        let result = with(&mut buffer[..len]);
+        lock(&self.0).push(buffer);
+        result
+    }
+}

@@ -1,0 +1,301 @@
+//! The receiver's work: look, index old, copy, write, commit.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath, Span};
+use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
+use deltic_protocol::message::Payload;
+use deltic_protocol::receiver::{Answer, Indexed, OldLens, Piece, Proof, Receiver, Work};
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::work::{Handle, Setback};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+
+use super::sending::scan_segment;
+use super::{Buffers, failed, lock, setback};
+use crate::drive::Hands;
+use crate::pool::Cost;
+
+/// Names below a directory beyond which counting what a deletion would take stops.
+const COUNT_UPTO: u64 = 1 << 20;
+
+/// Changes a store for a [`Receiver`].
+pub(crate) struct ReceivingHands<S: Store> {
+    store: S,
+    keep: Keep,
+    slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
+    buffers: Buffers,
+}
+
+/// What one attempt holds open.
+struct Slot<S: Store> {
+    old: Vec<S::Snapshot>,
+    in_place: bool,
+    rebuild: Mutex<Option<Arc<S::Rebuild>>>,
+}
+
+impl<S: Store> Default for Slot<S> {
+    fn default() -> Self {
+        Self { old: Vec::new(), in_place: false, rebuild: Mutex::new(None) }
+    }
+}
+
+impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
+    fn cost(work: &Work) -> Cost {
+        match work {
+            Work::Index { .. } | Work::Copy { .. } | Work::Write { .. } => Cost::Compute,
+            _ => Cost::Wait,
+        }
+    }
+
+    fn perform(&self, work: Work) -> Answer {
+        match work {
+            Work::Look { paths } => {
+                let look = |path| self.store.look(path).map_err(|error| failed(&error));
+                Answer::Looked(paths.iter().map(look).collect())
+            }
+            Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
+            Work::MakeDir { path } => done(self.store.make_dir(&path)),
+            Work::MakeSymlink { path, target, meta } => {
+                done(self.store.make_symlink(&path, &target, &meta, self.keep))
+            }
+            Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
+            Work::SetDirs { dirs } => {
+                let set = |(path, meta)| self.store.set_meta(path, meta, self.keep).err();
+                let pairs = dirs.iter().map(|(path, meta)| (path, meta));
+                Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
+            }
+            Work::Remove { path } => {
+                Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
+            }
+            Work::OpenOld { handle, path } => {
+                Answer::Opened(self.open_old(handle, &path).map_err(|error| setback(&error)))
+            }
+            Work::Index { handle, part, start, spec } => Answer::Indexed(
+                self.index(handle, (part, start), spec).map_err(|error| setback(&error)),
+            ),
+            Work::Copy { handle, path, len, old, new_start } => Answer::Copied(
+                (self.rebuild(handle, &path, len))
+                    .and_then(|rebuild| self.copy(handle, &rebuild, (old, new_start)))
+                    .map_err(|error| setback(&error)),
+            ),
+            Work::Write { handle, path, len, pieces, payload } => Answer::Written(
+                (self.rebuild(handle, &path, len))
+                    .map_err(|error| setback(&error))
+                    .and_then(|rebuild| write(&*rebuild, &path, (&pieces, payload))),
+            ),
+            Work::Commit { handle, path, meta, seen, proof } => {
+                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
+            }
+            Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
+            Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Flush => done(self.store.flush().and_then(|()| self.store.sweep().map(|_| ()))),
+        }
+    }
+}
+
+fn done(result: Result<(), StoreError>) -> Answer {
+    Answer::Done(result.map_err(|error| setback(&error)))
+}
+
+impl<S: Store> ReceivingHands<S> {
+    pub(crate) fn new(store: S, keep: Keep) -> Self {
+        Self { store, keep, slots: Mutex::default(), buffers: Buffers::default() }
+    }
+
+    fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<(Name, u64)>, Trouble> {
+        let listing = match self.store.list(dir) {
+            Ok(listing) => listing,
+            // Not there yet, or to be replaced: nothing stands in it that could be extra.
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        if let Some(error) = listing.errors.first() {
+            return Err(failed(error));
+        }
+        let extras = listing.entries.into_iter().filter(|entry| !keep.contains(&entry.name));
+        Ok(extras
+            .map(|entry| {
+                let below =
+                    if entry.meta.is_dir() { self.count_below(dir, &entry.name) } else { 0 };
+                (entry.name, 1 + below)
+            })
+            .collect())
+    }
+
+    fn count_below(&self, dir: &RelPath, name: &Name) -> u64 {
+        let (mut dirs, mut count) = (Vec::from_iter(dir.join(name)), 0);
+        while let Some(dir) = dirs.pop() {
+            let Ok(listing) = self.store.list(&dir) else { continue };
+            count += listing.entries.len() as u64;
+            let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
+            dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
+            if count > COUNT_UPTO {
+                break;
+            }
+        }
+        count
+    }
+
+    fn open_old(&self, handle: Handle, path: &RelPath) -> Result<OldLens, StoreError> {
+        let in_place = match self.store.open(path) {
+            Ok(snapshot) => Some(snapshot),
+            Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
+            // It cannot be read, but it can be replaced.
+            Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let leftovers = self.store.leftovers(path)?;
+        let lens = OldLens {
+            in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
+            leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),
+        };
+        let old = in_place.into_iter().chain(leftovers).collect();
+        let slot = Slot { old, in_place: lens.in_place.is_some(), rebuild: Mutex::new(None) };
+        lock(&self.slots).insert(handle, Arc::new(slot));
+        Ok(lens)
+    }
+
+    fn slot(&self, handle: Handle) -> Arc<Slot<S>> {
+        Arc::clone(lock(&self.slots).entry(handle).or_default())
+    }
+
+    fn index(
+        &self,
+        handle: Handle,
+        (part, start): (usize, u64),
+        spec: ChunkerSpec,
+    ) -> Result<Indexed, StoreError> {
+        let slot = self.slot(handle);
+        let (chunks, at_end) = self
+            .buffers
+            .with(SEGMENT_BYTES, |buffer| scan_segment(&slot.old[part], spec, start, buffer))?;
+        Ok(Indexed { chunks, at_end })
+    }
+
+    /// The rebuild of an attempt, started by whoever needs it first.
+    fn rebuild(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Arc<S::Rebuild>, StoreError> {
+        let slot = self.slot(handle);
+        let mut rebuild = lock(&slot.rebuild);
+        if let Some(rebuild) = &*rebuild {
+            return Ok(Arc::clone(rebuild));
+        }
+        let made = Arc::new(self.store.create(path, len)?);
+        *rebuild = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn copy(
+        &self,
+        handle: Handle,
+        rebuild: &S::Rebuild,
+        (old, new_start): (Span, u64),
+    ) -> Result<(), StoreError> {
+        let slot = self.slot(handle);
+        let mut base = 0;
+        for snapshot in &slot.old {
+            let end = base + snapshot.meta().len;
+            let part = old.start.max(base)..old.end().min(end);
+            if part.start < part.end {
+                let to = new_start + (part.start - old.start);
+                let local: Range<u64> = part.start - base..part.end - base;
+                rebuild.copy(snapshot, local, to)?;
+            }
+            base = end;
+        }
+        Ok(())
+    }
+
+    fn commit(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        (meta, seen): (&Meta, Option<&Meta>),
+        proof: &Proof,
+    ) -> Result<(), Setback> {
+        if !proof.holds() {
+            return Err(unproven(path));
+        }
+        let rebuild = self.rebuild(handle, path, meta.len).map_err(|error| setback(&error))?;
+        let Some(slot) = lock(&self.slots).remove(&handle) else { return Err(unproven(path)) };
+        lock(&slot.rebuild).take();
+        let rebuild = Arc::into_inner(rebuild).expect("the last work of an attempt has it alone");
+        let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
+            (Some(version), _) => Replaces::Version(version),
+            (None, Some(seen)) => Replaces::Seen(seen),
+            (None, None) => Replaces::Nothing,
+        };
+        let commit = Commit { meta, keep: self.keep, replaces };
+        rebuild.commit(commit).map_err(|error| setback(&error))
+    }
+
+    fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {
+        let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
+        if let Some(old) = slot.old.first() {
+            old.check_unchanged().map_err(|error| setback(&error))?;
+        }
+        if proof.holds() { Ok(()) } else { Err(unproven(&RelPath::root())) }
+    }
+
+    fn abandon(&self, handle: Handle) -> Result<(), StoreError> {
+        let Some(slot) = lock(&self.slots).remove(&handle) else { return Ok(()) };
+        match lock(&slot.rebuild).take().and_then(Arc::into_inner) {
+            Some(rebuild) => rebuild.discard(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Unpacks a payload, checks each chunk and writes it.
+fn write<R: Rebuild>(
+    rebuild: &R,
+    path: &RelPath,
+    (pieces, payload): (&[Piece], Payload),
+) -> Result<Vec<Fingerprint>, Setback> {
+    let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+    let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
+    let (mut rest, mut fingerprints) = (&bytes[..], Vec::with_capacity(pieces.len()));
+    for piece in pieces {
+        let (chunk, after) = rest.split_at(piece.span.len as usize);
+        let fingerprint = Fingerprint::of(chunk);
+        if piece.short.is_some_and(|short| short != fingerprint.short()) {
+            return Err(unproven(path));
+        }
+        fingerprints.push(fingerprint);
+        rest = after;
+    }
+    write_runs(rebuild, pieces, &bytes).map_err(|error| setback(&error))?;
+    Ok(fingerprints)
+}
+
+/// Writes chunks that lie next to each other in one call.
+fn write_runs<R: Rebuild>(rebuild: &R, pieces: &[Piece], bytes: &[u8]) -> Result<(), StoreError> {
+    let mut done = 0;
+    for run in pieces.chunk_by(|one, next| one.span.end() == next.span.start) {
+        let len: usize = run.iter().map(|piece| piece.span.len as usize).sum();
+        rebuild.write(run[0].span.start, &bytes[done..done + len])?;
+        done += len;
+    }
+    Ok(())
+}
+
+/// Exactly `len` bytes, or nothing.
+fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
+    debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
+    let bytes = match payload {
+        Payload::Plain(bytes) => bytes,
+        Payload::Zstd(frame) => zstd::bulk::decompress(&frame, len).ok()?,
+    };
+    (bytes.len() == len).then_some(bytes)
+}
+
+fn unproven(path: &RelPath) -> Setback {
+    let message = format!("receive {path}: what arrived is not what was announced");
+    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
+}

@@ -1,0 +1,168 @@
+//! The sender's work: list, open, scan, read.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::recipe::{AtEnd, Chunk, Grouper, digest_of, scan};
+use deltic_core::{Chunker, ChunkerSpec, Meta, RelPath, Span};
+use deltic_protocol::limits::SEGMENT_BYTES;
+use deltic_protocol::message::Payload;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::sender::{Answer, Listed, Scanned, Sender, Sums, Work};
+use deltic_protocol::work::Handle;
+use deltic_store::{Snapshot, StoreError, Tree};
+
+use super::{Buffers, lock, trouble};
+use crate::drive::Hands;
+use crate::pool::Cost;
+
+/// zstd's own default: higher levels cost more time than a fast network saves.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Reads a tree for a [`Sender`].
+pub(crate) struct SendingHands<T: Tree> {
+    tree: T,
+    /// Metadata of the root itself, where it is part of the transfer.
+    own: Option<Meta>,
+    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    buffers: Buffers,
+}
+
+impl<T: Tree> Hands<Sender> for SendingHands<T> {
+    fn cost(work: &Work) -> Cost {
+        match work {
+            Work::Scan { .. } | Work::Seal { .. } | Work::Read { .. } => Cost::Compute,
+            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Wait,
+        }
+    }
+
+    fn perform(&self, work: Work) -> Answer {
+        match work {
+            Work::List { dir } => Answer::Listed(self.list(&dir)),
+            Work::Open { handle, path } => {
+                Answer::Opened(self.open(handle, &path).map_err(|error| trouble(&error)))
+            }
+            Work::Scan { handle, spec, start, grouper } => Answer::Scanned(
+                self.scan(handle, spec, (start, grouper)).map_err(|error| trouble(&error)),
+            ),
+            Work::Seal { handle, chunks } => Answer::Sealed(
+                (self.snapshot(handle).check_unchanged())
+                    .map(|()| digest_of(chunks.iter()))
+                    .map_err(|error| trouble(&error)),
+            ),
+            Work::Read { handle, spans, sums, zstd } => {
+                Answer::Read(self.read(handle, &spans, (sums, zstd)))
+            }
+            Work::Close { handle } => {
+                lock(&self.open).remove(&handle);
+                Answer::Closed
+            }
+        }
+    }
+}
+
+impl<T: Tree> SendingHands<T> {
+    pub(crate) fn new(tree: T, own: Option<Meta>) -> Self {
+        Self { tree, own, open: Mutex::default(), buffers: Buffers::default() }
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
+        // What was named on the command line and is not there was never there; below, it went away.
+        let sort = if dir.is_root() { super::failed } else { trouble };
+        let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
+        let own = self.own.clone().filter(|_| dir.is_root());
+        let troubles = listing.errors.iter().map(sort).collect();
+        Ok(Listed { own, entries: listing.entries, troubles })
+    }
+
+    fn open(&self, handle: Handle, path: &RelPath) -> Result<Meta, StoreError> {
+        let snapshot = Arc::new(self.tree.open(path)?);
+        let meta = snapshot.meta().clone();
+        lock(&self.open).insert(handle, snapshot);
+        Ok(meta)
+    }
+
+    fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
+        let open = lock(&self.open);
+        Arc::clone(open.get(&handle).expect("the machine closes a handle after its last work"))
+    }
+
+    fn scan(
+        &self,
+        handle: Handle,
+        spec: ChunkerSpec,
+        (start, mut grouper): (u64, Box<Grouper>),
+    ) -> Result<Scanned, StoreError> {
+        let snapshot = self.snapshot(handle);
+        let len = snapshot.meta().len;
+        let (chunks, at_end) = self
+            .buffers
+            .with(SEGMENT_BYTES, |buffer| scan_segment(&*snapshot, spec, start, buffer))?;
+        let consumed = chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+        if at_end && start + consumed != len {
+            snapshot.check_unchanged()?;
+        }
+        let mut groups: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+        if at_end {
+            groups.extend(grouper.finish());
+        }
+        Ok(Scanned { chunks, groups, consumed, at_end, grouper })
+    }
+
+    fn read(
+        &self,
+        handle: Handle,
+        spans: &[Span],
+        (sums, zstd): (Sums, bool),
+    ) -> Result<(Payload, Vec<Chunk>), Trouble> {
+        let snapshot = self.snapshot(handle);
+        let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
+        let mut rest = &mut bytes[..];
+        let mut chunks = Vec::new();
+        for span in spans {
+            let (piece, after) = rest.split_at_mut(span.len as usize);
+            let got = snapshot.read_at(span.start, piece).map_err(|error| trouble(&error))?;
+            if got < piece.len() {
+                return Err(shrunk(&*snapshot));
+            }
+            if sums == Sums::Take {
+                chunks.push(Chunk::of(piece));
+            }
+            rest = after;
+        }
+        Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+    }
+}
+
+/// Cuts and sums one segment; whether it reached the end of the file.
+pub(super) fn scan_segment(
+    snapshot: &impl Snapshot,
+    spec: ChunkerSpec,
+    start: u64,
+    buffer: &mut [u8],
+) -> Result<(Vec<Chunk>, bool), StoreError> {
+    let chunker = spec.build();
+    debug_assert!(chunker.max_len() < buffer.len(), "a segment makes progress");
+    let got = snapshot.read_at(start, buffer)?;
+    let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
+    let end = if at_end { AtEnd::Yes } else { AtEnd::No };
+    Ok((scan(&chunker, &buffer[..got], end).chunks, at_end))
+}
+
+/// As a zstd frame, unless that is no shorter.
+fn compressed(bytes: Vec<u8>) -> Payload {
+    match zstd::bulk::compress(&bytes, ZSTD_LEVEL) {
+        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
+        _ => Payload::Plain(bytes),
+    }
+}
+
+fn shrunk(snapshot: &impl Snapshot) -> Trouble {
+    match snapshot.check_unchanged() {
+        Err(error) => trouble(&error),
+        Ok(()) => Trouble {
+            kind: TroubleKind::Failed,
+            message: "read: the file is shorter than its length says".into(),
+        },
+    }
+}

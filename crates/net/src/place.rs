@@ -1,0 +1,150 @@
+//! What a destination argument stands for on this machine, and which destinations make no sense.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use deltic_core::Name;
+
+use crate::error::SyncError;
+
+/// A destination's root, and the name there of the one file that comes, where the argument is that file's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    pub(crate) root: PathBuf,
+    pub(crate) rename: Option<Name>,
+    /// The root is not there yet: its parent is, and it is to be made.
+    pub(crate) missing: bool,
+}
+
+/// Applies rsync's rules: an existing directory receives; otherwise one file is written under the given name, and
+/// anything else into a new directory of that name.
+///
+/// # Errors
+/// [`SyncError::Selection`] where neither is possible.
+pub(crate) fn resolve(argument: &[u8], single: Option<&Name>) -> Result<Resolved, SyncError> {
+    let path = expand(argument);
+    let root = path.clone();
+    if path.is_dir() {
+        return Ok(Resolved { root, rename: None, missing: false });
+    }
+    let exists = path.symlink_metadata().is_ok();
+    if single.is_some() && !argument.ends_with(b"/") {
+        let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
+        let name = name.ok_or_else(|| unusable(&path, "not a name for a file"))?;
+        let root = parent(&path);
+        if !root.is_dir() {
+            return Err(unusable(&root, "no such directory"));
+        }
+        return Ok(Resolved { root, rename: Some(name), missing: false });
+    }
+    if exists {
+        return Err(unusable(&path, "not a directory"));
+    }
+    if !parent(&path).is_dir() {
+        return Err(unusable(&parent(&path), "no such directory; only the last one is created"));
+    }
+    Ok(Resolved { root, rename: None, missing: true })
+}
+
+/// A path argument from the other end: empty is the home directory, where a remote shell starts; `~/` as a shell has it.
+pub(crate) fn expand(argument: &[u8]) -> PathBuf {
+    let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    match argument {
+        b"" => PathBuf::from("."),
+        b"~" => home(),
+        [b'~', b'/', rest @ ..] => home().join(OsStr::from_bytes(rest)),
+        _ => PathBuf::from(OsString::from_vec(argument.to_vec())),
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn unusable(path: &Path, why: &str) -> SyncError {
+    let name = deltic_core::path::printable(path.as_os_str().as_bytes());
+    SyncError::Selection(format!("destination {name}: {why}"))
+}
+
+/// Refuses a destination that lies in one of the source directories: it would be copied into itself.
+///
+/// # Errors
+/// [`SyncError::Usage`], naming both.
+pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
+    let there =
+        if destination.missing { parent(&destination.root) } else { destination.root.clone() };
+    let Ok(mut there) = there.canonicalize() else { return Ok(()) };
+    if destination.missing {
+        there.extend(destination.root.file_name());
+    }
+    for source in sources {
+        let Ok(from) = source.canonicalize() else { continue };
+        if from.is_dir() && there.starts_with(&from) {
+            let show = |path: &Path| deltic_core::path::printable(path.as_os_str().as_bytes());
+            return Err(SyncError::Usage(format!(
+                "the destination {} lies inside the source {}",
+                show(&there),
+                show(source)
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    fn argument(path: &Path) -> Vec<u8> {
+        path.as_os_str().as_bytes().to_vec()
+    }
+
+    #[test]
+    fn one_file_may_be_renamed_and_a_tree_may_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = argument(&dir.path().join("new"));
+        let file = resolve(&missing, Some(&name("a"))).unwrap();
+        assert_eq!((file.root.as_path(), file.rename), (dir.path(), Some(name("new"))));
+        let tree = resolve(&missing, None).unwrap();
+        assert_eq!((tree.rename, tree.missing), (None, true));
+        let slashed = [&missing[..], b"/"].concat();
+        assert!(resolve(&slashed, Some(&name("a"))).unwrap().missing);
+    }
+
+    #[test]
+    fn an_existing_directory_receives_whatever_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = resolve(&argument(dir.path()), Some(&name("a"))).unwrap();
+        assert_eq!((there.rename, there.missing), (None, false));
+    }
+
+    #[test]
+    fn a_file_cannot_hold_a_tree_and_only_one_level_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert!(matches!(resolve(&argument(&file), None), Err(SyncError::Selection(_))));
+        let deep = argument(&dir.path().join("no/such"));
+        assert!(matches!(resolve(&deep, None), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&deep, Some(&name("a"))), Err(SyncError::Selection(_))));
+    }
+
+    #[test]
+    fn a_destination_inside_a_source_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = [dir.path().to_path_buf()];
+        let resolved = |path: &Path| resolve(&argument(path), None).unwrap();
+        assert!(check_apart(&sources, &resolved(&dir.path().join("backup"))).is_err());
+        assert!(check_apart(&sources, &resolved(dir.path())).is_err());
+        let other = tempfile::tempdir().unwrap();
+        assert!(check_apart(&sources, &resolved(other.path())).is_ok());
+    }
+}

@@ -1,0 +1,317 @@
+//! One session from its first byte to its last, at either end.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use deltic_core::Name;
+use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
+use deltic_protocol::limits::MAX_GREETING_BYTES;
+use deltic_protocol::options::Options;
+use deltic_protocol::receiver::{Receiver, Setting};
+use deltic_protocol::report::Notice;
+use deltic_protocol::sender::Sender;
+use deltic_protocol::{Hello, PeerError, Terms, negotiate};
+use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_root};
+use deltic_store::memory::MemoryStore;
+use deltic_store::{Durability, Filter, Keep, Store};
+
+use crate::drive::drive;
+use crate::error::SyncError;
+use crate::hands::receiving::ReceivingHands;
+use crate::hands::sending::SendingHands;
+use crate::place::{Resolved, expand, resolve};
+use crate::plan;
+use crate::transport::{Counters, Link, RawFrame, ReadEnd, read_frame, start_reader, start_writer};
+
+/// How long the other end may take to greet: it may ask its user for a password first.
+const GREETING_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a last word may take to leave.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Told what happens.
+pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
+
+/// A connection on which both ends have said hello.
+pub(crate) struct Greeted {
+    terms: Terms,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    batches: mpsc::Sender<Vec<u8>>,
+    writing: JoinHandle<std::io::Result<()>>,
+    counters: Arc<Counters>,
+}
+
+impl Greeted {
+    /// Says hello and hears the other's.
+    pub(crate) async fn new(
+        mut link: Link,
+        counters: Arc<Counters>,
+        bwlimit: Option<u64>,
+    ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
+        let (batches, writing) = start_writer(link.writer, Arc::clone(&counters), bwlimit);
+        let ours = Hello::ours();
+        let hello = [&MAGIC[..], &ours.encode()].concat();
+        // A peer that reads nothing is found out by what it does not say.
+        batches.send(hello).await.ok();
+        let theirs = hear_hello(&mut link.reader, &counters);
+        let theirs = tokio::time::timeout(GREETING_PATIENCE, theirs).await;
+        let late = || SyncError::Disconnected("the other end said nothing for too long".into());
+        let terms = match theirs.map_err(|_| late()).flatten() {
+            Ok(theirs) => negotiate(&ours, &theirs)?,
+            Err(error) => {
+                drop(batches);
+                return Err(explain(error, link.child).await);
+            }
+        };
+        Ok((Self { terms, reader: link.reader, batches, writing, counters }, link.child))
+    }
+
+    async fn say(&mut self, frame: Vec<u8>) {
+        // If nobody listens any more, the reader hears why.
+        self.batches.send(frame).await.ok();
+    }
+
+    async fn hear(&mut self) -> Result<RawFrame, SyncError> {
+        let frame = read_frame(&mut self.reader, &self.counters).await?;
+        if frame.payload.len() > MAX_GREETING_BYTES {
+            return Err(PeerError::Limit("greeting").into());
+        }
+        match Abort::decode(frame.kind, &frame.payload)? {
+            Some(Abort { cause: AbortCause::Selection, message }) => {
+                Err(SyncError::Selection(message))
+            }
+            Some(Abort { message, .. }) => Err(SyncError::Refused(message)),
+            None => Ok(frame),
+        }
+    }
+
+    /// Asks to be sent these paths; then receives them.
+    pub(crate) async fn pull(
+        mut self,
+        paths: &[OsString],
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
+        self.say(Request::Send { sources, options: options.clone() }.encode()).await;
+        let frame = self.hear().await?;
+        let Reply { single } = Reply::decode(frame.kind, &frame.payload)?;
+        let expect = expected(paths);
+        let result = match resolve(destination.as_bytes(), single.as_ref()) {
+            Ok(resolved) => self.receive(resolved, (options, expect), watch).await,
+            Err(error) => Err(error),
+        };
+        self.end(result).await
+    }
+
+    /// Asks to receive; then sends these paths.
+    pub(crate) async fn push(
+        mut self,
+        paths: &[PathBuf],
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
+        let sources = open_sources(&paths, &options)?;
+        let single = sources.single_file();
+        let destination = destination.as_bytes().into();
+        self.say(Request::Receive { destination, single, options: options.clone() }.encode()).await;
+        let frame = self.hear().await?;
+        Reply::decode(frame.kind, &frame.payload)?;
+        let result = self.send(sources, options, watch).await;
+        self.end(result).await
+    }
+
+    /// Does what the dialling end asks.
+    pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        let frame = self.hear().await?;
+        let result = match Request::decode(frame.kind, &frame.payload) {
+            Ok(request) => self.serve_request(request, watch).await,
+            Err(error) => Err(error.into()),
+        };
+        self.end(result).await
+    }
+
+    async fn serve_request(&mut self, request: Request, watch: Watch<'_>) -> Result<(), SyncError> {
+        match request {
+            Request::Send { sources, options } => {
+                let paths: Vec<_> =
+                    sources.iter().map(|path| expand(path).into_os_string()).collect();
+                let sources = open_sources(&paths, &options)?;
+                self.say(Reply { single: sources.single_file() }.encode()).await;
+                self.send(sources, options, watch).await
+            }
+            Request::Receive { destination, single, options } => {
+                let resolved = resolve(&destination, single.as_ref())?;
+                self.say(Reply { single: None }.encode()).await;
+                self.receive(resolved, (options, None), watch).await
+            }
+        }
+    }
+
+    async fn send(
+        &mut self,
+        sources: Sources,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let own = sources.own();
+        let machine = Sender::new(self.terms, options);
+        let hands = Arc::new(SendingHands::new(sources, own));
+        let frames = self.frames();
+        drive(machine, hands, frames, &self.batches, watch).await
+    }
+
+    async fn receive(
+        &mut self,
+        resolved: Resolved,
+        (options, expect): (Options, Option<std::collections::HashSet<Name>>),
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let Resolved { root, rename, missing } = resolved;
+        let setting = Setting { options: options.clone(), expect, rename };
+        if missing && options.dry_run {
+            return self.receive_into(MemoryStore::new(Filter::default()), setting, watch).await;
+        }
+        let unusable = |error| {
+            let root = deltic_core::path::printable(root.as_os_str().as_bytes());
+            SyncError::Selection(format!("destination {root}: {error}"))
+        };
+        if missing {
+            create_root(&root).map_err(unusable)?;
+        }
+        let durability = if options.durable { Durability::Run } else { Durability::None };
+        let local = LocalOptions { durability, rules: Filter::new(&options.rules) };
+        let store = LocalStore::open(&root, local).map_err(unusable)?;
+        self.receive_into(store, setting, watch).await
+    }
+
+    async fn receive_into<S: Store>(
+        &mut self,
+        store: S,
+        setting: Setting,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let Options { modes, times, .. } = setting.options;
+        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }));
+        let frames = self.frames();
+        drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
+    }
+
+    fn frames(&mut self) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
+        let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
+        start_reader(reader, Arc::clone(&self.counters))
+    }
+
+    /// Closes our side; if we gave up, says why first.
+    async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
+        let Self { batches, writing, .. } = self;
+        if let Some(abort) = result.as_ref().err().and_then(last_word) {
+            let said = batches.send(abort.encode());
+            tokio::time::timeout(ABORT_PATIENCE, said).await.ok();
+        }
+        drop(batches);
+        let patience = if result.is_ok() { GREETING_PATIENCE } else { ABORT_PATIENCE };
+        let written = tokio::time::timeout(patience, writing).await;
+        result?;
+        match written {
+            // The other end may close as soon as it has heard that we are done.
+            Ok(Ok(Err(error))) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(SyncError::Transport { action: "write to the other end", source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the other end should be told of our error, unless it told us or is gone.
+fn last_word(error: &SyncError) -> Option<Abort> {
+    let cause = match error {
+        SyncError::Disconnected(_) | SyncError::Refused(_) | SyncError::Transport { .. } => {
+            return None;
+        }
+        SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
+        SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
+        _ => AbortCause::Internal,
+    };
+    Some(Abort { cause, message: error.to_string() })
+}
+
+async fn hear_hello(
+    reader: &mut (impl AsyncRead + Unpin),
+    counters: &Counters,
+) -> Result<Hello, SyncError> {
+    let mut magic = Vec::new();
+    let wanted = MAGIC.len() as u64;
+    let read = (&mut *reader).take(wanted).read_to_end(&mut magic).await;
+    read.map_err(|source| SyncError::Transport { action: "read from the other end", source })?;
+    counters.count_received(magic.len());
+    if magic.is_empty() {
+        return Err(ReadEnd::Closed.into());
+    }
+    check_magic(&magic)?;
+    let frame = read_frame(reader, counters).await?;
+    if frame.payload.len() > MAX_GREETING_BYTES {
+        return Err(PeerError::Limit("greeting").into());
+    }
+    Ok(Hello::decode(frame.kind, &frame.payload)?)
+}
+
+/// A remote shell that ends before anything was said knows best why.
+async fn explain(error: SyncError, child: Option<tokio::process::Child>) -> SyncError {
+    if !matches!(error, SyncError::Disconnected(_)) {
+        return error;
+    }
+    crate::transport::farewell(child).await.unwrap_or(error)
+}
+
+fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncError> {
+    let source = |path: &OsString| {
+        SourceArg::new(path).map_err(|bad| {
+            let path = deltic_core::path::printable(path.as_bytes());
+            SyncError::Selection(format!("source {path}: {bad}"))
+        })
+    };
+    let args = paths.iter().map(source).collect::<Result<_, _>>()?;
+    Ok(Sources::new(args, Filter::new(&options.rules)))
+}
+
+/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
+fn expected(paths: &[OsString]) -> Option<std::collections::HashSet<Name>> {
+    let name = |path: &OsString| {
+        let last = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
+        (last != b"~").then(|| Name::new(last).ok()).flatten()
+    };
+    paths.iter().map(name).collect()
+}
+
+/// What a plan asks of one end.
+pub(crate) async fn dial(
+    greeted: Greeted,
+    plan: &plan::Plan,
+    watch: Watch<'_>,
+) -> Result<(), SyncError> {
+    let options = plan.options.clone();
+    match (&plan.sources, &plan.destination) {
+        (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
+            greeted.pull(paths, to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
+            greeted.push(paths, to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
+            greeted.push(paths, path, options, watch).await
+        }
+        (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
+            Err(SyncError::Usage("source and destination are both remote".into()))
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use deltic_protocol::PeerError;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+
+use crate::error::SyncError;
+use crate::plan::{Remote, Traffic};
+
+/// Bytes that a pipe in memory holds.
+const MEMORY_PIPE_BYTES: usize = 1 << 20;
+/// Batches of frames between the driver and the writer.
+const BATCHES: usize = 4;
+/// Frames between the reader and the driver: with fills of their usual length a few MiB.
+const FRAMES: usize = 8;
+/// How long a child may take to exit once its streams are closed.
+const CHILD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Both directions to the other end.
+pub(crate) struct Link {
+    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(crate) child: Option<Child>,
+}
+
+/// Two ends of one connection inside this process.
+pub(crate) fn memory() -> (Link, Link) {
+    let (one, other) = tokio::io::duplex(MEMORY_PIPE_BYTES);
+    let link = |stream| {
+        let (reader, writer) = tokio::io::split(stream);
+        Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
+    };
+    (link(one), link(other))
+}
+
+/// This process's standard input and output.
+pub(crate) fn stdio() -> Link {
+    let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
+    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
+}
+
+/// Starts `shell… host program agent`. The words go to the shell as they are: no command line is ever put together.
+pub(crate) fn spawn(remote: &Remote, host: &str) -> Result<Link, SyncError> {
+    let (shell, args) = (remote.shell.split_first())
+        .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
+    let mut command = Command::new(shell);
+    command.args(args).arg(host).arg(&remote.program).arg("agent");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let failed =
+        |source| SyncError::Start { program: shell.to_string_lossy().into_owned(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    let (reader, writer) = (child.stdout.take(), child.stdin.take());
+    let reader = Box::new(reader.expect("standard output is piped"));
+    let writer = Box::new(writer.expect("standard input is piped"));
+    Ok(Link { reader, writer, child: Some(child) })
+}
+
+/// Waits for the child to exit; what its end means, if it did not end well.
+pub(crate) async fn farewell(child: Option<Child>) -> Option<SyncError> {
+    let mut child = child?;
+    let Ok(status) = tokio::time::timeout(CHILD_PATIENCE, child.wait()).await else {
+        // It was told to end by its closed streams; it is ours to stop.
+        child.kill().await.ok();
+        return Some(SyncError::Disconnected(
+            "the remote shell did not end and was stopped".into(),
+        ));
+    };
+    match status {
+        Ok(status) if status.success() => None,
+        Ok(status) if status.code() == Some(127) => Some(SyncError::NoRemoteProgram),
+        Ok(status) => {
+            Some(SyncError::Disconnected(format!("the remote shell ended with {status}")))
+        }
+        Err(source) => Some(SyncError::Transport { action: "wait for the remote shell", source }),
+    }
+}
+
+/// Counts of one connection, shared with whoever watches it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn count_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// A frame as it came.
+pub(crate) struct RawFrame {
+    pub(crate) kind: u8,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Why no more frames come.
+#[derive(Debug)]
+pub(crate) enum ReadEnd {
+    /// The other end closed its side between two frames.
+    Closed,
+    /// It closed, or the stream broke, inside one.
+    Broken(std::io::Error),
+    /// It sent what is no frame.
+    Bad(PeerError),
+}
+
+/// Reads one frame.
+pub(crate) async fn read_frame(
+    reader: &mut (impl AsyncRead + Unpin),
+    counters: &Counters,
+) -> Result<RawFrame, ReadEnd> {
+    let mut header = [0; HEADER_BYTES];
+    let mut got = 0;
+    while got < HEADER_BYTES {
+        match reader.read(&mut header[got..]).await {
+            Ok(0) if got == 0 => return Err(ReadEnd::Closed),
+            Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => got += n,
+            Err(error) => return Err(ReadEnd::Broken(error)),
+        }
+    }
+    let Header { kind, len } = Header::decode(header).map_err(ReadEnd::Bad)?;
+    // Memory follows the bytes that arrive, not the length that was claimed.
+    let mut payload = Vec::new();
+    let read = (&mut *reader).take(len as u64).read_to_end(&mut payload).await;
+    match read {
+        Ok(n) if n == len => {}
+        Ok(_) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+        Err(error) => return Err(ReadEnd::Broken(error)),
+    }
+    counters.count_received(HEADER_BYTES + len);
+    Ok(RawFrame { kind, payload })
+}
+
+/// Reads frames into a bounded queue until there are no more, or nobody takes them.
+pub(crate) fn start_reader(
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    counters: Arc<Counters>,
+) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
+    let (frames, taken) = mpsc::channel(FRAMES);
+    tokio::spawn(async move {
+        loop {
+            let frame = read_frame(&mut reader, &counters).await;
+            let last = frame.is_err();
+            if frames.send(frame).await.is_err() || last {
+                return;
+            }
+        }
+    });
+    taken
+}
+
+/// Writes batches of frames from a bounded queue, at most `bwlimit` bytes a second, until the queue is closed.
+pub(crate) fn start_writer(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    counters: Arc<Counters>,
+    bwlimit: Option<u64>,
+) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
+    let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let task = tokio::spawn(async move {
+        let mut limit = bwlimit.map(Limit::new);
+        while let Some(batch) = taken.recv().await {
+            let piece = limit.as_ref().map_or(batch.len(), Limit::piece).max(1);
+            for piece in batch.chunks(piece) {
+                if let Some(limit) = &mut limit {
+                    limit.wait_for(piece.len()).await;
+                }
+                writer.write_all(piece).await?;
+                counters.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            }
+            if taken.is_empty() {
+                writer.flush().await?;
+            }
+        }
+        writer.flush().await?;
+        writer.shutdown().await
+    });
+    (batches, task)
+}
+
+/// Spreads bytes evenly over time.
+struct Limit {
+    bytes_per_second: u64,
+    next: Instant,
+}
+
+impl Limit {
+    fn new(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second: bytes_per_second.max(1), next: Instant::now() }
+    }
+
+    /// Bytes to write at once: about a tenth of a second's.
+    fn piece(&self) -> usize {
+        (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
+    }
+
+    async fn wait_for(&mut self, bytes: usize) {
+        tokio::time::sleep_until(self.next).await;
+        let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        self.next = self.next.max(Instant::now()) + pause;
+    }
+}

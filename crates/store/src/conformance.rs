@@ -1,0 +1,88 @@
+//! What every store does: one suite, run against each of them.
+//!
+//! Each law is a function whose name says it; a failed assertion names the line. The suite uses nothing but the traits,
+//! so a store of another crate can be held to it as well.
+
+mod files;
+mod leftovers;
+mod trees;
+
+use deltic_core::rule::{Action, Rule};
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
+
+use crate::{Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
+
+/// Holds the stores that `make` makes, each empty, to every law.
+///
+/// # Panics
+/// Where one is broken.
+pub fn run<S: Store>(make: impl Fn() -> S) {
+    files::run(&make);
+    leftovers::run(&make);
+    trees::run(&make);
+}
+
+/// Holds the stores that `make` makes with a filter to the laws of filters.
+///
+/// # Panics
+/// Where one is broken.
+pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
+    let exclude = |pattern: &[u8]| Rule { action: Action::Exclude, pattern: pattern.into() };
+    let store = make(Filter::new(&[exclude(b"*.keep"), exclude(b"/cache/")]));
+    trees::what_a_filter_excludes_is_neither_listed_nor_removed(&store);
+}
+
+fn path(text: impl AsRef<[u8]>) -> RelPath {
+    RelPath::parse(text.as_ref()).expect("a law knows what a path is")
+}
+
+/// Writes `bytes` and commits them at `at`, over whatever is there.
+fn put(store: &impl Store, at: &str, bytes: &[u8]) {
+    let at = path(at);
+    let rebuild = store.create(&at, bytes.len() as u64).expect("create");
+    rebuild.write(0, bytes).expect("write");
+    let seen = store.look(&at).expect("look");
+    let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+    let commit = Commit { meta: &file_meta(), keep: Keep::default(), replaces };
+    rebuild.commit(commit).expect("commit");
+}
+
+fn bytes(store: &impl Tree, at: &str) -> Vec<u8> {
+    all_of(&store.open(&path(at)).expect("open"))
+}
+
+fn all_of(snapshot: &impl Snapshot) -> Vec<u8> {
+    let mut bytes = vec![0; snapshot.meta().len as usize];
+    assert_eq!(snapshot.read_at(0, &mut bytes).expect("read"), bytes.len());
+    bytes
+}
+
+fn names(store: &impl Tree, dir: &RelPath) -> Vec<Vec<u8>> {
+    let listing = store.list(dir).expect("list");
+    assert!(listing.errors.is_empty(), "{:?}", listing.errors);
+    listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect()
+}
+
+fn meta(store: &impl Store, at: &str) -> Meta {
+    store.look(&path(at)).expect("look").expect("it is there")
+}
+
+fn file_meta() -> Meta {
+    Meta { kind: Kind::File, len: 0, modified: WHEN, mode: 0o640 }
+}
+
+fn dir_meta() -> Meta {
+    Meta { kind: Kind::Dir, ..file_meta() }
+}
+
+fn symlink_meta(target: &[u8]) -> Meta {
+    Meta { kind: Kind::Symlink(target.into()), ..file_meta() }
+}
+
+/// Bytes of which no two near ones are equal by accident.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+const WHEN: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 123_456_789 };
+const KEEP_ALL: Keep = Keep { modes: true, times: true };

@@ -1,0 +1,214 @@
+//! Laws of snapshots and rebuilds.
+
+use std::thread;
+
+use deltic_core::{Meta, Timestamp};
+
+use super::{KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put};
+use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+
+pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
+    a_commit_shows_what_was_written(&make());
+    the_order_of_writes_is_irrelevant(&make());
+    old_is_safe(&make());
+    spans_are_copied_from_and_to_any_offset(&make());
+    a_span_beyond_the_end_is_an_error(&make());
+    a_held_version_outlives_its_name(&make());
+    a_commit_over_another_version_is_a_conflict(&make());
+    a_commit_takes_the_place_of_what_was_seen(&make());
+    modes_and_times_are_kept_as_asked(&make());
+    anything_but_a_file_cannot_be_opened(&make());
+}
+
+fn a_commit_shows_what_was_written(store: &impl Store) {
+    for content in [&b""[..], b"x", &pattern(100_000)] {
+        put(store, "file", content);
+        assert_eq!(bytes(store, "file"), content);
+        assert_eq!(meta(store, "file").len, content.len() as u64);
+    }
+    let snapshot = store.open(&path("file")).expect("open");
+    let mut buf = [0; 10];
+    assert_eq!(snapshot.read_at(99_995, &mut buf).expect("read"), 5);
+    assert_eq!(buf[..5], pattern(100_000)[99_995..]);
+    assert_eq!(snapshot.read_at(u64::from(u32::MAX), &mut buf).expect("read"), 0);
+    snapshot.check_unchanged().expect("nobody changed it");
+    store.flush().expect("flush");
+}
+
+fn the_order_of_writes_is_irrelevant(store: &impl Store) {
+    let new = pattern(64 << 10);
+    let rebuild = store.create(&path("file"), new.len() as u64).expect("create");
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let (rebuild, new) = (&rebuild, &new);
+            let own = (0..new.len()).step_by(1000).rev().filter(move |at| at / 1000 % 4 == worker);
+            scope.spawn(move || {
+                for at in own {
+                    let end = new.len().min(at + 1000);
+                    rebuild.write(at as u64, &new[at..end]).expect("write");
+                }
+            });
+        }
+    });
+    rebuild.commit(nothing(&file_meta())).expect("commit");
+    assert_eq!(bytes(store, "file"), new);
+}
+
+/// Law 6 of the design.
+fn old_is_safe(store: &impl Store) {
+    put(store, "file", b"old");
+    let before = meta(store, "file");
+    let rebuild = store.create(&path("file"), 5).expect("create");
+    rebuild.write(0, b"newer").expect("write");
+    assert_eq!(bytes(store, "file"), b"old");
+    assert_eq!(names(store, &path("")), [b"file"]);
+    drop(rebuild);
+    assert_eq!(bytes(store, "file"), b"old");
+    assert_eq!(meta(store, "file"), before);
+    let rebuild = store.create(&path("file"), 5).expect("create");
+    rebuild.write(0, b"newer").expect("write");
+    rebuild.discard().expect("discard");
+    assert_eq!(bytes(store, "file"), b"old");
+}
+
+fn spans_are_copied_from_and_to_any_offset(store: &impl Store) {
+    let old = pattern(1 << 20);
+    put(store, "old", &old);
+    let from = store.open(&path("old")).expect("open");
+    for (start, len, new_start) in SPANS {
+        let (range, at) = (start as usize..(start + len) as usize, new_start as usize);
+        let rebuild = store.create(&path("new"), new_start + len + 3).expect("create");
+        rebuild.write(new_start + len, b"end").expect("write");
+        rebuild.copy(&from, start..start + len, new_start).expect("copy");
+        let seen = store.look(&path("new")).expect("look");
+        let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+        let commit = Commit { meta: &file_meta(), keep: Keep::default(), replaces };
+        rebuild.commit(commit).expect("commit");
+        let new = bytes(store, "new");
+        assert!(new[..at].iter().all(|byte| *byte == 0), "{start} {len} {new_start}");
+        assert_eq!(new[at..at + range.len()], old[range], "{start} {len} {new_start}");
+        assert_eq!(&new[new.len() - 3..], b"end");
+    }
+}
+
+fn a_span_beyond_the_end_is_an_error(store: &impl Store) {
+    put(store, "old", &pattern(1000));
+    let from = store.open(&path("old")).expect("open");
+    let rebuild = store.create(&path("new"), 100).expect("create");
+    rebuild.write(90, &[1; 11]).expect_err("past the end of new");
+    rebuild.write(u64::MAX, &[1]).expect_err("past the end of numbers");
+    rebuild.copy(&from, 0..101, 0).expect_err("past the end of new");
+    rebuild.copy(&from, 950..1001, 0).expect_err("past the end of old");
+    assert!(store.look(&path("new")).expect("look").is_none());
+}
+
+fn a_held_version_outlives_its_name(store: &impl Store) {
+    put(store, "file", b"old");
+    let old = store.open(&path("file")).expect("open");
+    put(store, "file", b"new one");
+    assert_eq!(all_of(&old), b"old");
+    assert!(matches!(old.check_unchanged(), Err(StoreError::Changed { .. })));
+    let rebuild = store.create(&path("other"), 3).expect("create");
+    let copied = rebuild.copy(&old, 0..3, 0);
+    assert!(matches!(copied, Err(StoreError::Changed { .. })), "{copied:?}");
+    let new = store.open(&path("file")).expect("open");
+    store.remove(&path("file")).expect("remove");
+    assert_eq!(all_of(&new), b"new one");
+    assert!(matches!(new.check_unchanged(), Err(StoreError::Changed { .. })));
+}
+
+fn a_commit_over_another_version_is_a_conflict(store: &impl Store) {
+    let attempt = |replaces: Replaces<'_, _>| {
+        let rebuild = store.create(&path("file"), 4).expect("create");
+        rebuild.write(0, b"mine").expect("write");
+        rebuild.commit(Commit { meta: &file_meta(), keep: Keep::default(), replaces })
+    };
+    put(store, "file", b"theirs");
+    let version = store.open(&path("file")).expect("open");
+    let seen = meta(store, "file");
+    put(store, "file", b"also theirs");
+    for replaces in [Replaces::Nothing, Replaces::Version(&version), Replaces::Seen(&seen)] {
+        let answer = attempt(replaces);
+        assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
+        assert_eq!(bytes(store, "file"), b"also theirs");
+    }
+    let version = store.open(&path("file")).expect("open");
+    store.remove(&path("file")).expect("remove");
+    let answer = attempt(Replaces::Version(&version));
+    assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
+    assert!(store.look(&path("file")).expect("look").is_none());
+}
+
+fn a_commit_takes_the_place_of_what_was_seen(store: &impl Store) {
+    let attempt = |at: &str, replaces: Replaces<'_, _>| {
+        let rebuild = store.create(&path(at), 4).expect("create");
+        rebuild.write(0, b"mine").expect("write");
+        rebuild.commit(Commit { meta: &file_meta(), keep: Keep::default(), replaces })
+    };
+    put(store, "file", b"old");
+    let version = store.open(&path("file")).expect("open");
+    attempt("file", Replaces::Version(&version)).expect("replace a version");
+    store.make_symlink(&path("link"), b"file", &file_meta(), KEEP_ALL).expect("symlink");
+    attempt("link", Replaces::Seen(&meta(store, "link"))).expect("replace a symlink");
+    store.make_dir(&path("dir")).expect("make a directory");
+    put(store, "dir/in the way", b"");
+    let full = attempt("dir", Replaces::Seen(&dir_meta()));
+    assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
+    store.remove(&path("dir/in the way")).expect("remove");
+    attempt("dir", Replaces::Seen(&dir_meta())).expect("replace an empty directory");
+    for at in ["file", "link", "dir"] {
+        assert_eq!(bytes(store, at), b"mine");
+    }
+}
+
+fn modes_and_times_are_kept_as_asked(store: &impl Store) {
+    let commit = |mode: u32, keep: Keep| {
+        let rebuild = store.create(&path("file"), 0).expect("create");
+        let seen = store.look(&path("file")).expect("look");
+        let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+        let sent = Meta { mode, ..file_meta() };
+        rebuild.commit(Commit { meta: &sent, keep, replaces }).expect("commit");
+        meta(store, "file")
+    };
+    let now = commit(0o4700, Keep::default());
+    assert_eq!((now.mode, now.modified == WHEN), (0o700, false), "a new file is not privileged");
+    let now = commit(0o644, Keep { modes: true, times: false });
+    assert_eq!((now.mode, now.modified == WHEN), (0o644, false));
+    let now = commit(0o600, Keep { modes: false, times: true });
+    assert_eq!((now.mode, now.modified), (0o644, WHEN), "an old file keeps its mode");
+    let now = commit(0o4751, KEEP_ALL);
+    assert_eq!((now.mode, now.modified), (0o4751, WHEN));
+    for secs in [-1, 0, 1 << 31] {
+        let meta = Meta { modified: Timestamp { secs, nanos: 999_999_999 }, ..file_meta() };
+        store.set_meta(&path("file"), &meta, KEEP_ALL).expect("set");
+        assert_eq!(store.look(&path("file")).expect("look"), Some(meta));
+    }
+}
+
+fn anything_but_a_file_cannot_be_opened(store: &impl Store) {
+    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
+    let open = |at| store.open(&path(at)).map(drop);
+    assert!(matches!(open("dir"), Err(StoreError::NotAFile { .. })));
+    assert!(matches!(open("link"), Err(StoreError::OutsideRoot { .. })));
+    assert!(matches!(open("missing"), Err(StoreError::NotFound { .. })));
+    assert!(matches!(open("missing/file"), Err(StoreError::NotFound { .. })));
+}
+
+fn nothing<S>(meta: &Meta) -> Commit<'_, S> {
+    Commit { meta, keep: Keep::default(), replaces: Replaces::Nothing }
+}
+
+/// Old start, length and new start: short and long, aligned on both sides, on one, alike askew, to the very end.
+const SPANS: [(u64, u64, u64); 10] = [
+    (0, 0, 0),
+    (0, 1, 0),
+    (1, 4096, 4095),
+    (0, 1 << 20, 0),
+    (4096, 300_000, 8192),
+    (1, 300_000, 1),
+    (4095, 300_002, 8191),
+    (17, 300_000, 4096),
+    ((1 << 20) - 300_001, 300_001, 5),
+    ((1 << 20) - 1, 1, 0),
+];

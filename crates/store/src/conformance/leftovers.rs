@@ -1,0 +1,97 @@
+//! Laws of what unfinished rebuilds leave behind.
+
+use super::{all_of, bytes, file_meta, names, path, put};
+use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store};
+
+pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
+    what_was_written_is_found_by_the_next_attempt(&make());
+    what_nobody_wrote_to_leaves_nothing(&make());
+    leftovers_come_newest_first_and_few(&make());
+    a_leftover_is_taken_once(&make());
+    a_commit_clears_its_leftovers(&make());
+    a_sweep_spares_what_is_held(&make());
+}
+
+fn what_was_written_is_found_by_the_next_attempt(store: &impl Store) {
+    assert!(store.leftovers(&path("file")).expect("leftovers").is_empty());
+    leave(store, "file", b"half of it");
+    assert!(store.leftovers(&path("other")).expect("leftovers").is_empty());
+    assert!(names(store, &path("")).is_empty());
+    let found = store.leftovers(&path("file")).expect("leftovers");
+    assert_eq!(found.iter().map(all_of).collect::<Vec<_>>(), [b"half of it"]);
+    let rebuild = store.create(&path("file"), 4).expect("create");
+    rebuild.copy(&found[0], 0..4, 0).expect("copy");
+    found[0].check_unchanged().expect("nobody changed it");
+    commit(rebuild);
+    assert_eq!(bytes(store, "file"), b"half");
+}
+
+fn what_nobody_wrote_to_leaves_nothing(store: &impl Store) {
+    put(store, "old", b"old");
+    drop(store.create(&path("file"), 10).expect("create"));
+    let copied = store.create(&path("file"), 3).expect("create");
+    copied.copy(&store.open(&path("old")).expect("open"), 0..3, 0).expect("copy");
+    drop(copied);
+    let rebuild = store.create(&path("file"), 1).expect("create");
+    rebuild.write(0, b"x").expect("write");
+    rebuild.discard().expect("discard");
+    assert!(store.leftovers(&path("file")).expect("leftovers").is_empty());
+    assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn leftovers_come_newest_first_and_few(store: &impl Store) {
+    for attempt in 0..6 {
+        leave(store, "file", &[attempt]);
+    }
+    let found = store.leftovers(&path("file")).expect("leftovers");
+    let times: Vec<_> = found.iter().map(|leftover| leftover.meta().modified).collect();
+    assert_eq!(found.len(), 4);
+    assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
+    drop(found);
+    assert_eq!(store.sweep().expect("sweep"), 6);
+}
+
+fn a_leftover_is_taken_once(store: &impl Store) {
+    leave(store, "file", b"x");
+    let held = store.leftovers(&path("file")).expect("leftovers");
+    assert_eq!(held.len(), 1);
+    assert!(store.leftovers(&path("file")).expect("leftovers").is_empty());
+    drop(held);
+    assert_eq!(store.leftovers(&path("file")).expect("leftovers").len(), 1);
+}
+
+fn a_commit_clears_its_leftovers(store: &impl Store) {
+    leave(store, "file", b"one");
+    leave(store, "file", b"two");
+    leave(store, "other", b"stays");
+    let held = store.leftovers(&path("file")).expect("leftovers");
+    let rebuild = store.create(&path("file"), 0).expect("create");
+    commit(rebuild);
+    assert_eq!(all_of(&held[0]).len(), 3);
+    drop(held);
+    assert!(store.leftovers(&path("file")).expect("leftovers").is_empty());
+    assert_eq!(store.sweep().expect("sweep"), 1);
+}
+
+fn a_sweep_spares_what_is_held(store: &impl Store) {
+    leave(store, "left", b"x");
+    let rebuild = store.create(&path("file"), 1).expect("create");
+    rebuild.write(0, b"x").expect("write");
+    let held = store.leftovers(&path("left")).expect("leftovers");
+    assert_eq!(store.sweep().expect("sweep"), 0);
+    drop(held);
+    assert_eq!(store.sweep().expect("sweep"), 1);
+    commit(rebuild);
+    assert_eq!(bytes(store, "file"), b"x");
+    assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn leave(store: &impl Store, at: &str, content: &[u8]) {
+    let rebuild = store.create(&path(at), content.len() as u64).expect("create");
+    rebuild.write(0, content).expect("write");
+}
+
+fn commit<R: Rebuild>(rebuild: R) {
+    let (meta, keep) = (&file_meta(), Keep::default());
+    rebuild.commit(Commit { meta, keep, replaces: Replaces::Nothing }).expect("commit");
+}

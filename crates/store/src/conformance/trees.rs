@@ -1,0 +1,209 @@
+//! Laws of directories, symlinks and names.
+
+use deltic_core::{Kind, Name, RelPath};
+
+use super::{KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, symlink_meta};
+use crate::{Keep, STAGING_NAME, Store, StoreError};
+
+pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
+    names_are_any_bytes_and_sorted_by_them(&make());
+    a_directory_is_made_once_and_over_anything(&make());
+    a_symlink_is_made_over_anything_but_a_full_directory(&make());
+    a_symlink_is_never_followed(&make());
+    metadata_is_set_on_the_entry_itself(&make());
+    removing_takes_everything_below(&make());
+    the_staging_directory_is_no_target(&make());
+    what_is_missing_is_not_found(&make());
+}
+
+fn names_are_any_bytes_and_sorted_by_them(store: &impl Store) {
+    let long = [b'n'; 255];
+    let mut odd: Vec<&[u8]> = vec![
+        b"a",
+        b"B",
+        b"\xff\xfe",
+        b"a\nb",
+        b" ",
+        b"-rf",
+        b"*",
+        b"a.b",
+        b"a-b",
+        b"\x01",
+        b"\\",
+        &long,
+        "\u{202e}é".as_bytes(),
+        ".hidden".as_bytes(),
+        b".deltic2",
+        b"a\x80",
+    ];
+    store.make_dir(&path("dir")).expect("make a directory");
+    for name in &odd {
+        let at = path("dir").join(&Name::new(name).expect("a name")).expect("a path");
+        store.make_dir(&at).expect("make a directory");
+    }
+    odd.sort_unstable();
+    assert_eq!(names(store, &path("dir")), odd);
+    assert_eq!(names(store, &path("")), [b"dir"]);
+    assert!(names(store, &path("dir/a")).is_empty());
+}
+
+fn a_directory_is_made_once_and_over_anything(store: &impl Store) {
+    store.make_dir(&RelPath::root()).expect("the root is there");
+    store.make_dir(&path("dir")).expect("make");
+    put(store, "dir/file", b"x");
+    store.make_dir(&path("dir")).expect("make again");
+    assert_eq!(names(store, &path("dir")), [b"file"]);
+    store.make_dir(&path("dir/file")).expect("make over a file");
+    store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
+    store.make_dir(&path("link")).expect("make over a symlink");
+    for at in ["dir", "dir/file", "link"] {
+        assert_eq!((meta(store, at).kind, meta(store, at).mode), (Kind::Dir, 0o700), "{at}");
+    }
+    assert!(names(store, &path("link")).is_empty());
+    store.flush().expect("flush");
+}
+
+fn a_symlink_is_made_over_anything_but_a_full_directory(store: &impl Store) {
+    let make = |at: &str, target: &[u8]| {
+        store.make_symlink(&path(at), target, &symlink_meta(target), KEEP_ALL)
+    };
+    put(store, "at", b"file");
+    make("at", b"/over/a file").expect("over a file");
+    make("at", b"../over/\xff").expect("over a symlink");
+    store.make_dir(&path("dir")).expect("make a directory");
+    make("dir", b"x").expect("over an empty directory");
+    assert_eq!(meta(store, "at").kind, Kind::Symlink(b"../over/\xff"[..].into()));
+    assert_eq!(meta(store, "at").modified, super::WHEN);
+    assert_eq!(meta(store, "at").len, 0);
+    store.make_dir(&path("full")).expect("make a directory");
+    put(store, "full/file", b"x");
+    let full = make("full", b"x");
+    assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
+    assert_eq!(names(store, &path("")), [&b"at"[..], b"dir", b"full"]);
+    assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn a_symlink_is_never_followed(store: &impl Store) {
+    store.make_dir(&path("dir")).expect("make a directory");
+    put(store, "dir/file", b"untouched");
+    for target in [&b"dir"[..], b".", b"/"] {
+        store.make_symlink(&path("link"), target, &file_meta(), KEEP_ALL).expect("symlink");
+        let below = path("link/file");
+        let answers = [
+            ("list", store.list(&path("link")).map(drop)),
+            ("open", store.open(&below).map(drop)),
+            ("look", store.look(&below).map(drop)),
+            ("create", store.create(&below, 1).map(drop)),
+            ("leftovers", store.leftovers(&below).map(drop)),
+            ("make_dir", store.make_dir(&below)),
+            ("make_symlink", store.make_symlink(&below, b"x", &file_meta(), KEEP_ALL)),
+            ("set_meta", store.set_meta(&below, &file_meta(), KEEP_ALL)),
+            ("set_meta of itself", store.set_meta(&path("link"), &file_meta(), KEEP_ALL)),
+            ("set_meta as directory", store.set_meta(&path("link"), &dir_meta(), KEEP_ALL)),
+            ("remove", store.remove(&below).map(drop)),
+        ];
+        for (call, answer) in answers {
+            assert!(matches!(answer, Err(StoreError::OutsideRoot { .. })), "{call}: {answer:?}");
+        }
+    }
+    assert_eq!(store.remove(&path("link")).expect("remove"), 1);
+    assert_eq!(bytes(store, "dir/file"), b"untouched");
+}
+
+fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
+    store.make_dir(&path("dir")).expect("make a directory");
+    put(store, "dir/file", b"x");
+    store.make_symlink(&path("link"), b"dir/file", &file_meta(), Keep::default()).expect("symlink");
+    let before = meta(store, "dir/file");
+    store.set_meta(&path("link"), &symlink_meta(b"dir/file"), KEEP_ALL).expect("set");
+    assert_eq!(meta(store, "link").modified, super::WHEN);
+    assert_eq!(meta(store, "dir/file"), before);
+    store.set_meta(&path("dir"), &dir_meta(), KEEP_ALL).expect("set");
+    assert_eq!(meta(store, "dir"), dir_meta());
+    let times = Keep { modes: false, times: true };
+    store.set_meta(&path("dir/file"), &file_meta(), times).expect("set");
+    assert_eq!(meta(store, "dir/file").modified, super::WHEN);
+    assert_eq!(meta(store, "dir/file").mode, before.mode);
+    store.set_meta(&RelPath::root(), &dir_meta(), KEEP_ALL).expect("set");
+    assert_eq!(store.look(&RelPath::root()).expect("look"), Some(dir_meta()));
+}
+
+fn removing_takes_everything_below(store: &impl Store) {
+    for dir in ["a", "a/b", "a/b/c", "a/d", "kept"] {
+        store.make_dir(&path(dir)).expect("make a directory");
+    }
+    for file in ["a/1", "a/b/2", "a/b/c/3", "kept/file"] {
+        put(store, file, b"x");
+    }
+    store.make_symlink(&path("a/d/link"), b"../../kept", &file_meta(), KEEP_ALL).expect("symlink");
+    assert_eq!(store.remove(&path("a")).expect("remove"), 8);
+    assert_eq!(names(store, &path("")), [b"kept"]);
+    assert_eq!(bytes(store, "kept/file"), b"x");
+    let root = store.remove(&RelPath::root());
+    assert!(matches!(root, Err(StoreError::BadName { .. })), "{root:?}");
+    store.flush().expect("flush");
+}
+
+fn the_staging_directory_is_no_target(store: &impl Store) {
+    let staging = RelPath::parse(STAGING_NAME).expect("a path");
+    store.make_dir(&path("dir")).expect("make a directory");
+    let below = path([b"dir/", STAGING_NAME, b"/file"].concat());
+    for at in [&staging, &below] {
+        let answers = [
+            ("list", store.list(at).map(drop)),
+            ("open", store.open(at).map(drop)),
+            ("look", store.look(at).map(drop)),
+            ("create", store.create(at, 1).map(drop)),
+            ("leftovers", store.leftovers(at).map(drop)),
+            ("make_dir", store.make_dir(at)),
+            ("make_symlink", store.make_symlink(at, b"x", &file_meta(), KEEP_ALL)),
+            ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
+            ("remove", store.remove(at).map(drop)),
+        ];
+        for (call, answer) in answers {
+            assert!(matches!(answer, Err(StoreError::BadName { .. })), "{call}: {answer:?}");
+        }
+    }
+}
+
+fn what_is_missing_is_not_found(store: &impl Store) {
+    put(store, "file", b"x");
+    assert!(store.look(&path("missing")).expect("look").is_none());
+    assert!(store.look(&path("missing/below")).expect("look").is_none());
+    assert!(store.look(&path("file/below")).expect("look").is_none());
+    let answers = [
+        store.list(&path("missing")).map(drop),
+        store.create(&path("missing/file"), 1).map(drop),
+        store.make_dir(&path("missing/dir")),
+        store.set_meta(&path("missing"), &file_meta(), KEEP_ALL),
+        store.remove(&path("missing")).map(drop),
+    ];
+    for answer in answers {
+        assert!(matches!(answer, Err(StoreError::NotFound { .. })), "{answer:?}");
+    }
+    let answers = [
+        store.list(&path("file")).map(drop),
+        store.list(&path("file/below")).map(drop),
+        store.create(&path("file/below"), 1).map(drop),
+        store.make_dir(&path("file/below")),
+    ];
+    for answer in answers {
+        assert!(matches!(answer, Err(StoreError::NotADir { .. })), "{answer:?}");
+    }
+}
+
+pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl Store) {
+    for dir in ["cache", "dir", "dir/cache"] {
+        store.make_dir(&path(dir)).expect("make a directory");
+    }
+    for file in ["cache/file", "dir/file", "dir/file.keep", "dir/cache/file"] {
+        put(store, file, b"x");
+    }
+    assert_eq!(names(store, &path("")), [b"dir"]);
+    assert_eq!(names(store, &path("dir")), [&b"cache"[..], b"file"]);
+    let answer = store.remove(&path("dir"));
+    assert!(matches!(answer, Err(StoreError::NotEmpty { .. })), "{answer:?}");
+    assert!(names(store, &path("dir")).is_empty());
+    assert_eq!(bytes(store, "dir/file.keep"), b"x");
+    assert_eq!(bytes(store, "cache/file"), b"x");
+}

@@ -1,0 +1,204 @@
+//! Held directory handles: the only way to touch a tree.
+//!
+//! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name where
+//! the kernel does not know that call. What is done with an entry is then done relative to the held handle of its
+//! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use deltic_core::{Name, RelPath};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, Stat, Timestamps};
+use rustix::io::Errno;
+
+/// A directory, held.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    fd: OwnedFd,
+    way: Way,
+}
+
+/// How paths below a handle are resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By `openat2`.
+    Kernel,
+    /// Name by name.
+    Walk,
+}
+
+/// What a directory is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To reach its entries; needs no permission to read it.
+    Pass,
+    /// To list or to flush it.
+    Read,
+}
+
+impl Use {
+    fn flags(self) -> OFlags {
+        OFlags::DIRECTORY
+            | OFlags::CLOEXEC
+            | match self {
+                Self::Pass => OFlags::PATH,
+                Self::Read => OFlags::RDONLY,
+            }
+    }
+}
+
+impl Dir {
+    /// Opens a root: the only place where a path of the operator's is followed.
+    pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
+        let fd = fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?;
+        let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
+        let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
+        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel } })
+    }
+
+    /// Makes the last directory of `path`, unless there is one.
+    pub(crate) fn make_root(path: &Path) -> Result<(), Errno> {
+        match fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)) {
+            Err(Errno::EXIST) => Self::open_root(path).map(drop),
+            made => made,
+        }
+    }
+
+    /// The same handle with another way to resolve.
+    #[cfg(test)]
+    pub(crate) fn with_way(self, way: Way) -> Self {
+        Self { way, ..self }
+    }
+
+    /// The directory `path` below this one.
+    pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
+        let fd = match self.way {
+            _ if path.is_root() => fs::openat(&self.fd, ".", usage.flags(), Mode::empty())?,
+            Way::Kernel => open_beneath(self.fd.as_fd(), path.as_bytes(), usage)?,
+            Way::Walk => open_by_names(self.fd.as_fd(), path, usage)?,
+        };
+        Ok(Self { fd, way: self.way })
+    }
+
+    /// Calls `each` with every name but `.` and `..`, in no order.
+    pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        let mut buffer = vec![MaybeUninit::uninit(); NAMES_BUFFER_BYTES];
+        let mut entries = RawDir::new(&self.fd, &mut buffer);
+        while let Some(entry) = entries.next() {
+            match entry?.file_name().to_bytes() {
+                b"." | b".." => {}
+                name => each(name),
+            }
+        }
+        Ok(())
+    }
+
+    /// What `name` itself is.
+    pub(crate) fn stat(&self, name: &Name) -> Result<Stat, Errno> {
+        fs::statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What `name` itself is, if it is.
+    pub(crate) fn find(&self, name: &Name) -> Result<Option<Stat>, Errno> {
+        match self.stat(name) {
+            Err(Errno::NOENT) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Where the symlink `name` points.
+    pub(crate) fn read_link(&self, name: &Name) -> Result<Box<[u8]>, Errno> {
+        Ok(fs::readlinkat(&self.fd, name.as_bytes(), Vec::new())?.into_bytes().into())
+    }
+
+    /// Opens `name` to read, or with `more` than that; blocks on nothing, follows nothing.
+    pub(crate) fn open(&self, name: &Name, more: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
+    }
+
+    /// Makes the file `name` to read and write, its owner's alone; it must not exist.
+    pub(crate) fn create(&self, name: &Name) -> Result<OwnedFd, Errno> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Makes the directory `name`, its owner's alone.
+    pub(crate) fn make_dir(&self, name: &Name) -> Result<(), Errno> {
+        fs::mkdirat(&self.fd, name.as_bytes(), Mode::RWXU)
+    }
+
+    /// Makes the symlink `name`.
+    pub(crate) fn make_symlink(&self, name: &Name, target: &[u8]) -> Result<(), Errno> {
+        fs::symlinkat(target, &self.fd, name.as_bytes())
+    }
+
+    /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.
+    pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
+    }
+
+    /// Removes `name`, which is no directory.
+    pub(crate) fn remove_file(&self, name: &Name) -> Result<(), Errno> {
+        fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::empty())
+    }
+
+    /// Removes the empty directory `name`.
+    pub(crate) fn remove_dir(&self, name: &Name) -> Result<(), Errno> {
+        match fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::REMOVEDIR) {
+            Err(Errno::EXIST) => Err(Errno::NOTEMPTY),
+            removed => removed,
+        }
+    }
+
+    /// Sets the times of `name` itself, be it a symlink.
+    pub(crate) fn set_times(&self, name: &Name, times: &Timestamps) -> Result<(), Errno> {
+        fs::utimensat(&self.fd, name.as_bytes(), times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut answer = Err(Errno::AGAIN);
+    for _ in 0..MAX_TRIES {
+        answer = fs::openat2(root, path, usage.flags(), Mode::empty(), resolve);
+        if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
+            break;
+        }
+    }
+    // Both mean that the path tried to leave.
+    answer.map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
+}
+
+fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<OwnedFd, Errno> {
+    let mut names = path.components().peekable();
+    let mut held = None;
+    while let Some(name) = names.next() {
+        let above = held.as_ref().map_or(root, |fd: &OwnedFd| fd.as_fd());
+        let usage = if names.peek().is_none() { usage } else { Use::Pass };
+        let opened = fs::openat(above, name, usage.flags() | OFlags::NOFOLLOW, Mode::empty());
+        held = Some(opened.map_err(|errno| symlink_or(errno, above, name))?);
+    }
+    held.ok_or(Errno::INVAL)
+}
+
+/// Tells a symlink in the way from a file: the open calls both "not a directory".
+fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
+    let is_symlink = |stat: Stat| fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
+    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if errno == Errno::NOTDIR && is_symlink(stat) => Errno::LOOP,
+        _ => errno,
+    }
+}
+
+/// Tries of a resolution that a concurrent rename disturbed.
+const MAX_TRIES: usize = 8;
+const NAMES_BUFFER_BYTES: usize = 64 << 10;

@@ -1,0 +1,157 @@
+//! What goes wrong with an entry of a tree, by what a caller can do about it.
+
+use std::io;
+
+use deltic_core::RelPath;
+use rustix::io::Errno;
+
+/// Trouble with one entry: it ends that entry, not the run. `Display` is complete; the source is there to be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Nothing is there, or nothing any more.
+    #[error("{action} {path}: {}", reason(source))]
+    NotFound {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// We may not.
+    #[error("{action} {path}: {}", reason(source))]
+    Denied {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No space, quota or inode is left.
+    #[error("{action} {path}: {}", reason(source))]
+    Full {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file changed while it was read: what was read is of no version. Worth another try.
+    #[error("read {path}: changed meanwhile")]
+    Changed {
+        /// The file.
+        path: RelPath,
+    },
+    /// Somebody else changed the destination since we looked; what they wrote is still there.
+    #[error("commit {path}: destination changed meanwhile")]
+    Conflict {
+        /// The destination.
+        path: RelPath,
+    },
+    /// Not a regular file.
+    #[error("{action} {path}: not a regular file")]
+    NotAFile {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
+    /// Not a directory, or below something that is none.
+    #[error("{action} {path}: not a directory")]
+    NotADir {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
+    /// A directory that is to give way is not empty.
+    #[error("{action} {path}: directory not empty")]
+    NotEmpty {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
+    /// The way to the entry leads through a symlink, which is never followed below a root.
+    #[error("{action} {path}: a symlink is in the way")]
+    OutsideRoot {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
+    /// The root itself, the staging directory, or a name that this file system does not take.
+    #[error("{action} {path}: not a name that can be used here")]
+    BadName {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
+    /// Any other answer of the system.
+    #[error("{action} {path}: {}", reason(source))]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// Sorts the system's answer `errno` to `action` on `path`.
+    pub(crate) fn new(action: &'static str, path: &RelPath, errno: Errno) -> Self {
+        let path = path.clone();
+        let source = io::Error::from(errno);
+        match errno {
+            Errno::NOENT => Self::NotFound { action, path, source },
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::Denied { action, path, source },
+            Errno::NOSPC | Errno::DQUOT => Self::Full { action, path, source },
+            Errno::ISDIR => Self::NotAFile { action, path },
+            Errno::NOTDIR => Self::NotADir { action, path },
+            Errno::NOTEMPTY => Self::NotEmpty { action, path },
+            Errno::LOOP => Self::OutsideRoot { action, path },
+            Errno::NAMETOOLONG | Errno::ILSEQ => Self::BadName { action, path },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// Says with what and on which entry the system gave its answer.
+pub(crate) trait At<T> {
+    fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for Result<T, Errno> {
+    fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError> {
+        self.map_err(|errno| StoreError::new(action, path, errno))
+    }
+}
+
+/// The system's words without their number, in lower case.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or_default();
+    let mut rest = words.chars();
+    rest.next().map(|first| first.to_lowercase().chain(rest).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_what_was_tried_with_what_and_why_not() {
+        let path = RelPath::parse(b"notes\x1b.img").unwrap();
+        let denied = StoreError::new("open", &path, Errno::ACCESS);
+        assert_eq!(denied.to_string(), "open notes\\u{1b}.img: permission denied");
+        assert!(matches!(denied, StoreError::Denied { .. }));
+        let full = StoreError::new("write", &path, Errno::NOSPC);
+        assert_eq!(full.to_string(), "write notes\\u{1b}.img: no space left on device");
+    }
+}

@@ -1,0 +1,172 @@
+//! A store that fails on demand: each call of a run can be made the one that goes wrong.
+//!
+//! SQLite's way: run once and count the calls, then run again for every one of them, failing just that one, and look
+//! whether every promise holds.
+
+mod plan;
+
+use std::ops::Range;
+
+use deltic_core::{Meta, RelPath};
+
+use crate::{Commit, Keep, Listing, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+pub use plan::{Call, Fault, Nth, Plan};
+
+/// A store of which chosen calls fail, without having had any effect.
+#[derive(Clone, Debug)]
+pub struct Faulty<S> {
+    inner: S,
+    plan: Plan,
+}
+
+/// A snapshot of a [`Faulty`] store.
+#[derive(Debug)]
+pub struct FaultySnapshot<S> {
+    inner: S,
+    path: RelPath,
+    plan: Plan,
+}
+
+/// A rebuild of a [`Faulty`] store. Where a write or a commit fails, the rebuild below is dropped as after a crash.
+#[derive(Debug)]
+pub struct FaultyRebuild<R> {
+    inner: R,
+    path: RelPath,
+    plan: Plan,
+}
+
+impl<S> Faulty<S> {
+    /// `inner` with the faults of `plan`, which the caller keeps a clone of.
+    pub fn new(inner: S, plan: Plan) -> Self {
+        Self { inner, plan }
+    }
+
+    fn snapshot<T>(&self, path: &RelPath, inner: T) -> FaultySnapshot<T> {
+        FaultySnapshot { inner, path: path.clone(), plan: self.plan.clone() }
+    }
+}
+
+impl<S: Tree> Tree for Faulty<S> {
+    type Snapshot = FaultySnapshot<S::Snapshot>;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list(dir)
+    }
+
+    fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError> {
+        self.plan.enter(Call::Open, path)?;
+        Ok(self.snapshot(path, self.inner.open(path)?))
+    }
+}
+
+impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
+    fn meta(&self) -> &Meta {
+        self.inner.meta()
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        self.plan.enter(Call::Read, &self.path)?;
+        self.inner.read_at(start, buf)
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        self.plan.enter(Call::Check, &self.path)?;
+        self.inner.check_unchanged()
+    }
+}
+
+impl<S: Store> Store for Faulty<S> {
+    type Rebuild = FaultyRebuild<S::Rebuild>;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.plan.enter(Call::Look, path)?;
+        self.inner.look(path)
+    }
+
+    fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError> {
+        self.plan.enter(Call::Create, path)?;
+        let inner = self.inner.create(path, len)?;
+        Ok(FaultyRebuild { inner, path: path.clone(), plan: self.plan.clone() })
+    }
+
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError> {
+        self.plan.enter(Call::Leftovers, path)?;
+        let found = self.inner.leftovers(path)?;
+        Ok(found.into_iter().map(|inner| self.snapshot(path, inner)).collect())
+    }
+
+    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+        self.plan.enter(Call::MakeDir, path)?;
+        self.inner.make_dir(path)
+    }
+
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::MakeSymlink, path)?;
+        self.inner.make_symlink(path, target, meta, keep)
+    }
+
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        self.plan.enter(Call::SetMeta, path)?;
+        self.inner.set_meta(path, meta, keep)
+    }
+
+    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.remove(path)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.plan.enter(Call::Flush, &RelPath::root())?;
+        self.inner.flush()
+    }
+
+    fn sweep(&self) -> Result<u64, StoreError> {
+        self.plan.enter(Call::Sweep, &RelPath::root())?;
+        self.inner.sweep()
+    }
+}
+
+impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
+    type Snapshot = FaultySnapshot<R::Snapshot>;
+
+    fn copy(
+        &self,
+        from: &Self::Snapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::Copy, &self.path)?;
+        self.inner.copy(&from.inner, old, new_start)
+    }
+
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.plan.enter(Call::Write, &self.path)?;
+        self.inner.write(new_start, bytes)
+    }
+
+    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError> {
+        self.plan.enter(Call::Commit, &self.path)?;
+        let Commit { meta, keep, replaces } = commit;
+        let replaces = match replaces {
+            Replaces::Nothing => Replaces::Nothing,
+            Replaces::Version(old) => Replaces::Version(&old.inner),
+            Replaces::Seen(meta) => Replaces::Seen(meta),
+        };
+        self.inner.commit(Commit { meta, keep, replaces })
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        self.plan.enter(Call::Discard, &self.path)?;
+        self.inner.discard()
+    }
+}
+
+#[cfg(test)]
+mod tests;

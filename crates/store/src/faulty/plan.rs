@@ -1,0 +1,143 @@
+//! Which calls fail, and how.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::RelPath;
+use rustix::io::Errno;
+
+use crate::{StoreError, lock};
+
+/// The faults of a run, and the count of its calls. Clones are the same plan.
+#[derive(Clone, Debug, Default)]
+pub struct Plan(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<(Nth, Fault)>,
+    counts: HashMap<Call, u64>,
+    total: u64,
+}
+
+/// A call of a store, of its snapshots or of its rebuilds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the method of that name")]
+pub enum Call {
+    List,
+    Open,
+    Read,
+    Check,
+    Look,
+    Create,
+    Leftovers,
+    MakeDir,
+    MakeSymlink,
+    SetMeta,
+    Remove,
+    Flush,
+    Sweep,
+    Copy,
+    Write,
+    Commit,
+    Discard,
+}
+
+/// Which call fails; the first is number 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nth {
+    /// The so many-th of all calls.
+    Of(u64),
+    /// The so many-th of one kind.
+    OfCall(Call, u64),
+    /// Every one of a kind from the so many-th on: a disk that stays full.
+    From(Call, u64),
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// [`StoreError::NotFound`].
+    NotFound,
+    /// [`StoreError::Denied`].
+    Denied,
+    /// [`StoreError::Full`].
+    Full,
+    /// [`StoreError::Changed`].
+    Changed,
+    /// [`StoreError::Conflict`].
+    Conflict,
+    /// [`StoreError::Io`], as from a broken disk.
+    Broken,
+}
+
+impl Plan {
+    /// Adds a fault.
+    pub fn fail(&self, nth: Nth, fault: Fault) {
+        lock(&self.0).faults.push((nth, fault));
+    }
+
+    /// How many calls there were.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        lock(&self.0).total
+    }
+
+    /// How many calls of one kind there were.
+    #[must_use]
+    pub fn count(&self, call: Call) -> u64 {
+        lock(&self.0).counts.get(&call).copied().unwrap_or_default()
+    }
+
+    /// Counts a call with the entry at `path`, and fails it where planned.
+    pub(super) fn enter(&self, call: Call, path: &RelPath) -> Result<(), StoreError> {
+        let mut state = lock(&self.0);
+        let count = state.counts.entry(call).or_default();
+        let (of_call, of_all) = (*count, state.total);
+        *state.counts.entry(call).or_default() += 1;
+        state.total += 1;
+        let is_meant = |(nth, _): &&(Nth, Fault)| match *nth {
+            Nth::Of(at) => at == of_all,
+            Nth::OfCall(kind, at) => kind == call && at == of_call,
+            Nth::From(kind, at) => kind == call && at <= of_call,
+        };
+        let fault = state.faults.iter().find(is_meant).map(|(_, fault)| *fault);
+        fault.map_or(Ok(()), |fault| Err(fault.error(call, path)))
+    }
+}
+
+impl Fault {
+    fn error(self, call: Call, path: &RelPath) -> StoreError {
+        let errno = match self {
+            Self::NotFound => Errno::NOENT,
+            Self::Denied => Errno::ACCESS,
+            Self::Full => Errno::NOSPC,
+            Self::Broken => Errno::IO,
+            Self::Changed => return StoreError::Changed { path: path.clone() },
+            Self::Conflict => return StoreError::Conflict { path: path.clone() },
+        };
+        StoreError::new(call.action(), path, errno)
+    }
+}
+
+impl Call {
+    fn action(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Open => "open",
+            Self::Read | Self::Check => "read",
+            Self::Look => "look at",
+            Self::Create => "create",
+            Self::Leftovers => "resume",
+            Self::MakeDir => "make directory",
+            Self::MakeSymlink => "make symlink",
+            Self::SetMeta => "set metadata of",
+            Self::Remove => "remove",
+            Self::Flush => "flush",
+            Self::Sweep => "sweep",
+            Self::Copy => "copy to",
+            Self::Write => "write",
+            Self::Commit => "commit",
+            Self::Discard => "discard",
+        }
+    }
+}

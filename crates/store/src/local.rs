@@ -1,0 +1,21 @@
+//! Trees in local file systems.
+
+mod attrs;
+mod copy;
+mod list;
+mod place;
+mod rebuild;
+mod remove;
+mod snapshot;
+mod sources;
+mod stage;
+mod store;
+mod touched;
+
+#[cfg(test)]
+mod tests;
+
+pub use rebuild::LocalRebuild;
+pub use snapshot::LocalSnapshot;
+pub use sources::{SourceArg, Sources};
+pub use store::{LocalOptions, LocalStore, create_root};

@@ -1,0 +1,133 @@
+//! Copying spans between files, sharing their blocks where the file system can.
+//!
+//! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; it needs nothing
+//! of the unsafe `FICLONERANGE`. But it shares only what is aligned on both sides, so a span is cut in
+//! three: head and tail are read and written, the aligned middle is handed to the kernel. Short spans are always read and
+//! written: sharing costs a transaction each, and shatters the new file.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+
+use rustix::fs;
+use rustix::io::{self, Errno};
+
+use super::snapshot::read_at;
+use crate::lock;
+
+/// Knows between which devices the kernel does not copy.
+#[derive(Debug, Default)]
+pub(super) struct Copier {
+    by_hand: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// A file as one side of a copy.
+#[derive(Clone, Copy)]
+pub(super) struct End<'a> {
+    pub(super) file: BorrowedFd<'a>,
+    pub(super) device: u64,
+}
+
+impl Copier {
+    /// Copies the bytes `old` of `from` to `new_start` of `to`; `false` where `from` ends before `old` does.
+    pub(super) fn copy(
+        &self,
+        from: End<'_>,
+        old: Range<u64>,
+        to: End<'_>,
+        new_start: u64,
+    ) -> Result<bool, Errno> {
+        let pair = (from.device, to.device);
+        let aligned = aligned_part(&old, new_start);
+        let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
+        if is_short || lock(&self.by_hand).contains(&pair) {
+            return copy_by_hand(from.file, old, to.file, new_start);
+        }
+        let new_at = |old_at: u64| new_start + (old_at - old.start);
+        let done = match copy_by_kernel(from.file, aligned.clone(), to.file, new_at(aligned.start))
+        {
+            Ok(done) => done,
+            Err((done, errno)) if is_unsupported(errno) => {
+                lock(&self.by_hand).insert(pair);
+                done
+            }
+            Err((_, errno)) => return Err(errno),
+        };
+        let rest = aligned.start + done;
+        Ok(copy_by_hand(from.file, old.start..aligned.start, to.file, new_start)?
+            && copy_by_hand(from.file, rest..old.end, to.file, new_at(rest))?)
+    }
+}
+
+/// The part of `old` that begins and ends with blocks on both sides; all of it where old and new blocks lie askew.
+fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
+    if old.start % BLOCK_BYTES != new_start % BLOCK_BYTES {
+        return old.clone();
+    }
+    let start = old.start.next_multiple_of(BLOCK_BYTES).min(old.end);
+    start..(old.end - old.end % BLOCK_BYTES).max(start)
+}
+
+/// How many bytes were copied; on an error, before it.
+fn copy_by_kernel(
+    from: BorrowedFd<'_>,
+    old: Range<u64>,
+    to: BorrowedFd<'_>,
+    new_start: u64,
+) -> Result<u64, (u64, Errno)> {
+    let (mut old_at, mut new_at) = (old.start, new_start);
+    while old_at < old.end {
+        let left = usize::try_from(old.end - old_at).unwrap_or(usize::MAX);
+        match fs::copy_file_range(from, Some(&mut old_at), to, Some(&mut new_at), left) {
+            // The old file ends here, or the file system pretends so: reading tells.
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err((old_at - old.start, errno)),
+        }
+    }
+    Ok(old_at - old.start)
+}
+
+fn copy_by_hand(
+    from: BorrowedFd<'_>,
+    old: Range<u64>,
+    to: BorrowedFd<'_>,
+    new_start: u64,
+) -> Result<bool, Errno> {
+    let mut buf = vec![0; (old.end - old.start).min(BUFFER_BYTES) as usize];
+    let mut old_at = old.start;
+    while old_at < old.end {
+        let want = (old.end - old_at).min(BUFFER_BYTES) as usize;
+        let got = read_at(from, old_at, &mut buf[..want])?;
+        write_at(to, new_start + (old_at - old.start), &buf[..got])?;
+        if got < want {
+            return Ok(false);
+        }
+        old_at += got as u64;
+    }
+    Ok(true)
+}
+
+/// Writes all of `bytes`.
+pub(super) fn write_at(file: BorrowedFd<'_>, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match io::pwrite(file, &bytes[written..], start + written as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(more) => written += more,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn is_unsupported(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS)
+}
+
+/// The block size of practically every file system; where it is larger, sharing fails and the kernel copies.
+const BLOCK_BYTES: u64 = 4096;
+const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
+const BUFFER_BYTES: u64 = 1 << 20;

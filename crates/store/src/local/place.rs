@@ -1,0 +1,39 @@
+//! Where an entry is: the held handle of its directory, and its name there.
+
+use deltic_core::{Name, RelPath};
+use rustix::io::Errno;
+
+use crate::dir::{Dir, Use};
+use crate::error::At;
+use crate::{StoreError, check_path};
+
+/// An entry that may or may not exist, in a directory that does.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: RelPath,
+    pub(super) dir: Dir,
+    pub(super) dir_path: RelPath,
+    pub(super) name: Name,
+}
+
+impl Place {
+    /// The place of `path` below `root`, for `action`.
+    pub(super) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
+        check_path(action, path)?;
+        let bad_name = || StoreError::BadName { action, path: path.clone() };
+        let (dir_path, name) = path.split_last().ok_or_else(bad_name)?;
+        let dir = root.dir(&dir_path, Use::Pass).at(action, path)?;
+        Ok(Self { path: path.clone(), dir, dir_path, name })
+    }
+
+    /// Moves `staged` of `from` here, over anything but a directory that is not empty.
+    pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
+        match from.rename(staged, &self.dir, &self.name) {
+            Err(Errno::ISDIR) => {
+                self.dir.remove_dir(&self.name)?;
+                from.rename(staged, &self.dir, &self.name)
+            }
+            landed => landed,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A local file in the making, and the order of writes that makes its commit safe (`RELIABILITY` §3.1).
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use super::attrs::Attrs;
+use super::copy::{End, write_at};
+use super::place::Place;
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
+use super::stage::{Staged, staging_path};
+use super::store::Inner;
+use crate::error::At;
+use crate::{Commit, Rebuild, Replaces, Snapshot, StoreError, lock};
+
+use deltic_core::RelPath;
+
+/// A new version of a local file, staged.
+#[derive(Debug)]
+pub struct LocalRebuild {
+    store: Arc<Inner>,
+    path: RelPath,
+    staged: Staged<OwnedFd>,
+    inode: (u64, u64),
+    len: u64,
+    fate: Mutex<Fate>,
+}
+
+/// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// Nothing was sent for it yet: it goes.
+    Worthless,
+    /// It spares the next attempt some traffic: it stays.
+    Worthwhile,
+    /// A write failed, and nobody knows what is in it; or the disk is full, and it makes room.
+    Spoiled,
+    /// It has left the staging directory.
+    Gone,
+}
+
+impl LocalRebuild {
+    pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
+        let place = Place::of(&store.root, "create", path)?;
+        let staged = store.stages.file(&place)?;
+        let path = path.clone();
+        let inode = (0, 0);
+        let mut rebuild =
+            Self { store, path, staged, inode, len, fate: Mutex::new(Fate::Worthless) };
+        rebuild.inode = inode_of(&fs::fstat(&rebuild.staged.made).at("create", &rebuild.path)?);
+        fs::ftruncate(&rebuild.staged.made, len).at("create", &rebuild.path)?;
+        Ok(rebuild)
+    }
+
+    fn doom(&self, fate: Fate) {
+        let mut own = lock(&self.fate);
+        *own = fate.max(*own);
+    }
+
+    fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
+        let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
+        if fits { Ok(()) } else { Err(StoreError::new("write", &self.path, Errno::FBIG)) }
+    }
+
+    /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
+    /// would not miss: it spoils the file.
+    fn finish(&self, commit: &Commit<'_, LocalSnapshot>, place: &Place) -> Result<(), StoreError> {
+        let file = &self.staged.made;
+        let old = place.dir.find(&place.name).at("commit", &self.path)?;
+        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
+        let attrs = Attrs::of_new(commit.meta, commit.keep, old_mode, self.store.umask);
+        attrs.set(file).at("set metadata of", &self.path)?;
+        if self.store.touched.is_durable() {
+            fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that `place` holds what the new version is to replace.
+    fn check_replaced(
+        &self,
+        replaces: &Replaces<'_, LocalSnapshot>,
+        place: &Place,
+    ) -> Result<(), StoreError> {
+        let found = place.dir.find(&place.name).at("commit", &self.path)?;
+        let expected = match (replaces, found) {
+            (Replaces::Nothing, found) => found.is_none(),
+            (Replaces::Version(old), Some(stat)) => Version::of(&stat) == old.version(),
+            (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
+            (Replaces::Seen(meta), Some(_)) => {
+                look_at(&place.dir, &place.name).at("commit", &self.path)? == **meta
+            }
+            (Replaces::Version(_) | Replaces::Seen(_), None) => false,
+        };
+        if expected { Ok(()) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
+    }
+
+    /// Moves the staged file into place, having checked that it is still ours.
+    fn land(&self, place: &Place) -> Result<(), StoreError> {
+        let dir = self.store.stages.dir(&self.staged.home).at("commit", &self.path)?;
+        let staged = dir.stat(&self.staged.name).at("commit", &self.path)?;
+        if inode_of(&staged) != self.inode {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        }
+        place.land(&dir, &self.staged.name).at("commit", &self.path)?;
+        self.doom(Fate::Gone);
+        Ok(())
+    }
+}
+
+impl Rebuild for LocalRebuild {
+    type Snapshot = LocalSnapshot;
+
+    fn copy(
+        &self,
+        from: &LocalSnapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError> {
+        self.check_span(new_start, old.end.saturating_sub(old.start))?;
+        let source = End { file: from.as_fd(), device: from.version().device() };
+        let target = End { file: self.staged.made.as_fd(), device: self.inode.0 };
+        let copied = self.store.copier.copy(source, old, target, new_start);
+        let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        // Once per copy, so that nobody has to hold the old versions until the commit.
+        from.check_unchanged()?;
+        if whole { Ok(()) } else { Err(StoreError::new("copy to", &self.path, Errno::INVAL)) }
+    }
+
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        let written = write_at(self.staged.made.as_fd(), new_start, bytes);
+        self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
+        written.at("write", &self.path)
+    }
+
+    fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
+        let place = Place::of(&self.store.root, "commit", &self.path)?;
+        self.check_replaced(&commit.replaces, &place)?;
+        self.finish(&commit, &place)?;
+        // Again: a flush takes its time.
+        self.check_replaced(&commit.replaces, &place)?;
+        self.land(&place)?;
+        self.store.touched.add(&place.dir_path);
+        if let Ok(staging) = staging_path(&self.staged.home) {
+            self.store.touched.add(&staging);
+        }
+        self.store.stages.clear(&self.path, &self.staged.home);
+        Ok(())
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        self.doom(Fate::Gone);
+        let dir = self.store.stages.dir(&self.staged.home).at("discard", &self.path)?;
+        dir.remove_file(&self.staged.name).at("discard", &self.path)
+    }
+}
+
+impl Drop for LocalRebuild {
+    fn drop(&mut self) {
+        let Staged { home, name, .. } = &self.staged;
+        match *lock(&self.fate) {
+            Fate::Gone => {}
+            Fate::Worthwhile => self.store.stages.leave(&self.path, home, name.clone()),
+            Fate::Worthless | Fate::Spoiled => {
+                // What stays is litter for the sweep.
+                let _ = self.store.stages.dir(home).map(|dir| dir.remove_file(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Removing whole trees, without recursion and with one handle at a time.
+
+use deltic_core::{Name, RelPath};
+
+use super::place::Place;
+use super::snapshot::file_type;
+use super::store::Inner;
+use crate::dir::{Dir, Use};
+use crate::error::At;
+use crate::{STAGING_NAME, StoreError};
+
+/// A removal under way: what went, and the first trouble.
+struct Removal<'a> {
+    store: &'a Inner,
+    removed: u64,
+    trouble: Option<StoreError>,
+    /// Directories to empty, or, once emptied, to remove; the deepest last.
+    stack: Vec<(RelPath, Emptied)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Emptied {
+    No,
+    Yes,
+}
+
+/// Removes `path` and everything below it that the filter admits.
+pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
+    let place = Place::of(&store.root, "remove", path)?;
+    let mut removal = Removal { store, removed: 0, trouble: None, stack: Vec::new() };
+    removal.entry(&place.dir, &place.name, path)?;
+    while let Some((path, emptied)) = removal.stack.pop() {
+        let step = match emptied {
+            Emptied::No => removal.empty(&path),
+            Emptied::Yes => removal.remove_dir(&path),
+        };
+        removal.note(step);
+    }
+    store.touched.add(&place.dir_path);
+    removal.trouble.map_or(Ok(removal.removed), Err)
+}
+
+impl Removal<'_> {
+    /// Removes the entry `name` of `dir`, or puts it on the stack.
+    fn entry(&mut self, dir: &Dir, name: &Name, path: &RelPath) -> Result<(), StoreError> {
+        let is_dir = file_type(&dir.stat(name).at("remove", path)?).is_dir();
+        if !self.store.rules.admits(path, is_dir) {
+            return Ok(());
+        }
+        if is_dir {
+            self.stack.push((path.clone(), Emptied::No));
+            return Ok(());
+        }
+        dir.remove_file(name).at("remove", path)?;
+        self.removed += 1;
+        Ok(())
+    }
+
+    fn empty(&mut self, path: &RelPath) -> Result<(), StoreError> {
+        self.stack.push((path.clone(), Emptied::Yes));
+        let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
+        let mut names = Vec::new();
+        dir.for_each_name(|name| names.push(Name::new(name))).at("remove", path)?;
+        for name in names {
+            let step = match name.and_then(|name| Ok((path.join(&name)?, name))) {
+                // Litter of a run that had its root here, or on this mount.
+                Ok((_, name)) if name.as_bytes() == STAGING_NAME => {
+                    self.store.stages.sweep_home(path).map(drop)
+                }
+                Ok((path, name)) => self.entry(&dir, &name, &path),
+                Err(_) => Err(StoreError::BadName { action: "remove", path: path.clone() }),
+            };
+            self.note(step);
+        }
+        Ok(())
+    }
+
+    /// Removes the directory `path`, whose entries are gone.
+    fn remove_dir(&mut self, path: &RelPath) -> Result<(), StoreError> {
+        let place = Place::of(&self.store.root, "remove", path)?;
+        place.dir.remove_dir(&place.name).at("remove", path)?;
+        self.removed += 1;
+        Ok(())
+    }
+
+    /// Keeps the first trouble; what vanished on its own is none.
+    fn note(&mut self, step: Result<(), StoreError>) {
+        let trouble = step.err().filter(|error| !matches!(error, StoreError::NotFound { .. }));
+        self.trouble = self.trouble.take().or(trouble);
+    }
+}

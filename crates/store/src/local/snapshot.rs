@@ -1,0 +1,148 @@
+//! A file of a local tree, held open.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
+use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::io::{self, Errno};
+
+use crate::dir::Dir;
+use crate::error::At;
+use crate::{Snapshot, StoreError};
+
+/// One version of a local file.
+#[derive(Debug)]
+pub struct LocalSnapshot {
+    file: OwnedFd,
+    path: RelPath,
+    meta: Meta,
+    version: Version,
+}
+
+/// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
+/// (`RELIABILITY` finding 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    inode: (u64, u64),
+    len: u64,
+    pub(crate) modified: Timestamp,
+    changed: Timestamp,
+}
+
+impl LocalSnapshot {
+    /// Holds the regular file `name` of `dir`, which is called `path`.
+    pub(crate) fn open(dir: &Dir, name: &Name, path: &RelPath) -> Result<Self, StoreError> {
+        let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
+        match dir.open(name, OFlags::RDONLY) {
+            // Sockets, and devices without a driver.
+            Err(Errno::NXIO | Errno::NODEV) => Err(not_a_file()),
+            opened => Self::of(opened.at("open", path)?, path)?.ok_or_else(not_a_file),
+        }
+    }
+
+    /// Holds `file`, if it is a regular one.
+    pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
+        let stat = fs::fstat(&file).at("open", path)?;
+        let meta = meta_of(&stat, Kind::File);
+        let snapshot = Self { file, path: path.clone(), meta, version: Version::of(&stat) };
+        Ok(file_type(&stat).is_file().then_some(snapshot))
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl Snapshot for LocalSnapshot {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        read_at(self.as_fd(), start, buf).at("read", &self.path)
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
+        if now == self.version {
+            Ok(())
+        } else {
+            Err(StoreError::Changed { path: self.path.clone() })
+        }
+    }
+}
+
+impl AsFd for LocalSnapshot {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Version {
+    pub(crate) fn device(self) -> u64 {
+        self.inode.0
+    }
+
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            inode: inode_of(stat),
+            len: stat.st_size as u64,
+            modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// Device and number of an inode.
+pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// What `name` of `dir` is.
+pub(crate) fn look_at(dir: &Dir, name: &Name) -> Result<Meta, Errno> {
+    let stat = dir.stat(name)?;
+    let kind = match file_type(&stat) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink(dir.read_link(name)?),
+        _ => Kind::Other,
+    };
+    Ok(meta_of(&stat, kind))
+}
+
+/// What the directory `root` is.
+pub(crate) fn look_at_root(root: &Dir) -> Result<Meta, Errno> {
+    Ok(meta_of(&fs::fstat(root)?, Kind::Dir))
+}
+
+fn meta_of(stat: &Stat, kind: Kind) -> Meta {
+    let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
+    let modified = timestamp(stat.st_mtime, stat.st_mtime_nsec);
+    Meta { kind, len, modified, mode: stat.st_mode & 0o7777 }
+}
+
+/// The types of the fields differ between platforms; their values fit.
+fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
+    Timestamp {
+        secs: secs.try_into().unwrap_or(i64::MAX),
+        nanos: nanos.try_into().unwrap_or_default(),
+    }
+}
+
+/// Reads until `buf` is full or the file ends.
+pub(crate) fn read_at(file: BorrowedFd<'_>, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match io::pread(file, &mut buf[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}

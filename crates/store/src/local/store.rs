@@ -1,0 +1,251 @@
+//! A local directory as a destination.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::{Kind, Meta, RelPath};
+use rustix::fs::{self, OFlags};
+use rustix::io::Errno;
+
+use super::attrs::{Attrs, times, umask};
+use super::copy::Copier;
+use super::list::list;
+use super::place::Place;
+use super::rebuild::LocalRebuild;
+use super::remove::remove;
+use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
+use super::stage::{MAX_TRIES, Stages};
+use super::touched::Touched;
+use crate::dir::{Dir, Use};
+use crate::error::At;
+use crate::{Durability, Filter, Keep, Listing, Store, StoreError, Tree, check_path, lock};
+
+/// A local directory that is written to.
+#[derive(Clone, Debug)]
+pub struct LocalStore(Arc<Inner>);
+
+/// How a [`LocalStore`] treats its directory.
+#[derive(Clone, Debug, Default)]
+pub struct LocalOptions {
+    /// When changes are safe from a power cut.
+    pub durability: Durability,
+    /// Which names take part; the others are never listed nor removed.
+    pub rules: Filter,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) root: Arc<Dir>,
+    pub(super) rules: Filter,
+    pub(super) stages: Stages,
+    pub(super) copier: Copier,
+    pub(super) touched: Touched,
+    pub(super) umask: u32,
+    /// Directories made here that still lack their mode.
+    made: Mutex<HashSet<RelPath>>,
+}
+
+/// Makes the directory `path` unless it exists, but not the one above it.
+///
+/// # Errors
+/// Where it cannot be made, or is something else.
+pub fn create_root(path: &Path) -> Result<(), StoreError> {
+    Dir::make_root(path).at("make directory", &RelPath::root())
+}
+
+impl LocalStore {
+    /// Holds the directory `root`; changes nothing.
+    ///
+    /// # Errors
+    /// Where it is no directory, or not ours to enter.
+    pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, options)
+    }
+
+    pub(super) fn new(root: Dir, options: LocalOptions) -> Result<Self, StoreError> {
+        let root = Arc::new(root);
+        let stages = Stages::new(Arc::clone(&root)).at("open", &RelPath::root())?;
+        Ok(Self(Arc::new(Inner {
+            root,
+            rules: options.rules,
+            stages,
+            copier: Copier::default(),
+            touched: Touched::new(options.durability),
+            umask: umask(),
+            made: Mutex::default(),
+        })))
+    }
+
+    #[cfg(test)]
+    pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
+        self.0.touched.dirs()
+    }
+
+    fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
+        Place::of(&self.0.root, action, path)
+    }
+
+    fn set_dir(&self, path: &RelPath, attrs: &Attrs) -> Result<(), StoreError> {
+        let open = |usage| self.0.root.dir(path, usage);
+        match open(Use::Read) {
+            Err(Errno::ACCESS) => open(Use::Pass).and_then(|dir| attrs.set_unreadable(dir)),
+            opened => opened.and_then(|dir| attrs.set(dir)),
+        }
+        .at(SET_META, path)?;
+        self.0.touched.add(path);
+        Ok(())
+    }
+
+    fn set_file(&self, place: &Place, attrs: &Attrs) -> Result<(), StoreError> {
+        let open = |how| place.dir.open(&place.name, how);
+        let (file, is_path) = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => (open(OFlags::PATH), true),
+            opened => (opened, false),
+        };
+        let file = file.at(SET_META, &place.path)?;
+        let stat = fs::fstat(&file).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_file() {
+            return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
+        }
+        match is_path {
+            true => attrs.set_unreadable(file),
+            false if self.0.touched.is_durable() => attrs.set(&file).and_then(|()| fs::fsync(file)),
+            false => attrs.set(file),
+        }
+        .at(SET_META, &place.path)
+    }
+
+    fn set_symlink(&self, place: &Place, meta: &Meta) -> Result<(), StoreError> {
+        let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_symlink() {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        place.dir.set_times(&place.name, &times(meta)).at(SET_META, &place.path)
+    }
+}
+
+impl Tree for LocalStore {
+    type Snapshot = LocalSnapshot;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        Ok(list(&held, dir, &self.0.rules))
+    }
+
+    fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
+        let place = self.place("open", path)?;
+        LocalSnapshot::open(&place.dir, &place.name, path)
+    }
+}
+
+impl Store for LocalStore {
+    type Rebuild = LocalRebuild;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        if path.is_root() {
+            return look_at_root(&self.0.root).at("look at", path).map(Some);
+        }
+        let found = self.place("look at", path);
+        match found.and_then(|place| look_at(&place.dir, &place.name).at("look at", path)) {
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
+        LocalRebuild::new(Arc::clone(&self.0), path, len)
+    }
+
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
+        self.0.stages.leftovers(&self.place("resume", path)?)
+    }
+
+    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+        let action = "make directory";
+        if path.is_root() {
+            return Ok(());
+        }
+        let place = self.place(action, path)?;
+        for _ in 0..MAX_TRIES {
+            match place.dir.make_dir(&place.name) {
+                Err(Errno::EXIST) => {}
+                made => {
+                    made.at(action, path)?;
+                    lock(&self.0.made).insert(path.clone());
+                    self.0.touched.add(&place.dir_path);
+                    return Ok(());
+                }
+            }
+            match place.dir.find(&place.name).at(action, path)? {
+                Some(stat) if file_type(&stat).is_dir() => return Ok(()),
+                Some(_) => match place.dir.remove_file(&place.name) {
+                    Err(Errno::NOENT | Errno::ISDIR) => {}
+                    removed => removed.at(action, path)?,
+                },
+                None => {}
+            }
+        }
+        Err(StoreError::Conflict { path: path.clone() })
+    }
+
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        let action = "make symlink";
+        let place = self.place(action, path)?;
+        let mut answer = Errno::AGAIN;
+        for _ in 0..MAX_TRIES {
+            let staged = self.0.stages.symlink(&place, target)?;
+            let dir = self.0.stages.dir(&staged.home).at(action, path)?;
+            let timed = if keep.times { dir.set_times(&staged.name, &times(meta)) } else { Ok(()) };
+            match timed.and_then(|()| place.land(&dir, &staged.name)) {
+                Ok(()) => {
+                    self.0.touched.add(&place.dir_path);
+                    return Ok(());
+                }
+                Err(errno) => answer = errno,
+            }
+            // A sweep of another run may have been faster.
+            let _ = dir.remove_file(&staged.name);
+            if answer != Errno::NOENT {
+                break;
+            }
+        }
+        Err(StoreError::new(action, path, answer))
+    }
+
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let attrs = match lock(&self.0.made).remove(path) {
+            true => Attrs::of_new(meta, keep, None, self.0.umask),
+            false => Attrs::of_existing(meta, keep),
+        };
+        match meta.kind {
+            _ if attrs.is_empty() => Ok(()),
+            Kind::Dir => check_path(SET_META, path).and_then(|()| self.set_dir(path, &attrs)),
+            Kind::File => self.set_file(&self.place(SET_META, path)?, &attrs),
+            Kind::Symlink(_) if !keep.times => Ok(()),
+            Kind::Symlink(_) => self.set_symlink(&self.place(SET_META, path)?, meta),
+            Kind::Other => Err(StoreError::NotAFile { action: SET_META, path: path.clone() }),
+        }
+    }
+
+    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        remove(&self.0, path)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.0.touched.flush(&self.0.root)
+    }
+
+    fn sweep(&self) -> Result<u64, StoreError> {
+        self.0.stages.sweep()
+    }
+}
+
+const SET_META: &str = "set metadata of";

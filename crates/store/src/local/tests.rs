@@ -1,0 +1,292 @@
+#![expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
+
+mod kill;
+mod mounts;
+mod race;
+mod sources;
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use tempfile::TempDir;
+
+use super::*;
+use crate::dir::{Dir, Way};
+use crate::{
+    Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, conformance,
+};
+
+const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
+const KEEP_ALL: Keep = Keep { modes: true, times: true };
+
+fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
+    let root = Dir::open_root(root).unwrap().with_way(way);
+    LocalStore::new(root, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
+}
+
+fn open_store(root: &Path) -> LocalStore {
+    LocalStore::open(root, LocalOptions::default()).unwrap()
+}
+
+fn new_store() -> (TempDir, LocalStore) {
+    let root = tempfile::tempdir().unwrap();
+    let store = open_store(root.path());
+    (root, store)
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn file_meta() -> Meta {
+    let modified = Timestamp { secs: 1_000_000_000, nanos: 5 };
+    Meta { kind: Kind::File, len: 0, modified, mode: 0o644 }
+}
+
+fn put(store: &impl Store, at: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let rebuild = store.create(&path(at), bytes.len() as u64)?;
+    rebuild.write(0, bytes)?;
+    let seen = store.look(&path(at))?;
+    let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+    rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces })
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn mkfifo(at: &Path) {
+    assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
+}
+
+/// Says that a test could not do its work here.
+fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
+#[test]
+fn a_local_directory_is_a_store_however_paths_are_resolved() {
+    for way in WAYS {
+        let roots = RefCell::new(Vec::new());
+        let make = |rules| {
+            let root = tempfile::tempdir().unwrap();
+            let store = store_in(root.path(), way, rules);
+            roots.borrow_mut().push(root);
+            store
+        };
+        conformance::run(|| make(Filter::default()));
+        conformance::run_filtered(make);
+    }
+}
+
+#[test]
+fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
+    let (root, store) = new_store();
+    assert!(names_in(root.path()).is_empty());
+    put(&store, "file", b"x").unwrap();
+    assert_eq!(names_in(root.path()), [".deltic", "file"]);
+    store.flush().unwrap();
+    assert_eq!(store.sweep().unwrap(), 0);
+    assert_eq!(names_in(root.path()), ["file"]);
+    put(&store, "file", b"y").unwrap();
+}
+
+#[test]
+fn a_root_is_made_but_not_the_way_to_it() {
+    let above = tempfile::tempdir().unwrap();
+    create_root(&above.path().join("root")).unwrap();
+    create_root(&above.path().join("root")).unwrap();
+    let missing = create_root(&above.path().join("no/root"));
+    assert!(matches!(missing, Err(StoreError::NotFound { .. })));
+    fs::write(above.path().join("file"), b"").unwrap();
+    assert!(create_root(&above.path().join("file")).is_err());
+    let no_dir = LocalStore::open(&above.path().join("file"), LocalOptions::default());
+    assert!(matches!(no_dir, Err(StoreError::NotADir { .. })));
+}
+
+#[test]
+fn what_is_staged_is_its_owners_alone() {
+    let (root, store) = new_store();
+    let rebuild = store.create(&path("file"), 1 << 40).unwrap();
+    let staging = root.path().join(".deltic");
+    let staged = staging.join(&names_in(&staging)[0]);
+    assert_eq!(fs::metadata(&staging).unwrap().mode() & 0o7777, 0o700);
+    assert_eq!(fs::metadata(&staged).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(fs::metadata(&staged).unwrap().len(), 1 << 40);
+    assert_eq!(fs::metadata(&staged).unwrap().blocks(), 0);
+    rebuild.discard().unwrap();
+}
+
+#[test]
+fn a_special_file_is_listed_and_never_waited_for() {
+    let (root, store) = new_store();
+    mkfifo(&root.path().join("fifo"));
+    let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
+    let listing = store.list(&RelPath::root()).unwrap();
+    assert!(listing.errors.is_empty());
+    for entry in &listing.entries {
+        assert_eq!((&entry.meta.kind, entry.meta.len), (&Kind::Other, 0));
+        let at = RelPath::root().join(&entry.name).unwrap();
+        assert!(matches!(store.open(&at), Err(StoreError::NotAFile { .. })));
+        let set = store.set_meta(&at, &file_meta(), KEEP_ALL);
+        assert!(matches!(set, Err(StoreError::NotAFile { .. } | StoreError::Io { .. })), "{set:?}");
+        put(&store, entry.name.to_string().as_str(), b"x").unwrap();
+    }
+    assert_eq!(listing.entries.len(), 2);
+    assert_eq!(fs::read(root.path().join("fifo")).unwrap(), b"x");
+}
+
+#[test]
+fn an_edit_from_outside_is_noticed_even_if_it_puts_the_time_back() {
+    let (root, store) = new_store();
+    let file = root.path().join("file");
+    fs::write(&file, b"old").unwrap();
+    let old = store.open(&path("file")).unwrap();
+    let rebuild = store.create(&path("file"), 3).unwrap();
+    rebuild.write(0, b"new").unwrap();
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    // Further than the clock of file times ticks.
+    thread::sleep(std::time::Duration::from_millis(20));
+    fs::write(&file, b"own").unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+    assert!(matches!(old.check_unchanged(), Err(StoreError::Changed { .. })));
+    let replaces = Replaces::Version(&old);
+    let answer = rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces });
+    assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
+    assert_eq!(fs::read(&file).unwrap(), b"own");
+}
+
+#[test]
+fn replacing_a_hard_link_leaves_its_other_name_alone() {
+    let (root, store) = new_store();
+    let outside = tempfile::tempdir_in(root.path().parent().unwrap()).unwrap();
+    fs::write(outside.path().join("file"), b"outside").unwrap();
+    fs::hard_link(outside.path().join("file"), root.path().join("file")).unwrap();
+    put(&store, "file", b"inside").unwrap();
+    assert_eq!(fs::read(outside.path().join("file")).unwrap(), b"outside");
+}
+
+#[test]
+fn an_old_file_loses_its_privileges_unless_they_are_sent() {
+    let (root, store) = new_store();
+    let file = root.path().join("file");
+    fs::write(&file, b"").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o4711)).unwrap();
+    let seen = store.look(&path("file")).unwrap().unwrap();
+    let rebuild = store.create(&path("file"), 0).unwrap();
+    let (keep, replaces) = (Keep::default(), Replaces::Seen(&seen));
+    rebuild.commit(Commit { meta: &file_meta(), keep, replaces }).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o711);
+}
+
+#[test]
+fn a_directory_made_here_gets_a_mode_and_an_old_one_keeps_its_own() {
+    let (root, store) = new_store();
+    fs::create_dir(root.path().join("old")).unwrap();
+    fs::set_permissions(root.path().join("old"), fs::Permissions::from_mode(0o711)).unwrap();
+    let meta = Meta { kind: Kind::Dir, mode: 0o2777, ..file_meta() };
+    for at in ["old", "new"] {
+        store.make_dir(&path(at)).unwrap();
+        store.set_meta(&path(at), &meta, Keep::default()).unwrap();
+    }
+    let mode = |at| fs::metadata(root.path().join(at)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("old"), mode("new")), (0o711, 0o777 & !super::attrs::umask()));
+}
+
+#[test]
+fn a_strangers_files_in_the_staging_directory_stay() {
+    let (root, store) = new_store();
+    let staging = root.path().join(".deltic");
+    fs::create_dir(&staging).unwrap();
+    fs::write(staging.join("letter.tmp"), b"x").unwrap();
+    fs::write(staging.join("0123456789abcdef0123456789abcdef.0123456789abcdef.tmp"), b"").unwrap();
+    assert_eq!(store.sweep().unwrap(), 1);
+    assert_eq!(names_in(&staging), ["letter.tmp"]);
+}
+
+#[test]
+fn a_staging_directory_that_is_a_symlink_is_refused() {
+    let (root, store) = new_store();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), root.path().join(".deltic")).unwrap();
+    let answer = put(&store, "file", b"x");
+    assert!(matches!(answer, Err(StoreError::OutsideRoot { .. })), "{answer:?}");
+    assert!(store.leftovers(&path("file")).is_err());
+    assert_eq!(store.sweep().unwrap(), 0);
+    assert!(names_in(outside.path()).is_empty());
+}
+
+#[test]
+fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
+    let (root, store) = new_store();
+    fs::create_dir(root.path().join("sub")).unwrap();
+    let inner = open_store(&root.path().join("sub"));
+    let rebuild = inner.create(&path("file"), 1).unwrap();
+    rebuild.write(0, b"x").unwrap();
+    let busy = store.remove(&path("sub"));
+    assert!(matches!(busy, Err(StoreError::NotEmpty { .. })), "{busy:?}");
+    drop(rebuild);
+    assert_eq!(store.remove(&path("sub")).unwrap(), 1);
+    assert!(names_in(root.path()).is_empty());
+}
+
+#[test]
+fn the_deepest_tree_that_can_be_named_can_be_removed() {
+    let (_root, store) = new_store();
+    let mut dir = RelPath::root();
+    while let Ok(deeper) = dir.join(&deltic_core::Name::new(b"d").unwrap()) {
+        store.make_dir(&deeper).unwrap();
+        dir = deeper;
+    }
+    assert_eq!(store.remove(&path("d")).unwrap(), deltic_core::path::MAX_DEPTH as u64);
+}
+
+#[test]
+fn commits_and_sweeps_do_not_hinder_each_other() {
+    let (root, store) = new_store();
+    thread::scope(|scope| {
+        let writers = ["a", "b"].map(|name| {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..150_u8 {
+                    put(store, name, &[round]).unwrap();
+                    store
+                        .make_symlink(&path("link"), &[b'a' + round % 26], &file_meta(), KEEP_ALL)
+                        .unwrap();
+                }
+            })
+        });
+        let other = open_store(root.path());
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            other.sweep().unwrap();
+        }
+    });
+    assert_eq!(fs::read(root.path().join("a")).unwrap(), [149]);
+    store.sweep().unwrap();
+    assert_eq!(names_in(root.path()), ["a", "b", "link"]);
+}
+
+#[test]
+fn every_directory_with_a_changed_name_is_flushed_once() {
+    let (_root, store) = new_store();
+    store.make_dir(&path("dir")).unwrap();
+    put(&store, "dir/a", b"x").unwrap();
+    put(&store, "dir/b", b"x").unwrap();
+    store.make_dir(&path("gone")).unwrap();
+    put(&store, "gone/file", b"x").unwrap();
+    store.remove(&path("gone")).unwrap();
+    let touched = store.touched_dirs();
+    assert_eq!(touched, [RelPath::root(), path(".deltic"), path("dir"), path("gone")]);
+    store.flush().unwrap();
+    assert!(store.touched_dirs().is_empty());
+}

@@ -1,0 +1,96 @@
+//! Somebody swaps a directory for a symlink while we work below it (`RELIABILITY` T13).
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::*;
+
+const PERIOD: Duration = Duration::from_millis(500);
+
+#[test]
+fn nothing_outside_is_touched_while_a_directory_turns_into_a_symlink_and_back() {
+    for way in WAYS {
+        let root = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        for (dir, secret) in [(outside.path(), "secret"), (&root.path().join("flip"), "own")] {
+            fs::create_dir_all(dir.join("sub")).unwrap();
+            fs::write(dir.join("file"), secret).unwrap();
+            fs::write(dir.join(secret), secret).unwrap();
+        }
+        symlink(outside.path(), root.path().join("link")).unwrap();
+        let before = look_of(outside.path());
+        let store = store_in(root.path(), way, Filter::default());
+        let (done, refused) = flipping(root.path(), || act(&store));
+        assert!(done > 20 && refused > 20, "no race: {done} done, {refused} refused by {way:?}");
+        assert_eq!(look_of(outside.path()), before, "{way:?}");
+    }
+}
+
+/// Runs `act` again and again while `flip` and `link` of `root` change places; counts its successes and refusals.
+fn flipping(root: &Path, mut act: impl FnMut() -> (usize, usize)) -> (usize, usize) {
+    let stop = AtomicBool::new(false);
+    let (flip, link) = (root.join("flip"), root.join("link"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &flip, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let (start, mut sum) = (Instant::now(), (0, 0));
+        while start.elapsed() < PERIOD {
+            let (done, refused) = act();
+            sum = (sum.0 + done, sum.1 + refused);
+        }
+        stop.store(true, Ordering::Relaxed);
+        sum
+    })
+}
+
+fn act(store: &LocalStore) -> (usize, usize) {
+    let at = |name: &str| path(&format!("flip/{name}"));
+    let dir = Meta { kind: Kind::Dir, mode: 0o777, ..file_meta() };
+    let listed = store.list(&path("flip")).inspect(|listing| {
+        assert!(listing.entries.iter().all(|entry| entry.name.as_bytes() != b"secret"));
+    });
+    let opened = store.open(&at("file")).inspect(|file| {
+        let mut bytes = [0; 6];
+        let len = file.read_at(0, &mut bytes).unwrap();
+        assert_ne!(&bytes[..len], b"secret");
+    });
+    let answers = [
+        listed.map(drop),
+        opened.map(drop),
+        store.look(&at("file")).map(drop),
+        put(store, "flip/file", b"ours"),
+        put(store, "flip/new", b"ours"),
+        store.leftovers(&at("new")).map(drop),
+        store.make_dir(&at("made")),
+        store.make_dir(&at("file")),
+        store.make_symlink(&at("made"), b"x", &file_meta(), KEEP_ALL),
+        store.make_symlink(&at("file"), b"x", &file_meta(), KEEP_ALL),
+        store.set_meta(&path("flip"), &dir, KEEP_ALL),
+        store.set_meta(&at("sub"), &dir, KEEP_ALL),
+        store.set_meta(&at("new"), &file_meta(), KEEP_ALL),
+        store.remove(&at("new")).map(drop),
+        store.remove(&at("sub")).map(drop),
+        store.flush(),
+        store.sweep().map(drop),
+    ];
+    let is_refused = |answer: &&Result<_, _>| matches!(answer, Err(StoreError::OutsideRoot { .. }));
+    let refused = answers.iter().filter(is_refused).count();
+    (answers.iter().filter(|answer| answer.is_ok()).count(), refused)
+}
+
+/// Names, contents and metadata of a tree of two levels.
+fn look_of(dir: &Path) -> BTreeSet<String> {
+    let entries = names_in(dir).into_iter().map(|name| dir.join(name));
+    let describe = |at: &Path| {
+        let meta = fs::symlink_metadata(at).unwrap();
+        let (mode, time, ctime) = (meta.mode(), meta.mtime_nsec(), meta.ctime_nsec());
+        format!("{at:?} {mode:o} {time} {ctime} {:?}", fs::read(at).ok())
+    };
+    entries.chain([dir.to_owned(), dir.join("sub")]).map(|at| describe(&at)).collect()
+}

@@ -1,0 +1,130 @@
+//! Several source arguments as one tree.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use deltic_core::rule::{Action, Rule};
+
+use super::*;
+
+fn sources(args: &[&str], rules: Filter) -> Sources {
+    let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();
+    Sources::new(args.iter().map(arg).collect(), rules)
+}
+
+fn tree() -> (TempDir, String) {
+    let root = tempfile::tempdir().unwrap();
+    for (name, bytes) in [("a/one", "a1"), ("a/two", "a2"), ("b/two", "b2"), ("b/dir/x", "bx")] {
+        let at = root.path().join(name);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, bytes).unwrap();
+    }
+    fs::create_dir(root.path().join("a/.deltic")).unwrap();
+    symlink("b", root.path().join("link")).unwrap();
+    let text = root.path().to_str().unwrap().to_owned();
+    (root, text)
+}
+
+fn names(sources: &Sources, dir: &str) -> Vec<String> {
+    let listing = sources.list(&path(dir)).unwrap();
+    listing.entries.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+fn bytes(sources: &Sources, at: &str) -> String {
+    let file = sources.open(&path(at)).unwrap();
+    let mut bytes = vec![0; file.meta().len as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_trailing_slash_stands_for_what_is_in_a_directory() {
+    let (_root, top) = tree();
+    for whole in ["a/", "a//", "a/.", "b/../a/"] {
+        assert_eq!(
+            names(&sources(&[&format!("{top}/{whole}")], Filter::default()), ""),
+            ["one", "two"]
+        );
+    }
+    let entry = sources(&[&format!("{top}/a")], Filter::default());
+    assert_eq!(names(&entry, ""), ["a"]);
+    assert_eq!(names(&entry, "a"), ["one", "two"]);
+    assert_eq!(bytes(&entry, "a/two"), "a2");
+    assert!(matches!(entry.open(&path("b/two")), Err(StoreError::NotFound { .. })));
+    assert!(matches!(entry.open(&path("a/.deltic/x")), Err(StoreError::BadName { .. })));
+}
+
+#[test]
+fn of_equal_names_the_first_arguments_is_taken() {
+    let (_root, top) = tree();
+    let both = sources(
+        &[&format!("{top}/a/"), &format!("{top}/b/"), &format!("{top}/b")],
+        Filter::default(),
+    );
+    assert_eq!(names(&both, ""), ["b", "dir", "one", "two"]);
+    assert_eq!(bytes(&both, "two"), "a2");
+    assert_eq!(bytes(&both, "dir/x"), "bx");
+    assert_eq!(bytes(&both, "b/two"), "b2");
+}
+
+#[test]
+fn a_symlink_is_followed_only_with_a_trailing_slash() {
+    let (_root, top) = tree();
+    let link = sources(&[&format!("{top}/link")], Filter::default());
+    let entry = link.list(&RelPath::root()).unwrap().entries.remove(0);
+    assert_eq!(entry.meta.kind, Kind::Symlink(b"b"[..].into()));
+    assert!(matches!(link.list(&path("link")), Err(StoreError::OutsideRoot { .. })));
+    assert_eq!(names(&sources(&[&format!("{top}/link/")], Filter::default()), ""), ["dir", "two"]);
+}
+
+#[test]
+fn a_missing_source_is_told_and_the_others_go_on() {
+    let (_root, top) = tree();
+    let some = sources(
+        &[&format!("{top}/no"), &format!("{top}/a"), &format!("{top}/no/")],
+        Filter::default(),
+    );
+    let listing = some.list(&RelPath::root()).unwrap();
+    assert_eq!(listing.entries.len(), 1);
+    assert_eq!(listing.errors.len(), 2);
+    assert!(listing.errors.iter().all(|error| matches!(error, StoreError::NotFound { .. })));
+    assert!(listing.errors[0].to_string().ends_with("/no: no such file or directory"));
+}
+
+#[test]
+fn a_single_argument_that_is_no_directory_is_a_single_file() {
+    let (_root, top) = tree();
+    let single =
+        |args: &[&str]| sources(args, Filter::default()).single_file().map(|name| name.to_string());
+    let (file, dir, link) = (format!("{top}/a/one"), format!("{top}/a"), format!("{top}/link"));
+    assert_eq!(single(&[&file]).as_deref(), Some("one"));
+    assert_eq!(single(&[&link]).as_deref(), Some("link"));
+    for none in
+        [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[&format!("{top}/no")], &[]]
+    {
+        assert_eq!(single(none), None);
+    }
+}
+
+#[test]
+fn a_filter_judges_arguments_as_well() {
+    let (_root, top) = tree();
+    let rule = Rule { action: Action::Exclude, pattern: b"two".as_slice().into() };
+    let rules = Filter::new(&[rule]);
+    let some = sources(&[&format!("{top}/a"), &format!("{top}/b/two")], rules);
+    assert_eq!(names(&some, ""), ["a"]);
+    assert_eq!(names(&some, "a"), ["one"]);
+}
+
+#[test]
+fn an_argument_is_read_as_it_is_written() {
+    assert!(SourceArg::new(OsStr::new("")).is_err());
+    assert!(SourceArg::new(OsStr::from_bytes(&[b'n'; 256])).is_err());
+    assert!(SourceArg::new(OsStr::from_bytes(b"/dir/\xff")).is_ok());
+    let here = sources(&["."], Filter::default());
+    assert!(names(&here, "").contains(&"Cargo.toml".to_owned()));
+    assert_eq!(
+        sources(&["Cargo.toml"], Filter::default()).single_file().unwrap().as_bytes(),
+        b"Cargo.toml"
+    );
+}

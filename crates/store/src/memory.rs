@@ -1,0 +1,226 @@
+//! A tree in memory: the store of tests, and the reference for what a store does.
+
+mod rebuild;
+mod tree;
+
+use std::sync::{Arc, Mutex};
+
+use deltic_core::{Entry, Kind, Meta, RelPath};
+use rustix::io::Errno;
+
+use crate::error::At;
+use crate::{Filter, Keep, Listing, Snapshot, Store, StoreError, Tree, check_path, lock};
+pub use rebuild::MemoryRebuild;
+use tree::{Node, TreeState};
+
+/// A tree in memory. Clones are the same tree.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<TreeState>>,
+    rules: Filter,
+}
+
+/// One version of a file in memory.
+#[derive(Debug)]
+pub struct MemorySnapshot {
+    state: Arc<Mutex<TreeState>>,
+    path: RelPath,
+    node: Node,
+    /// The staged file that it shows, if it shows one.
+    staged: Option<u64>,
+}
+
+impl MemoryStore {
+    /// An empty tree.
+    #[must_use]
+    pub fn new(rules: Filter) -> Self {
+        Self { state: Arc::default(), rules }
+    }
+
+    /// Puts a file at `path`, with all directories that it takes, behind the back of whoever uses the store.
+    ///
+    /// # Panics
+    /// Where `path` is none, or something is in the way.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        let path = RelPath::parse(path.as_bytes()).expect("a test knows what a path is");
+        let mut state = lock(&self.state);
+        let mut dirs = Vec::new();
+        let mut above = path.split_last();
+        while let Some((dir, _)) = above.filter(|(dir, _)| !dir.is_root()) {
+            above = dir.split_last();
+            dirs.push(dir);
+        }
+        for dir in dirs.iter().rev() {
+            state.make_dir(dir).expect("nothing is in the way");
+        }
+        let meta = Meta { kind: Kind::File, len: bytes.len() as u64, ..state.new_meta(0o644) };
+        state.put(&path, meta, bytes.into()).at("put", &path).expect("nothing is in the way");
+    }
+
+    /// The bytes of the file at `path`, if there is one.
+    #[must_use]
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let path = RelPath::parse(path.as_bytes()).ok()?;
+        let state = lock(&self.state);
+        let node = state.find(&path).ok()??;
+        node.meta.is_file().then(|| node.bytes.to_vec())
+    }
+}
+
+impl Tree for MemoryStore {
+    type Snapshot = MemorySnapshot;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let state = lock(&self.state);
+        let mut listing = Listing::default();
+        for (name, node) in state.entries(dir).at("list", dir)? {
+            match dir.join(name) {
+                Ok(path) if self.rules.admits(&path, node.meta.is_dir()) => {
+                    listing.entries.push(Entry { name: name.clone(), meta: node.meta.clone() });
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    listing.errors.push(StoreError::BadName { action: "list", path: dir.clone() });
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    fn open(&self, path: &RelPath) -> Result<MemorySnapshot, StoreError> {
+        check_path("open", path)?;
+        let node = lock(&self.state).get(path).at("open", path)?.clone();
+        match node.meta.kind {
+            Kind::File => Ok(self.snapshot(path, node, None)),
+            Kind::Symlink(_) => Err(StoreError::new("open", path, Errno::LOOP)),
+            _ => Err(StoreError::NotAFile { action: "open", path: path.clone() }),
+        }
+    }
+}
+
+impl MemoryStore {
+    fn snapshot(&self, path: &RelPath, node: Node, staged: Option<u64>) -> MemorySnapshot {
+        MemorySnapshot { state: Arc::clone(&self.state), path: path.clone(), node, staged }
+    }
+}
+
+impl Snapshot for MemorySnapshot {
+    fn meta(&self) -> &Meta {
+        &self.node.meta
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        let rest = self.node.bytes.get(start..).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        let is_same = |now: &Node| now.version == self.node.version;
+        if self.staged.is_some() || lock(&self.state).get(&self.path).is_ok_and(is_same) {
+            return Ok(());
+        }
+        Err(StoreError::Changed { path: self.path.clone() })
+    }
+}
+
+impl Drop for MemorySnapshot {
+    fn drop(&mut self) {
+        if let Some(id) = self.staged {
+            lock(&self.state).release(id);
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    type Rebuild = MemoryRebuild;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        check_path("look at", path)?;
+        let state = lock(&self.state);
+        match state.find(path) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            found => Ok(found.at("look at", path)?.map(|node| node.meta.clone())),
+        }
+    }
+
+    fn create(&self, path: &RelPath, len: u64) -> Result<MemoryRebuild, StoreError> {
+        check_path("create", path)?;
+        MemoryRebuild::new(self, path, len)
+    }
+
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<MemorySnapshot>, StoreError> {
+        check_path("resume", path)?;
+        let mut state = lock(&self.state);
+        state.find(path).at("resume", path)?;
+        let taken = state.take_leftovers(path);
+        Ok(taken.into_iter().map(|(id, node)| self.snapshot(path, node, Some(id))).collect())
+    }
+
+    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+        check_path("make directory", path)?;
+        lock(&self.state).make_dir(path).at("make directory", path)
+    }
+
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        check_path("make symlink", path)?;
+        let mut state = lock(&self.state);
+        let now = Meta { kind: Kind::Symlink(target.into()), ..state.new_meta(0o777) };
+        let modified = if keep.times { meta.modified } else { now.modified };
+        state.put(path, Meta { modified, ..now }, Arc::default()).at("make symlink", path)
+    }
+
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        check_path(SET_META, path)?;
+        let mut state = lock(&self.state);
+        let kind = state.get(path).at(SET_META, path)?.meta.kind.clone();
+        match (&meta.kind, kind) {
+            (Kind::File, Kind::File) | (Kind::Dir, Kind::Dir) => {}
+            (Kind::Symlink(_), Kind::Symlink(_)) => {
+                let keep = Keep { modes: false, ..keep };
+                return state.set_meta(path, meta, keep).at(SET_META, path);
+            }
+            (_, Kind::Symlink(_)) => return Err(StoreError::new(SET_META, path, Errno::LOOP)),
+            (Kind::Dir, _) => return Err(StoreError::new(SET_META, path, Errno::NOTDIR)),
+            (Kind::Symlink(_), _) => return Err(StoreError::Conflict { path: path.clone() }),
+            _ => return Err(StoreError::NotAFile { action: SET_META, path: path.clone() }),
+        }
+        state.set_meta(path, meta, keep).at(SET_META, path)
+    }
+
+    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        check_path("remove", path)?;
+        lock(&self.state).remove(path, &self.rules)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn sweep(&self) -> Result<u64, StoreError> {
+        Ok(lock(&self.state).sweep())
+    }
+}
+
+const SET_META: &str = "set metadata of";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance;
+
+    #[test]
+    fn a_tree_in_memory_is_a_store() {
+        conformance::run(MemoryStore::default);
+        conformance::run_filtered(MemoryStore::new);
+    }
+}

@@ -1,0 +1,115 @@
+//! A file in memory, in the making.
+
+use std::ops::Range;
+
+use deltic_core::{Kind, Meta, RelPath};
+use rustix::io::Errno;
+
+use super::tree::{Node, TreeState};
+use super::{MemorySnapshot, MemoryStore};
+use crate::error::At;
+use crate::{Commit, Rebuild, Replaces, Snapshot, StoreError, lock};
+
+/// A new version of a file in memory.
+#[derive(Debug)]
+pub struct MemoryRebuild {
+    store: MemoryStore,
+    path: RelPath,
+    id: u64,
+}
+
+impl MemoryRebuild {
+    pub(super) fn new(store: &MemoryStore, path: &RelPath, len: u64) -> Result<Self, StoreError> {
+        let mut state = lock(&store.state);
+        let bad_name = || StoreError::BadName { action: "create", path: path.clone() };
+        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
+        state.entries(&dir).at("create", path)?;
+        let len = usize::try_from(len).map_err(|_| StoreError::new("create", path, Errno::FBIG))?;
+        let id = state.stage(path, len);
+        Ok(Self { store: store.clone(), path: path.clone(), id })
+    }
+
+    fn put(&self, start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut state = lock(&self.store.state);
+        let staged = state.staged_mut(self.id);
+        let span = usize::try_from(start)
+            .ok()
+            .and_then(|start| staged.bytes.get_mut(start..start.checked_add(bytes.len())?));
+        let span = span.ok_or_else(|| StoreError::new("write", &self.path, Errno::FBIG))?;
+        span.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Rebuild for MemoryRebuild {
+    type Snapshot = MemorySnapshot;
+
+    fn copy(
+        &self,
+        from: &MemorySnapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError> {
+        let span = usize::try_from(old.start).ok().zip(usize::try_from(old.end).ok());
+        let bytes = span.and_then(|(start, end)| from.node.bytes.get(start..end));
+        let bytes = bytes.ok_or_else(|| StoreError::new("copy to", &self.path, Errno::INVAL))?;
+        self.put(new_start, bytes)?;
+        from.check_unchanged()
+    }
+
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.put(new_start, bytes)?;
+        lock(&self.store.state).staged_mut(self.id).written = true;
+        Ok(())
+    }
+
+    fn commit(self, commit: Commit<'_, MemorySnapshot>) -> Result<(), StoreError> {
+        let mut state = lock(&self.store.state);
+        let old = state.find(&self.path).at("commit", &self.path)?;
+        if !is_expected(&commit.replaces, old) {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        }
+        let meta = new_meta(&commit, old, &state);
+        let bytes = state.staged_mut(self.id).bytes.clone();
+        let meta = Meta { len: bytes.len() as u64, ..meta };
+        state.put(&self.path, meta, bytes.into()).at("commit", &self.path)?;
+        state.clear(self.id);
+        Ok(())
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        lock(&self.store.state).staged.remove(&self.id);
+        Ok(())
+    }
+}
+
+impl Drop for MemoryRebuild {
+    fn drop(&mut self) {
+        let mut state = lock(&self.store.state);
+        if state.staged.get(&self.id).is_some_and(|staged| !staged.written) {
+            state.staged.remove(&self.id);
+        }
+        state.release(self.id);
+    }
+}
+
+fn is_expected(replaces: &Replaces<'_, MemorySnapshot>, found: Option<&Node>) -> bool {
+    match (replaces, found) {
+        (Replaces::Nothing, found) => found.is_none(),
+        (Replaces::Version(old), Some(node)) => node.version == old.node.version,
+        (Replaces::Seen(meta), Some(node)) if meta.is_dir() => node.meta.is_dir(),
+        (Replaces::Seen(meta), Some(node)) => node.meta == **meta,
+        (Replaces::Version(_) | Replaces::Seen(_), None) => false,
+    }
+}
+
+fn new_meta(commit: &Commit<'_, MemorySnapshot>, old: Option<&Node>, state: &TreeState) -> Meta {
+    let Commit { meta, keep, .. } = commit;
+    let old_mode = old.filter(|node| node.meta.is_file()).map(|node| node.meta.mode);
+    let default = old_mode.unwrap_or(meta.mode & !UMASK) & 0o777;
+    let now = state.new_meta(if keep.modes { meta.mode } else { default });
+    let modified = if keep.times { meta.modified } else { now.modified };
+    Meta { kind: Kind::File, modified, ..now }
+}
+
+const UMASK: u32 = 0o022;

@@ -1,0 +1,234 @@
+//! What a [`MemoryStore`](super::MemoryStore) holds, under its lock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
+use rustix::io::Errno;
+
+use crate::error::At;
+use crate::{Filter, Keep, StoreError};
+
+/// Directories and what they hold, and the files in the making.
+#[derive(Debug)]
+pub(super) struct TreeState {
+    root: Node,
+    /// The entries of each directory; a directory is one because it is in here.
+    dirs: BTreeMap<RelPath, BTreeMap<Name, Node>>,
+    pub(super) staged: BTreeMap<u64, Staged>,
+    /// Counts changes, and is the clock.
+    changes: u64,
+}
+
+/// An entry. Its bytes are empty unless it is a file.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) meta: Meta,
+    pub(super) bytes: Arc<[u8]>,
+    /// The change that made it what it is.
+    pub(super) version: u64,
+}
+
+/// A file in the making.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) path: RelPath,
+    pub(super) bytes: Vec<u8>,
+    /// Something was sent for it.
+    pub(super) written: bool,
+    pub(super) holder: Holder,
+}
+
+/// Who holds a file in the making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Rebuild,
+    Snapshot,
+    Nobody,
+}
+
+impl Default for TreeState {
+    fn default() -> Self {
+        let meta = Meta { kind: Kind::Dir, len: 0, modified: Timestamp::default(), mode: 0o755 };
+        let root = Node { meta, bytes: Arc::default(), version: 0 };
+        let dirs = BTreeMap::from([(RelPath::root(), BTreeMap::new())]);
+        Self { root, dirs, staged: BTreeMap::new(), changes: 0 }
+    }
+}
+
+impl TreeState {
+    /// What a directory made now is.
+    pub(super) fn new_meta(&self, mode: u32) -> Meta {
+        let modified = Timestamp { secs: EPOCH_SECS + self.changes as i64, nanos: 0 };
+        Meta { kind: Kind::Dir, len: 0, modified, mode }
+    }
+
+    pub(super) fn entries(&self, dir: &RelPath) -> Result<&BTreeMap<Name, Node>, Errno> {
+        match self.dirs.get(dir) {
+            Some(entries) => Ok(entries),
+            None => Err(self.why_no_dir(dir)),
+        }
+    }
+
+    /// The first on the way to `dir` that is no directory says why `dir` is none.
+    fn why_no_dir(&self, dir: &RelPath) -> Errno {
+        let above = dir.split_last().and_then(|(above, name)| Some((self.dirs.get(&above)?, name)));
+        match (above, dir.split_last()) {
+            (Some((entries, name)), _) => match entries.get(&name).map(|node| &node.meta.kind) {
+                None => Errno::NOENT,
+                Some(Kind::Symlink(_)) => Errno::LOOP,
+                Some(_) => Errno::NOTDIR,
+            },
+            (None, Some((above, _))) => self.why_no_dir(&above),
+            (None, None) => Errno::NOENT,
+        }
+    }
+
+    /// The entry at `path`, if its directory has it.
+    pub(super) fn find(&self, path: &RelPath) -> Result<Option<&Node>, Errno> {
+        match path.split_last() {
+            Some((dir, name)) => Ok(self.entries(&dir)?.get(&name)),
+            None => Ok(Some(&self.root)),
+        }
+    }
+
+    pub(super) fn get(&self, path: &RelPath) -> Result<&Node, Errno> {
+        self.find(path)?.ok_or(Errno::NOENT)
+    }
+
+    /// Puts an entry at `path`, over anything but a directory that is not empty.
+    pub(super) fn put(
+        &mut self,
+        path: &RelPath,
+        meta: Meta,
+        bytes: Arc<[u8]>,
+    ) -> Result<(), Errno> {
+        let (dir, name) = path.split_last().ok_or(Errno::ISDIR)?;
+        self.entries(&dir)?;
+        if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
+            return Err(Errno::NOTEMPTY);
+        }
+        self.dirs.remove(path);
+        if meta.is_dir() {
+            self.dirs.insert(path.clone(), BTreeMap::new());
+        }
+        self.changes += 1;
+        let node = Node { meta, bytes, version: self.changes };
+        self.dirs.entry(dir).or_default().insert(name, node);
+        Ok(())
+    }
+
+    pub(super) fn make_dir(&mut self, path: &RelPath) -> Result<(), Errno> {
+        if self.dirs.contains_key(path) {
+            return Ok(());
+        }
+        self.put(path, self.new_meta(0o700), Arc::default())
+    }
+
+    pub(super) fn set_meta(
+        &mut self,
+        path: &RelPath,
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), Errno> {
+        self.changes += 1;
+        let changes = self.changes;
+        let node = match path.split_last() {
+            Some((dir, name)) => self.dirs.get_mut(&dir).and_then(|entries| entries.get_mut(&name)),
+            None => Some(&mut self.root),
+        };
+        let node = node.ok_or(Errno::NOENT)?;
+        if keep.modes {
+            node.meta.mode = meta.mode;
+        }
+        if keep.times {
+            node.meta.modified = meta.modified;
+        }
+        node.version = changes;
+        Ok(())
+    }
+
+    /// Removes `path` and all below it that `rules` admit.
+    pub(super) fn remove(&mut self, path: &RelPath, rules: &Filter) -> Result<u64, StoreError> {
+        let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
+        if !rules.admits(path, is_dir) {
+            return Ok(0);
+        }
+        let below: Vec<Name> = match self.dirs.get(path) {
+            Some(entries) => entries.keys().cloned().collect(),
+            None => Vec::new(),
+        };
+        let mut removed = 1;
+        for name in below {
+            let bad_name = |_| StoreError::BadName { action: "remove", path: path.clone() };
+            removed += self.remove(&path.join(&name).map_err(bad_name)?, rules)?;
+        }
+        if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
+            return Err(StoreError::new("remove", path, Errno::NOTEMPTY));
+        }
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
+        self.dirs.remove(path);
+        self.dirs.entry(dir).or_default().remove(&name);
+        Ok(removed)
+    }
+
+    /// Holds the newest staged files for `path` that nobody holds.
+    pub(super) fn take_leftovers(&mut self, path: &RelPath) -> Vec<(u64, Node)> {
+        let free = |(_, staged): &(&u64, &mut Staged)| {
+            staged.path == *path && staged.holder == Holder::Nobody
+        };
+        let newest = self.staged.iter_mut().rev().filter(free).take(MAX_LEFTOVERS);
+        let hold = |(id, staged): (&u64, &mut Staged)| {
+            staged.holder = Holder::Snapshot;
+            let modified = Timestamp { secs: EPOCH_SECS + *id as i64, nanos: 0 };
+            let len = staged.bytes.len() as u64;
+            let meta = Meta { kind: Kind::File, len, modified, mode: 0o600 };
+            (*id, Node { meta, bytes: staged.bytes.as_slice().into(), version: *id })
+        };
+        newest.map(hold).collect()
+    }
+
+    /// Starts a file in the making.
+    pub(super) fn stage(&mut self, path: &RelPath, len: usize) -> u64 {
+        self.changes += 1;
+        let staged = Staged {
+            path: path.clone(),
+            bytes: vec![0; len],
+            written: false,
+            holder: Holder::Rebuild,
+        };
+        self.staged.insert(self.changes, staged);
+        self.changes
+    }
+
+    /// Removes the file `id`, which is committed, and what others left behind for its path.
+    pub(super) fn clear(&mut self, id: u64) {
+        if let Some(done) = self.staged.remove(&id) {
+            let is_of_other = |staged: &Staged| staged.path != done.path;
+            self.staged.retain(|_, staged| is_of_other(staged) || staged.holder == Holder::Rebuild);
+        }
+    }
+
+    pub(super) fn staged_mut(&mut self, id: u64) -> &mut Staged {
+        self.staged.get_mut(&id).expect("held files are not swept")
+    }
+
+    /// Lets go of a staged file, which stays as a leftover.
+    pub(super) fn release(&mut self, id: u64) {
+        if let Some(staged) = self.staged.get_mut(&id) {
+            staged.holder = Holder::Nobody;
+        }
+    }
+
+    /// Removes the staged files that nobody holds.
+    pub(super) fn sweep(&mut self) -> u64 {
+        let before = self.staged.len();
+        self.staged.retain(|_, staged| staged.holder != Holder::Nobody);
+        (before - self.staged.len()) as u64
+    }
+}
+
+/// A time like any other for the first change.
+const EPOCH_SECS: i64 = 1_000_000_000;
+const MAX_LEFTOVERS: usize = 4;
