@@ -26,24 +26,61 @@ pub struct Setback {
     pub retry: bool,
 }
 
+/// Where an answer belongs, as far as [`Jobs`] must know.
+pub(crate) trait Concerns {
+    /// The attempt that the work is part of, unless it ends it.
+    fn handle(&self) -> Option<Handle>;
+}
+
 /// Work waiting to be polled and work under way; `A` is what the machine needs to place the answer.
+///
+/// The last work of a handle lets go of it, and is asked for once all other work of the handle is answered: a driver
+/// may do work in any order and still never meets a handle after its end.
 #[derive(Debug)]
 pub(crate) struct Jobs<W, A> {
     next: u64,
     queue: VecDeque<(WorkId, W)>,
     asked: HashMap<WorkId, A>,
+    /// How much work of each handle is under way.
+    busy: HashMap<Handle, usize>,
+    /// The last work of handles that are busy.
+    last: HashMap<Handle, (W, A)>,
 }
 
-impl<W, A> Jobs<W, A> {
+impl<W, A: Concerns> Jobs<W, A> {
     pub(crate) fn new() -> Self {
-        Self { next: 0, queue: VecDeque::new(), asked: HashMap::new() }
+        Self {
+            next: 0,
+            queue: VecDeque::new(),
+            asked: HashMap::new(),
+            busy: HashMap::new(),
+            last: HashMap::new(),
+        }
     }
 
     pub(crate) fn ask(&mut self, work: W, place: A) {
         let id = WorkId(self.next);
         self.next += 1;
+        if let Some(handle) = place.handle() {
+            *self.busy.entry(handle).or_default() += 1;
+        }
         self.asked.insert(id, place);
         self.queue.push_back((id, work));
+    }
+
+    /// Asks for the last work of `handle`; what was not begun of the rest is forgotten and returned.
+    pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
+        let of_handle = |asked: &HashMap<WorkId, A>, id| asked[id].handle() == Some(handle);
+        let waiting = self.queue.iter().map(|(id, _)| *id);
+        let forgotten: Vec<_> = waiting.filter(|id| of_handle(&self.asked, id)).collect();
+        self.queue.retain(|(id, _)| !of_handle(&self.asked, id));
+        let forgotten = forgotten.iter().filter_map(|id| self.take(*id)).collect();
+        if self.busy.contains_key(&handle) {
+            self.last.insert(handle, (work, place));
+        } else {
+            self.ask(work, place);
+        }
+        forgotten
     }
 
     pub(crate) fn poll(&mut self) -> Option<(WorkId, W)> {
@@ -51,10 +88,28 @@ impl<W, A> Jobs<W, A> {
     }
 
     pub(crate) fn answered(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {
-        self.asked.remove(&id).ok_or(UnknownAnswer)
+        let place = self.take(id).ok_or(UnknownAnswer)?;
+        let idle = place.handle().filter(|handle| !self.busy.contains_key(handle));
+        if let Some((work, last)) = idle.and_then(|handle| self.last.remove(&handle)) {
+            self.ask(work, last);
+        }
+        Ok(place)
     }
 
     pub(crate) fn idle(&self) -> bool {
-        self.asked.is_empty()
+        self.asked.is_empty() && self.last.is_empty()
+    }
+
+    fn take(&mut self, id: WorkId) -> Option<A> {
+        let place = self.asked.remove(&id)?;
+        if let Some(handle) = place.handle()
+            && let Some(busy) = self.busy.get_mut(&handle)
+        {
+            *busy -= 1;
+            if *busy == 0 {
+                self.busy.remove(&handle);
+            }
+        }
+        Some(place)
     }
 }

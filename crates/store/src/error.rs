@@ -112,7 +112,8 @@ impl StoreError {
             Errno::NOENT => Self::NotFound { action, path, source },
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::Denied { action, path, source },
             Errno::NOSPC | Errno::DQUOT => Self::Full { action, path, source },
-            Errno::ISDIR => Self::NotAFile { action, path },
+            // The latter two are a socket's and a driverless device's answers to an open.
+            Errno::ISDIR | Errno::NXIO | Errno::NODEV => Self::NotAFile { action, path },
             Errno::NOTDIR => Self::NotADir { action, path },
             Errno::NOTEMPTY => Self::NotEmpty { action, path },
             Errno::LOOP => Self::OutsideRoot { action, path },

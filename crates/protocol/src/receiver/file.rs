@@ -142,6 +142,7 @@ impl Receiver {
                 reported: 0,
             };
             self.files.insert(file, incoming);
+            self.unasked.insert(file);
             self.begin(file);
         }
     }
@@ -162,7 +163,7 @@ impl Receiver {
         incoming.handle = handle;
         incoming.tries += 1;
         match incoming.how {
-            How::Whole => self.frames.push_back(ToSender::Want { file, how: How::Whole }),
+            How::Whole => self.want(file, How::Whole),
             How::Recipe => {
                 let path = incoming.candidate.path.clone();
                 self.jobs.ask(Work::OpenOld { handle, path }, Place::OpenOld(handle));
@@ -182,6 +183,11 @@ impl Receiver {
             incoming.how = How::Whole;
         }
         let how = incoming.how;
+        self.want(file, how);
+    }
+
+    fn want(&mut self, file: FileNo, how: How) {
+        self.unasked.remove(&file);
         self.frames.push_back(ToSender::Want { file, how });
     }
 
@@ -259,6 +265,7 @@ impl Receiver {
     /// Settles a file for good.
     pub(super) fn done(&mut self, file: FileNo, done: Done) {
         let Some(incoming) = self.files.remove(&file) else { return };
+        self.unasked.remove(&file);
         self.handles.remove(&incoming.handle);
         let Incoming { candidate, reported, .. } = incoming;
         self.queue.settled(&candidate);

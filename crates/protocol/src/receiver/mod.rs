@@ -13,7 +13,7 @@ mod closing;
 mod deciding;
 mod file;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -211,6 +211,8 @@ pub struct Receiver {
     /// Files whose place is still taken by a directory that is being removed.
     clearing: BTreeMap<FileNo, Candidate>,
     files: HashMap<FileNo, Incoming>,
+    /// Files under way that the sender has not been asked for yet.
+    unasked: BTreeSet<FileNo>,
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
     groups_out: u64,
@@ -274,6 +276,7 @@ impl Receiver {
             queue: Queue::default(),
             clearing: BTreeMap::new(),
             files: HashMap::new(),
+            unasked: BTreeSet::new(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -400,7 +403,9 @@ impl Receiver {
         let looking = self.sections.values().map(|section| section.first).min();
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
-        let upto = [looking, queued, clearing].into_iter().flatten().min().unwrap_or(self.told);
+        let unasked = self.unasked.first().map(|file| file.0);
+        let upto =
+            [looking, queued, clearing, unasked].into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });

@@ -287,9 +287,8 @@ impl Sender {
     }
 
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
-        let listing = self.entries.remove(&file).filter(|listing| listing.attempts > 0);
-        let listing =
-            listing.ok_or(PeerError::Unexpected("the end of a file that is not under way"))?;
+        let unknown = PeerError::Unexpected("the end of a file that is not under way");
+        let listing = self.entries.remove(&file).ok_or(unknown)?;
         let reported = self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(reported));
         let (path, item) = (listing.path, Item::File);

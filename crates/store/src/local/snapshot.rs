@@ -32,12 +32,9 @@ pub(crate) struct Version {
 impl LocalSnapshot {
     /// Holds the regular file `name` of `dir`, which is called `path`.
     pub(crate) fn open(dir: &Dir, name: &Name, path: &RelPath) -> Result<Self, StoreError> {
+        let file = dir.open(name, OFlags::RDONLY).at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        match dir.open(name, OFlags::RDONLY) {
-            // Sockets, and devices without a driver.
-            Err(Errno::NXIO | Errno::NODEV) => Err(not_a_file()),
-            opened => Self::of(opened.at("open", path)?, path)?.ok_or_else(not_a_file),
-        }
+        Self::of(file, path)?.ok_or_else(not_a_file)
     }
 
     /// Holds `file`, if it is a regular one.

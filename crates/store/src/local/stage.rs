@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use deltic_core::{Fingerprint, Name, RelPath};
 use rustix::fs::{self, AtFlags, FlockOperation, OFlags, StatxFlags};
@@ -77,7 +79,8 @@ impl Stages {
         make: impl Fn(&Dir, &Name) -> Result<Option<T>, Errno>,
     ) -> Result<Staged<T>, StoreError> {
         let home = self.home(place)?;
-        for _ in 0..MAX_TRIES {
+        for attempt in 0..MAX_TRIES {
+            thread::sleep(Duration::from_millis(attempt));
             let name = new_name(&place.path);
             match self.made_dir(&home).and_then(|dir| make(&dir, &name)) {
                 Ok(Some(made)) => return Ok(Staged { made, home, name }),
@@ -297,4 +300,4 @@ const SUFFIX: &[u8] = b".tmp";
 /// Leftovers of one path that are worth a look.
 const MAX_LEFTOVERS: usize = 4;
 /// Tries of an act that a concurrent sweep undid.
-pub(super) const MAX_TRIES: usize = 8;
+pub(super) const MAX_TRIES: u64 = 8;

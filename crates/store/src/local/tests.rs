@@ -1,4 +1,8 @@
-#![expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests look at trees from outside"
+)]
 
 mod kill;
 mod mounts;
@@ -11,6 +15,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
@@ -139,7 +144,7 @@ fn a_special_file_is_listed_and_never_waited_for() {
         let at = RelPath::root().join(&entry.name).unwrap();
         assert!(matches!(store.open(&at), Err(StoreError::NotAFile { .. })));
         let set = store.set_meta(&at, &file_meta(), KEEP_ALL);
-        assert!(matches!(set, Err(StoreError::NotAFile { .. } | StoreError::Io { .. })), "{set:?}");
+        assert!(matches!(set, Err(StoreError::NotAFile { .. })), "{set:?}");
         put(&store, entry.name.to_string().as_str(), b"x").unwrap();
     }
     assert_eq!(listing.entries.len(), 2);
@@ -156,7 +161,7 @@ fn an_edit_from_outside_is_noticed_even_if_it_puts_the_time_back() {
     rebuild.write(0, b"new").unwrap();
     let modified = fs::metadata(&file).unwrap().modified().unwrap();
     // Further than the clock of file times ticks.
-    thread::sleep(std::time::Duration::from_millis(20));
+    thread::sleep(Duration::from_millis(20));
     fs::write(&file, b"own").unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
     assert!(matches!(old.check_unchanged(), Err(StoreError::Changed { .. })));
@@ -269,6 +274,7 @@ fn commits_and_sweeps_do_not_hinder_each_other() {
         let other = open_store(root.path());
         while writers.iter().any(|writer| !writer.is_finished()) {
             other.sweep().unwrap();
+            thread::sleep(Duration::from_micros(100));
         }
     });
     assert_eq!(fs::read(root.path().join("a")).unwrap(), [149]);

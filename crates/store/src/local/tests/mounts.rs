@@ -52,7 +52,7 @@ fn a_full_disk_keeps_the_old_file_and_what_fits() {
         let answer = put(&store, "large", &vec![1; 2 << 20]);
         assert!(matches!(answer, Err(StoreError::Full { .. })), "{answer:?}");
         assert_eq!(fs::read(root.path().join("large")).unwrap(), b"old");
-        put(&store, "small", &vec![2; 512 << 10]).unwrap();
+        put(&store, "small", &vec![2; 256 << 10]).unwrap();
     }
     assert!(names_in(&root.path().join(".deltic")).is_empty());
     store.remove(&path("small")).unwrap();
