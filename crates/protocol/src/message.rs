@@ -66,6 +66,24 @@ pub enum Payload {
     Zstd(Vec<u8>),
 }
 
+impl Payload {
+    /// Bytes that travel.
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::Plain(bytes) | Self::Zstd(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it can be `bytes` literal bytes, and at least one; what is packed shows when it is unpacked.
+    pub(crate) const fn may_hold(&self, bytes: usize) -> bool {
+        let fits = match self {
+            Self::Plain(plain) => plain.len() == bytes,
+            Self::Zstd(_) => true,
+        };
+        fits && bytes > 0
+    }
+}
+
 impl std::fmt::Debug for Payload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -93,8 +111,8 @@ pub enum ToReceiver {
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// The recipe is complete, the file did not change while it was read, and this proves the result.
     End { file: FileNo, digest: Digest },
-    /// This attempt at the file is over.
-    Failed { file: FileNo, trouble: Trouble },
+    /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
+    Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
 }
@@ -302,7 +320,7 @@ frames!(ToReceiver {
     20 Chunks { file, groups, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
-    23 Failed { file, trouble };
+    23 Failed { file, attempt, trouble };
     24 Trouble(trouble)
 });
 

@@ -125,3 +125,29 @@ pub enum Notice {
     /// The run is over; nothing follows.
     Finished(Totals),
 }
+
+/// How much of what was listed is settled: keeps the promise of [`Notice::Settled`], whatever a peer claims.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    listed: u64,
+    settled: u64,
+}
+
+impl Progress {
+    /// So many more bytes are listed.
+    pub(crate) const fn list(&mut self, bytes: u64) {
+        self.listed = self.listed.saturating_add(bytes);
+    }
+
+    /// Bytes listed so far.
+    pub(crate) const fn listed(&self) -> u64 {
+        self.listed
+    }
+
+    /// So many more bytes are settled; what to tell, if anything.
+    pub(crate) fn settle(&mut self, bytes: u64) -> Option<Notice> {
+        let bytes = bytes.min(self.listed - self.settled);
+        self.settled += bytes;
+        (bytes > 0).then_some(Notice::Settled { bytes })
+    }
+}

@@ -70,16 +70,19 @@ impl<W, A: Concerns> Jobs<W, A> {
 
     /// Asks for the last work of `handle`; what was not begun of the rest is forgotten and returned.
     pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
-        let of_handle = |asked: &HashMap<WorkId, A>, id| asked[id].handle() == Some(handle);
-        let waiting = self.queue.iter().map(|(id, _)| *id);
-        let forgotten: Vec<_> = waiting.filter(|id| of_handle(&self.asked, id)).collect();
-        self.queue.retain(|(id, _)| !of_handle(&self.asked, id));
-        let forgotten = forgotten.iter().filter_map(|id| self.take(*id)).collect();
-        if self.busy.contains_key(&handle) {
-            self.last.insert(handle, (work, place));
-        } else {
+        if !self.busy.contains_key(&handle) {
             self.ask(work, place);
+            return Vec::new();
         }
+        let mut forgotten = Vec::new();
+        self.queue.retain(|(id, _)| {
+            let stays = self.asked[id].handle() != Some(handle);
+            forgotten.extend((!stays).then_some(*id));
+            stays
+        });
+        let forgotten = forgotten.into_iter().filter_map(|id| self.take(id)).collect();
+        self.last.insert(handle, (work, place));
+        self.ask_idle(handle);
         forgotten
     }
 
@@ -89,15 +92,23 @@ impl<W, A: Concerns> Jobs<W, A> {
 
     pub(crate) fn answered(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {
         let place = self.take(id).ok_or(UnknownAnswer)?;
-        let idle = place.handle().filter(|handle| !self.busy.contains_key(handle));
-        if let Some((work, last)) = idle.and_then(|handle| self.last.remove(&handle)) {
-            self.ask(work, last);
+        if let Some(handle) = place.handle() {
+            self.ask_idle(handle);
         }
         Ok(place)
     }
 
     pub(crate) fn idle(&self) -> bool {
         self.asked.is_empty() && self.last.is_empty()
+    }
+
+    /// Asks for the last work of `handle` if nothing else of it is under way.
+    fn ask_idle(&mut self, handle: Handle) {
+        if !self.busy.contains_key(&handle)
+            && let Some((work, place)) = self.last.remove(&handle)
+        {
+            self.ask(work, place);
+        }
     }
 
     fn take(&mut self, id: WorkId) -> Option<A> {

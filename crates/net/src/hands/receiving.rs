@@ -1,13 +1,12 @@
 //! The receiver's work: look, index old, copy, write, commit.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath, Span};
+use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath};
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
-use deltic_protocol::receiver::{Answer, Indexed, OldLens, Piece, Proof, Receiver, Work};
+use deltic_protocol::receiver::{Answer, CopyRun, Indexed, OldLens, Piece, Proof, Receiver, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
@@ -75,9 +74,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { handle, part, start, spec } => Answer::Indexed(
                 self.index(handle, (part, start), spec).map_err(|error| setback(&error)),
             ),
-            Work::Copy { handle, path, len, old, new_start } => Answer::Copied(
+            Work::Copy { handle, path, len, runs } => Answer::Copied(
                 (self.rebuild(handle, &path, len))
-                    .and_then(|rebuild| self.copy(handle, &rebuild, (old, new_start)))
+                    .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, &runs))
                     .map_err(|error| setback(&error)),
             ),
             Work::Write { handle, path, len, pieces, payload } => Answer::Written(
@@ -193,21 +192,21 @@ impl<S: Store> ReceivingHands<S> {
 
     fn copy(
         &self,
-        handle: Handle,
+        slot: &Slot<S>,
         rebuild: &S::Rebuild,
-        (old, new_start): (Span, u64),
+        runs: &[CopyRun],
     ) -> Result<(), StoreError> {
-        let slot = self.slot(handle);
-        let mut base = 0;
-        for snapshot in &slot.old {
-            let end = base + snapshot.meta().len;
-            let part = old.start.max(base)..old.end().min(end);
-            if part.start < part.end {
-                let to = new_start + (part.start - old.start);
-                let local: Range<u64> = part.start - base..part.end - base;
-                rebuild.copy(snapshot, local, to)?;
+        for CopyRun { old, new_start } in runs {
+            let mut base = 0;
+            for snapshot in &slot.old {
+                let end = base + snapshot.meta().len;
+                let part = old.start.max(base)..old.end().min(end);
+                if part.start < part.end {
+                    let to = new_start + (part.start - old.start);
+                    rebuild.copy(snapshot, part.start - base..part.end - base, to)?;
+                }
+                base = end;
             }
-            base = end;
         }
         Ok(())
     }

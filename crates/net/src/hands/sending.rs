@@ -118,18 +118,17 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
         let mut rest = &mut bytes[..];
-        let mut chunks = Vec::new();
-        for span in spans {
-            let (piece, after) = rest.split_at_mut(span.len as usize);
-            let got = snapshot.read_at(span.start, piece).map_err(|error| trouble(&error))?;
+        // Chunks that lie next to each other are read in one call.
+        for run in spans.chunk_by(|one, next| one.end() == next.start) {
+            let len = run.iter().map(|span| span.len as usize).sum();
+            let (piece, after) = rest.split_at_mut(len);
+            let got = snapshot.read_at(run[0].start, piece).map_err(|error| trouble(&error))?;
             if got < piece.len() {
                 return Err(shrunk(&*snapshot));
             }
-            if sums == Sums::Take {
-                chunks.push(Chunk::of(piece));
-            }
             rest = after;
         }
+        let chunks = if sums == Sums::Take { sums_of(spans, &bytes) } else { Vec::new() };
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
     }
 }
@@ -147,6 +146,17 @@ pub(super) fn scan_segment(
     let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
     let end = if at_end { AtEnd::Yes } else { AtEnd::No };
     Ok((scan(&chunker, &buffer[..got], end).chunks, at_end))
+}
+
+/// The spans' chunks, whose bytes are laid end to end.
+fn sums_of(spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
+    let mut rest = bytes;
+    let chunk = |span: &Span| {
+        let (chunk, after) = rest.split_at(span.len as usize);
+        rest = after;
+        Chunk::of(chunk)
+    };
+    spans.iter().map(chunk).collect()
 }
 
 /// As a zstd frame, unless that is no shorter.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen};
-use deltic_core::delta::{CopyRuns, Cover, Op};
+use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Fingerprint, Index, Meta, ShortFingerprint, Span};
 
@@ -15,7 +15,7 @@ use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender}
 use crate::report::{Action, Differs};
 use crate::work::{Handle, Setback};
 
-use super::{Indexed, Piece, Place, Proof, ProofPart, Receiver, Work};
+use super::{CopyRun, Indexed, Piece, Place, Proof, ProofPart, Receiver, Work};
 
 /// What is known of the new version so far, and where its bytes come from.
 #[derive(Debug)]
@@ -128,6 +128,11 @@ impl Attempt {
         self.matched + self.literal
     }
 
+    /// Whether its result is being put in place.
+    pub(super) const fn is_settling(&self) -> bool {
+        self.settling
+    }
+
     pub(super) fn groups_unanswered(&self) -> u64 {
         self.told.iter().map(|range| u64::from(range.end - range.start)).sum()
     }
@@ -154,7 +159,8 @@ impl Attempt {
             if line.len == 0 || line.chunks == 0 || line.chunks > MAX_GROUP_CHUNKS {
                 return Err(PeerError::Limit("chunks in a group"));
             }
-            if line.len > most || !fits || self.groups.len() >= MAX_GROUPS {
+            let least = u64::from(line.chunks - 1) * u64::from(self.spec.min_len());
+            if !fits || line.len <= least || line.len > most || self.groups.len() >= MAX_GROUPS {
                 return Err(PeerError::Limit("length of a group"));
             }
             self.groups.push(Slot {
@@ -171,12 +177,13 @@ impl Attempt {
         Ok(())
     }
 
-    /// Looks for the open groups of `range` in old; where all of old is known, what is not found is lacked.
+    /// Looks for the groups of `range` in old; what is not found is lacked.
+    ///
+    /// All of old is known: an earlier look would find what depends on a race, and lose the match's neighbours.
     fn resolve(&mut self, range: Range<u32>, copies: &mut Copies) {
-        let known = self.knows_old();
+        let index = self.old.index();
         for slot in &mut self.groups[range.start as usize..range.end as usize] {
             let State::Open(short) = slot.state else { continue };
-            let index = self.old.index();
             match index.find_group(short, slot.len, slot.chunks, self.after) {
                 Some(found) => {
                     let old_start = index.chunk(found.start).0.start;
@@ -185,11 +192,8 @@ impl Attempt {
                     self.after = Some(found.end.previous());
                     slot.state = State::Matched(found);
                 }
-                None if known => {
-                    // Locality goes on where the recipe does: the group's chunks are looked for from here.
-                    slot.state = State::Lacked;
-                }
-                None => {}
+                // Locality goes on where the recipe does: the group's chunks are looked for from here.
+                None => slot.state = State::Lacked,
             }
         }
     }
@@ -227,7 +231,9 @@ impl Attempt {
         let (mut start, mut needed) = (slot.start, Vec::new());
         let mut chunks = Vec::with_capacity(lines.len());
         for (nth, line) in lines.iter().enumerate() {
-            if line.len == 0 || line.len > self.spec.max_len() {
+            let is_last = start + u64::from(line.len) == self.meta.len;
+            let least = if is_last { 1 } else { self.spec.min_len() };
+            if line.len < least || line.len > self.spec.max_len() {
                 return Err(PeerError::Limit("length of a chunk"));
             }
             let index = self.old.index();
@@ -372,6 +378,23 @@ impl Copies {
     }
 }
 
+/// Copies in portions that are worth a thread's while and do not keep it long.
+fn batches(ops: &[Op]) -> Vec<Vec<CopyRun>> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for op in ops {
+        let Op::Copy { old, new_start } = *op else { continue };
+        if bytes + old.len > MAX_RUN_BYTES {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += old.len;
+        batch.push(CopyRun { old, new_start });
+    }
+    batches.push(batch);
+    batches.retain(|batch| !batch.is_empty());
+    batches
+}
+
 /// Ascending numbers as ranges.
 fn runs(numbers: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
@@ -398,7 +421,7 @@ impl Receiver {
         }
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
         let fits = how == incoming.how && (how == How::Recipe || Ok(spec) == blocks);
-        if incoming.attempt.is_some() || !fits || !meta.is_file() {
+        if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
         incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
@@ -456,6 +479,9 @@ impl Receiver {
         if attempt.how != How::Recipe || attempt.end.is_some() {
             return Err(PeerError::Unexpected("groups"));
         }
+        if lines.is_empty() {
+            return Err(PeerError::Unexpected("no groups"));
+        }
         attempt.tell(lines)?;
         let told = attempt.told.back().cloned();
         self.take_groups(lines.len() as u64)?;
@@ -466,6 +492,9 @@ impl Receiver {
     /// Matches the groups of one frame, or of all that are unanswered; answers what it can.
     fn resolve(&mut self, file: FileNo, frame: Option<Range<u32>>) {
         let Some((handle, attempt)) = self.attempt(file) else { return };
+        if !attempt.knows_old() {
+            return;
+        }
         let frames = match frame {
             Some(frame) => vec![frame],
             None => attempt.told.iter().cloned().collect(),
@@ -506,12 +535,12 @@ impl Receiver {
             return self.differs(file, handle);
         }
         let len = attempt.meta.len;
-        attempt.jobs += ops.len();
-        for op in ops {
-            let Op::Copy { old, new_start } = op else { continue };
-            let new = Span::new(new_start, old.len);
-            let work = Work::Copy { handle, path: path.clone(), len, old, new_start };
-            self.jobs.ask(work, Place::Copy(handle, new));
+        let batches = batches(&ops);
+        attempt.jobs += batches.len();
+        for runs in batches {
+            let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
+            let work = Work::Copy { handle, path: path.clone(), len, runs };
+            self.jobs.ask(work, Place::Copy(handle, spans));
         }
     }
 
@@ -522,6 +551,9 @@ impl Receiver {
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
+        if groups.is_empty() {
+            return Err(PeerError::Unexpected("chunks of no group"));
+        }
         let (mut lines, mut copies, mut needed) = (lines, Copies::default(), Vec::new());
         for no in groups.iter().cloned().flatten() {
             if attempt.lacked.pop_front() != Some(no) {
@@ -563,8 +595,12 @@ impl Receiver {
             chunks.push(chunk);
             pieces.push(piece);
         }
+        if !payload.may_hold(bytes) {
+            return Err(PeerError::Unexpected("literals of another length than their chunks"));
+        }
         attempt.jobs += 1;
         let len = attempt.meta.len;
+        let bytes = bytes.max(payload.len());
         let spans = pieces.iter().map(|piece| piece.span).collect();
         self.backlog_bytes += bytes;
         self.jobs.ask(
@@ -596,14 +632,16 @@ impl Receiver {
         self.try_settle(handle);
     }
 
-    pub(super) fn copied(&mut self, handle: Handle, new: Span, copied: Result<(), Setback>) {
+    pub(super) fn copied(&mut self, handle: Handle, new: &[Span], copied: Result<(), Setback>) {
         if let Err(setback) = copied {
             return self.fail(handle, setback);
         }
         let Some((_, attempt)) = self.attempt_of(handle) else { return };
         attempt.jobs -= 1;
-        let covered = attempt.cover.add(new.start, u64::from(new.len));
-        covered.expect("a group or chunk is matched once, in its own place");
+        for span in new {
+            let covered = attempt.cover.add(span.start, u64::from(span.len));
+            covered.expect("a group or chunk is matched once, in its own place");
+        }
         self.try_settle(handle);
     }
 

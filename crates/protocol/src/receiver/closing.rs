@@ -53,16 +53,16 @@ impl Receiver {
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let most = self.most_deletes();
-        let names = self.extra_names;
+        let names = extras.iter().map(|(_, names)| names).sum::<u64>();
         if names > most {
             let message = format!(
                 "delete nothing: {names} names would go, more than {most}; --max-delete={names} allows it"
             );
             return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }
-        for path in extras {
+        for (path, names) in extras {
             if self.setting.options.dry_run {
-                self.totals.deleted += 1;
+                self.totals.deleted += names;
                 self.deleted(path);
             } else {
                 self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path));
@@ -101,7 +101,8 @@ impl Receiver {
         if self.setting.options.dry_run {
             return;
         }
-        let dirs = std::mem::take(&mut self.dirs).into_iter().rev().collect();
+        let mut dirs = std::mem::take(&mut self.dirs);
+        dirs.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         self.jobs.ask(Work::SetDirs { dirs }, Place::SetDirs);
     }
 

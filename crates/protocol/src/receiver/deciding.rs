@@ -21,6 +21,13 @@ pub(super) struct Section {
     pub(super) first: u64,
 }
 
+/// An entry that waits until the directory in its place is gone.
+#[derive(Debug)]
+pub(super) enum Cleared {
+    ForFile(Candidate),
+    ForSymlink { meta: Meta, change: Change },
+}
+
 impl Section {
     pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
         Self { dir, own, entries, first: 0 }
@@ -33,8 +40,8 @@ impl Receiver {
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        self.growing()?;
-        self.check_names(&section, extent)?;
+        self.check_order(&section, extent)?;
+        self.check_names(&section)?;
         section.first = self.told;
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
@@ -52,31 +59,50 @@ impl Receiver {
         Ok(())
     }
 
-    /// Refuses what a sender must not list: names at the root that were not asked for, directories that it did not
-    /// announce, a name twice.
-    fn check_names(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
-        let last = match self.listing.take() {
-            Some((dir, last)) if dir == section.dir => last,
-            None if self.announced.contains(&section.dir) => None,
+    /// Refuses directories that were not announced, names twice, and sections that say nothing.
+    fn check_order(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
+        let (last, begins) = match self.listing.take() {
+            Some((dir, last)) if dir == section.dir => (last, false),
+            None if self.announced.contains(&section.dir) => (None, true),
             _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
         };
         let mut names = last.iter().chain(section.entries.iter().map(|entry| &entry.name));
         if !names.clone().zip(names.by_ref().skip(1)).all(|(one, next)| one < next) {
             return Err(PeerError::Unexpected("names out of order"));
         }
+        if section.own.is_some() && !(begins && section.dir.is_root()) {
+            return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if extent == Extent::Last {
+            self.announced.remove(&section.dir);
+            return Ok(());
+        }
+        if section.entries.is_empty() && section.own.is_none() {
+            return Err(PeerError::Unexpected("a listing of nothing"));
+        }
+        let last = section.entries.last().map(|entry| entry.name.clone()).or(last);
+        self.listing = Some((section.dir.clone(), last));
+        Ok(())
+    }
+
+    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, kinds of entries
+    /// that the options leave out.
+    fn check_names(&self, section: &Section) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
         }
-        if !section.dir.is_root() && section.own.is_some() {
-            return Err(PeerError::Unexpected(
-                "metadata of its own for a directory below the root",
-            ));
-        }
-        match extent {
-            Extent::Last => _ = self.announced.remove(&section.dir),
-            Extent::More => {
-                let last = section.entries.last().map(|entry| entry.name.clone()).or(last);
-                self.listing = Some((section.dir.clone(), last));
+        let Options { recursive, links, .. } = self.setting.options;
+        for Entry { name, meta } in &section.entries {
+            let joined = section.dir.join(name);
+            joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
+            let admitted = match meta.kind {
+                Kind::File => true,
+                Kind::Dir => recursive,
+                Kind::Symlink(_) => links,
+                Kind::Other => false,
+            };
+            if !admitted {
+                return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
         Ok(())
@@ -103,13 +129,14 @@ impl Receiver {
             match entry.meta.kind {
                 Kind::File => {
                     self.totals.files += 1;
-                    self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
+                    self.progress.list(entry.meta.len);
                 }
                 Kind::Dir => self.totals.dirs += 1,
                 Kind::Symlink(_) => self.totals.links += 1,
                 Kind::Other => {}
             }
         }
+        self.totals.bytes = self.progress.listed();
         self.report_listed();
     }
 
@@ -140,7 +167,7 @@ impl Receiver {
 
     fn look(&mut self, no: u64) {
         let section = &self.sections[&no];
-        if self.lost.iter().any(|lost| section.dir.starts_with(lost)) {
+        if self.lost.contains(&section.dir) {
             return self.give_up_section(no);
         }
         let own = section.own.iter().map(|_| RelPath::root());
@@ -176,10 +203,12 @@ impl Receiver {
     pub(super) fn looked(&mut self, no: u64, found: Vec<Result<Option<Meta>, Trouble>>) {
         let Some(section) = self.sections.remove(&no) else { return };
         let mut found = found.into_iter();
-        if let (Some(own), Some(Ok(Some(old)))) =
-            (&section.own, section.own.as_ref().and_then(|_| found.next()))
-        {
-            self.existing_dir(RelPath::root(), own.clone(), &old);
+        if let Some(own) = section.own {
+            match found.next() {
+                Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
+                Some(Err(trouble)) => self.trouble(trouble),
+                Some(Ok(None)) | None => {}
+            }
         }
         for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
             let Ok(path) = section.dir.join(&entry.name) else { continue };
@@ -202,10 +231,7 @@ impl Receiver {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
-            Kind::Symlink(target) => {
-                let target = target.clone();
-                self.decide_symlink(path, target, meta, old);
-            }
+            Kind::Symlink(_) => self.decide_symlink(file, path, meta, old),
             Kind::File => self.decide_file(file, path, meta, old),
             Kind::Other => {}
         }
@@ -248,7 +274,7 @@ impl Receiver {
         self.release(&path);
     }
 
-    fn decide_symlink(&mut self, path: RelPath, target: Box<[u8]>, meta: Meta, old: Option<Meta>) {
+    fn decide_symlink(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
         let action = match &old {
             Some(old) if old.kind == meta.kind => Action::Touched,
             Some(Meta { kind: Kind::Symlink(_), .. }) => Action::Updated,
@@ -264,13 +290,28 @@ impl Receiver {
             return;
         }
         let change = Change { path: path.clone(), item: Item::Symlink, action, differs };
+        let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
+        } else if replaces_dir && self.setting.options.delete != Delete::Never {
+            self.clear(file, path, Cleared::ForSymlink { meta, change });
         } else {
-            self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
+            self.make_symlink(meta, change);
         }
+    }
+
+    fn make_symlink(&mut self, meta: Meta, change: Change) {
+        let Kind::Symlink(target) = &meta.kind else { return };
+        let (path, target) = (change.path.clone(), target.clone());
+        self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
+    }
+
+    /// Removes the directory that stands in an entry's place.
+    fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
+        self.clearing.insert(file, entry);
+        self.jobs.ask(Work::Remove { path }, Place::Clear { file });
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
@@ -288,24 +329,23 @@ impl Receiver {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
             None => Differs::default(),
         };
-        let quick = |old: &Meta| old.len == meta.len && old.modified == meta.modified;
-        let compare = options.checksum && !differs.size && old_file.is_some();
-        if old_file.as_ref().is_some_and(quick) && !compare {
+        let same_len = old_file.is_some() && !differs.size;
+        let same_time = old_file.as_ref().is_some_and(|old| old.modified == meta.modified);
+        let compare = options.checksum && same_len && meta.len > 0;
+        if same_len && (meta.len == 0 || same_time && !compare) {
             return self.keep_file(path, meta, differs);
         }
         let candidate = Candidate { file, path, meta, old: old_file, seen, differs };
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.delete != Delete::Never {
-            let path = candidate.path.clone();
-            self.clearing.insert(file, candidate);
-            self.jobs.ask(Work::Remove { path }, Place::Clear { file });
+            self.clear(file, candidate.path.clone(), Cleared::ForFile(candidate));
         } else {
             self.queue.push(candidate);
         }
     }
 
-    /// Size and time agree: at most the attributes are set.
+    /// Size and time agree, or there is no content to compare: at most the attributes are set.
     fn keep_file(&mut self, path: RelPath, meta: Meta, differs: Differs) {
         self.report_settled(meta.len);
         if differs == Differs::default() {
@@ -323,32 +363,35 @@ impl Receiver {
     fn would_replace(&mut self, candidate: Candidate) {
         let action = if candidate.old.is_some() { Action::Updated } else { Action::Created };
         self.totals.transferred += 1;
-        self.totals.transferred_bytes += candidate.meta.len;
+        let bytes = &mut self.totals.transferred_bytes;
+        *bytes = bytes.saturating_add(candidate.meta.len);
         self.report_settled(candidate.meta.len);
         let Candidate { path, differs, .. } = candidate;
         self.changed(Change { path, item: Item::File, action, differs });
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
-        let Some(mut candidate) = self.clearing.remove(&file) else { return };
-        match removed {
-            Ok(names) => {
-                self.totals.deleted += names;
+        let Some(entry) = self.clearing.remove(&file) else { return };
+        self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        match (entry, removed) {
+            (Cleared::ForFile(mut candidate), Ok(_)) => {
                 candidate.seen = None;
                 self.queue.push(candidate);
             }
-            Err(trouble) => {
+            (Cleared::ForSymlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
+            (Cleared::ForFile(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
+            (Cleared::ForSymlink { .. }, Err(trouble)) => self.trouble(trouble),
         }
     }
 
     pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<(Name, u64)>, Trouble>) {
         match names {
             Ok(names) => {
-                self.extra_names += names.iter().map(|(_, count)| count).sum::<u64>();
-                self.extras.extend(names.iter().filter_map(|(name, _)| dir.join(name).ok()));
+                let extra = |(name, count): (Name, u64)| Some((dir.join(&name).ok()?, count));
+                self.extras.extend(names.into_iter().filter_map(extra));
             }
             Err(trouble) => self.trouble(trouble),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use deltic_core::{Meta, RelPath};
 
+use crate::error::PeerError;
 use crate::limits::{
     LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, WHOLE_BELOW_BYTES,
 };
@@ -105,6 +106,9 @@ pub(super) struct Incoming {
     pub(super) handle: Handle,
     pub(super) how: How,
     tries: u32,
+    /// How often the sender was asked for it, and whether it was for the present attempt.
+    wants: u32,
+    pub(super) asked: bool,
     /// Lengths in bytes of the old versions that are open.
     pub(super) parts: Vec<u64>,
     /// Whether the first of them is the one in place.
@@ -135,6 +139,8 @@ impl Receiver {
                 candidate,
                 handle,
                 tries: 0,
+                wants: 0,
+                asked: false,
                 parts: Vec::new(),
                 in_place: false,
                 attempt: None,
@@ -162,6 +168,7 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         incoming.handle = handle;
         incoming.tries += 1;
+        incoming.asked = false;
         match incoming.how {
             How::Whole => self.want(file, How::Whole),
             How::Recipe => {
@@ -176,18 +183,25 @@ impl Receiver {
             Ok(lens) => lens,
             Err(setback) => return self.fail(handle, setback),
         };
+        let dry_run = self.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.in_place = lens.in_place.is_some();
         incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
-        if incoming.parts.iter().all(|len| *len == 0) {
+        if incoming.parts.iter().any(|len| *len > 0) {
+            self.want(file, How::Recipe);
+        } else if dry_run {
+            self.differs(file, handle);
+        } else {
             incoming.how = How::Whole;
+            self.want(file, How::Whole);
         }
-        let how = incoming.how;
-        self.want(file, how);
     }
 
     fn want(&mut self, file: FileNo, how: How) {
         self.unasked.remove(&file);
+        let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        incoming.wants += 1;
+        incoming.asked = true;
         self.frames.push_back(ToSender::Want { file, how });
     }
 
@@ -210,31 +224,39 @@ impl Receiver {
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
         }
-        self.jobs.ask(Work::Abandon { handle }, Place::Abandon(file));
+        let last = Place::Abandon(file);
+        for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
+            if let Place::Write { payload_bytes, .. } = forgotten {
+                self.backlog_bytes -= payload_bytes;
+            }
+        }
     }
 
-    /// The sender gave up on its side.
+    /// The sender gave up on its side; stale where this side gave up on the same attempt before it knew.
     pub(super) fn sender_failed(
         &mut self,
         file: FileNo,
+        attempt: u32,
         trouble: Trouble,
-    ) -> Result<(), crate::PeerError> {
-        let Some(incoming) = self.files.get(&file) else { return Ok(()) };
-        if incoming.failure.is_none() {
-            let retry = trouble.kind == TroubleKind::Vanished;
-            let handle = incoming.handle;
-            self.fail(handle, Setback { trouble, retry });
+    ) -> Result<(), PeerError> {
+        let meant = |file: &&Incoming| file.asked && file.wants == attempt;
+        let Some(incoming) = self.files.get(&file).filter(meant) else { return Ok(()) };
+        if incoming.attempt.as_ref().is_some_and(|attempt| attempt.is_settling()) {
+            return Err(PeerError::Unexpected("the failure of a complete file"));
         }
+        let retry = trouble.kind == TroubleKind::Vanished;
+        let handle = incoming.handle;
+        self.fail(handle, Setback { trouble, retry });
         Ok(())
     }
 
     pub(super) fn abandoned(&mut self, file: FileNo) {
+        let dry_run = self.setting.options.dry_run;
         let Some(incoming) = self.files.get_mut(&file) else { return };
-        incoming.attempt = None;
         match incoming.failure.take() {
             Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
-                // What went wrong may lie in what was matched: go without it (law 9).
-                incoming.how = How::Whole;
+                // What went wrong may lie in what was matched: go without it (law 9). A comparison stays one.
+                incoming.how = if dry_run { How::Recipe } else { How::Whole };
                 incoming.parts.clear();
                 self.begin(file);
             }
@@ -274,8 +296,13 @@ impl Receiver {
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),
             Done::Replaced { action, differs, literal, matched } => {
+                let bytes = if self.setting.options.dry_run {
+                    candidate.meta.len
+                } else {
+                    literal + matched
+                };
                 self.totals.transferred += 1;
-                self.totals.transferred_bytes += candidate.meta.len;
+                self.totals.transferred_bytes = self.totals.transferred_bytes.saturating_add(bytes);
                 self.totals.literal += literal;
                 self.totals.matched += matched;
                 self.totals.created += u64::from(*action == Action::Created);

@@ -22,15 +22,15 @@ use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
 use deltic_core::{ChunkNo, Fingerprint, Index, Meta, Name, RelPath, ShortFingerprint, Span};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW};
+use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, Payload, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Notice, Totals, Trouble};
-use crate::work::{Handle, Jobs, Setback, UnknownAnswer, WorkId};
+use crate::report::{Action, Change, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::work::{Concerns, Handle, Jobs, Setback, UnknownAnswer, WorkId};
 
 use closing::Closing;
-use deciding::Section;
-use file::{Candidate, Incoming, Queue};
+use deciding::{Cleared, Section};
+use file::{Incoming, Queue};
 
 /// What the receiver asks its driver to do. Paths are below the destination's root.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -38,7 +38,8 @@ use file::{Candidate, Incoming, Queue};
 pub enum Work {
     /// Look at these names; answer with [`Answer::Looked`].
     Look { paths: Vec<RelPath> },
-    /// List the names of a directory that are not in `keep`; answer with [`Answer::Extra`].
+    /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
+    /// [`Answer::Extra`].
     Extra { dir: RelPath, keep: HashSet<Name> },
     /// Make a directory; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
@@ -54,8 +55,8 @@ pub enum Work {
     OpenOld { handle: Handle, path: RelPath },
     /// Read old version `part` (counted from 0 in the order of [`OldLens`]) from `start`, cut and sum about a segment; answer with [`Answer::Indexed`].
     Index { handle: Handle, part: usize, start: u64, spec: ChunkerSpec },
-    /// Copy bytes of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
-    Copy { handle: Handle, path: RelPath, len: u64, old: Span, new_start: u64 },
+    /// Copy runs of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
+    Copy { handle: Handle, path: RelPath, len: u64, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
     Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
@@ -63,10 +64,20 @@ pub enum Work {
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
-    /// Drop what `handle` holds, and what it has written; answer with [`Answer::Done`].
+    /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
+    /// its handle; one that was committed or confirmed has none.
     Abandon { handle: Handle },
     /// Flush every change to the disk and remove what killed runs left; answer with [`Answer::Done`].
     Flush,
+}
+
+/// Bytes of the old versions and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRun {
+    /// Place in the old versions.
+    pub old: Span,
+    /// Place in the new version.
+    pub new_start: u64,
 }
 
 /// A chunk of a payload and where it goes; `short` is what its fingerprint begins with, if a recipe said so.
@@ -91,7 +102,7 @@ pub enum Answer {
     Opened(Result<OldLens, Setback>),
     /// Chunks from where the work started; at the end of the part the last one ends with it.
     Indexed(Result<Indexed, Setback>),
-    /// The copy is in place.
+    /// The copies are in place.
     Copied(Result<(), Setback>),
     /// The fingerprints of the pieces, in order; each began as it should.
     Written(Result<Vec<Fingerprint>, Setback>),
@@ -185,6 +196,7 @@ pub struct Receiver {
     frames: VecDeque<ToSender>,
     notices: VecDeque<Notice>,
     totals: Totals,
+    progress: Progress,
     /// Entries told so far.
     told: u64,
     settled: u64,
@@ -203,13 +215,12 @@ pub struct Receiver {
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: HashSet<Name>,
-    /// What stands at the destination and not in the list, and how many names that is with all below.
-    extras: Vec<RelPath>,
-    extra_names: u64,
+    /// What stands at the destination and not in the list, and how many names each is with all below.
+    extras: Vec<(RelPath, u64)>,
     root_is_whole: bool,
     queue: Queue,
-    /// Files whose place is still taken by a directory that is being removed.
-    clearing: BTreeMap<FileNo, Candidate>,
+    /// What is listed where a directory stands that is being removed.
+    clearing: BTreeMap<FileNo, Cleared>,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -233,20 +244,35 @@ enum Place {
     Look(u64),
     Extra(RelPath),
     MakeDir(RelPath),
-    Symlink { change: crate::report::Change },
-    Touch { change: crate::report::Change },
+    Symlink { change: Change },
+    Touch { change: Change },
     Clear { file: FileNo },
     Remove(RelPath),
     SetDirs,
     Flush,
     OpenOld(Handle),
     Index(Handle),
-    Copy(Handle, Span),
+    Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Commit(Handle),
     Confirm(Handle),
     TouchFile(Handle),
     Abandon(FileNo),
+}
+
+impl Concerns for Place {
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::OpenOld(handle)
+            | Self::Index(handle)
+            | Self::Copy(handle, _)
+            | Self::Write { handle, .. }
+            | Self::Commit(handle)
+            | Self::Confirm(handle)
+            | Self::TouchFile(handle) => Some(*handle),
+            _ => None,
+        }
+    }
 }
 
 impl Receiver {
@@ -259,6 +285,7 @@ impl Receiver {
             frames: VecDeque::new(),
             notices: VecDeque::new(),
             totals: Totals::default(),
+            progress: Progress::default(),
             told: 0,
             settled: 0,
             list: List::Growing,
@@ -271,7 +298,6 @@ impl Receiver {
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
-            extra_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
@@ -317,27 +343,26 @@ impl Receiver {
     /// # Errors
     /// [`PeerError`] where the frame cannot come now; the session is over.
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
-        if self.closing.is_some() {
-            return Err(PeerError::Unexpected("a frame after everything was settled"));
-        }
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
+                self.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
             ToReceiver::Listed { intact } => {
                 self.growing()?;
-                self.list = List::Complete { intact };
-                self.report_listed();
+                self.end_list(intact)?;
             }
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::End { file, digest } => self.end(file, digest)?,
-            ToReceiver::Failed { file, trouble } => self.sender_failed(file, trouble)?,
+            ToReceiver::Failed { file, attempt, trouble } => {
+                self.sender_failed(file, attempt, trouble)?;
+            }
             ToReceiver::Trouble(trouble) => {
-                self.totals.failed +=
-                    u64::from(trouble.kind != crate::report::TroubleKind::Skipped);
+                self.growing()?;
+                self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
                 self.notices.push_back(Notice::Trouble(trouble));
             }
         }
@@ -365,8 +390,8 @@ impl Receiver {
             (Place::Flush, Answer::Done(done)) => self.flushed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle), Answer::Indexed(indexed)) => self.indexed(handle, indexed),
-            (Place::Copy(handle, span), Answer::Copied(copied)) => {
-                self.copied(handle, span, copied)
+            (Place::Copy(handle, spans), Answer::Copied(copied)) => {
+                self.copied(handle, &spans, copied)
             }
             (Place::Write { handle, chunks, spans, payload_bytes }, Answer::Written(written)) => {
                 self.backlog_bytes -= payload_bytes;
@@ -392,10 +417,18 @@ impl Receiver {
     fn growing(&self) -> Result<(), PeerError> {
         match self.list {
             List::Growing => Ok(()),
-            List::Complete { .. } => {
-                Err(PeerError::Unexpected("a listing after the end of the list"))
-            }
+            List::Complete { .. } => Err(PeerError::Unexpected("more after the end of the list")),
         }
+    }
+
+    /// Nothing more will be listed: what was announced must have come.
+    fn end_list(&mut self, intact: bool) -> Result<(), PeerError> {
+        if !self.announced.is_empty() {
+            return Err(PeerError::Unexpected("the end of an incomplete list"));
+        }
+        self.list = List::Complete { intact };
+        self.report_listed();
+        Ok(())
     }
 
     /// Tells the sender up to where nothing more will be wanted.
@@ -424,20 +457,18 @@ impl Receiver {
     }
 
     /// Tells both ends' users of a change.
-    fn changed(&mut self, change: crate::report::Change) {
-        self.totals.created += u64::from(change.action == crate::report::Action::Created);
+    fn changed(&mut self, change: Change) {
+        self.totals.created += u64::from(change.action == Action::Created);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
     }
 
     fn report_settled(&mut self, bytes: u64) {
-        if bytes > 0 {
-            self.notices.push_back(Notice::Settled { bytes });
-        }
+        self.notices.extend(self.progress.settle(bytes));
     }
 
     fn report_listed(&mut self) {
-        let Totals { files, bytes, .. } = self.totals;
+        let (files, bytes) = (self.totals.files, self.progress.listed());
         let complete = self.list != List::Growing;
         self.notices.push_back(Notice::Listed { files, bytes, complete });
     }
@@ -454,7 +485,7 @@ impl Receiver {
     fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
         self.told += entries;
         // The last frame that fitted the window may reach past it by its own entries.
-        let most = ENTRY_WINDOW + crate::limits::MAX_BATCH as u64;
+        let most = ENTRY_WINDOW + MAX_BATCH as u64;
         if self.told - self.settled > most {
             Err(PeerError::Limit("unsettled entries"))
         } else {

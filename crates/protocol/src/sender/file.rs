@@ -23,6 +23,11 @@ const GROUPS_PER_SCAN: u64 = (SEGMENT_BYTES / 512) as u64;
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
 
+const CHANGED: &str = "it changed while it was read";
+const TOO_LONG: &str = "it is too long";
+/// It is tried again, whole.
+const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
+
 /// An attempt at a file.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -46,8 +51,7 @@ pub(super) struct Outgoing {
     need_bytes: u64,
     complete: bool,
     whole: Whole,
-    /// Bytes reported as settled, by this attempt or an earlier one.
-    pub(super) reported: u64,
+    /// Bytes that the receiver has or that were sent.
     settled: u64,
 }
 
@@ -61,12 +65,14 @@ struct GroupStart {
 #[derive(Debug, Default)]
 struct Whole {
     next: u32,
+    count: u32,
     reading: usize,
+    /// As far as blocks were asked for: nothing is reserved for the length of a file that may be all holes.
     blocks: Vec<Option<Chunk>>,
 }
 
 impl Outgoing {
-    pub(super) fn new(handle: Handle, how: How, reported: u64) -> Self {
+    pub(super) fn new(handle: Handle, how: How) -> Self {
         Self {
             handle,
             how,
@@ -83,7 +89,6 @@ impl Outgoing {
             need_bytes: 0,
             complete: false,
             whole: Whole::default(),
-            reported,
             settled: 0,
         }
     }
@@ -140,14 +145,6 @@ impl Outgoing {
         self.need_bytes -= bytes;
         (taken, bytes)
     }
-
-    /// Bytes newly settled, given that so many more of this attempt are.
-    fn advance(&mut self, bytes: u64) -> u64 {
-        self.settled += bytes;
-        let fresh = self.settled.saturating_sub(self.reported);
-        self.reported += fresh;
-        fresh
-    }
 }
 
 impl Sender {
@@ -163,8 +160,9 @@ impl Sender {
             outgoing.spec = ChunkerSpec::for_len(meta.len);
             outgoing.grouper = Some(Box::default());
         } else {
-            let blocks = meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
-            outgoing.whole.blocks = vec![None; blocks as usize];
+            let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
+            let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
+            outgoing.whole.count = count;
         }
         let spec = outgoing.spec;
         self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
@@ -192,20 +190,22 @@ impl Sender {
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.scanned += scanned.consumed;
+        let beyond = outgoing.scanned > outgoing.len;
+        if beyond || scanned.at_end && outgoing.scanned < outgoing.len {
+            return self.fail_for(handle, CHANGED);
+        }
+        if outgoing.groups.len() + scanned.groups.len() > MAX_GROUPS {
+            return self.fail_for(handle, TOO_MANY_GROUPS);
+        }
         let chunks = Arc::get_mut(&mut outgoing.chunks).expect("only sealing shares the chunks");
         chunks.extend_from_slice(&scanned.chunks);
         let told = tell_groups(file, outgoing, &scanned.groups);
-        let too_many = outgoing.groups.len() > MAX_GROUPS;
         let seal = if scanned.at_end { Some(Arc::clone(&outgoing.chunks)) } else { None };
         if !scanned.at_end {
             outgoing.grouper = Some(scanned.grouper);
         }
         self.groups_out += scanned.groups.len() as u64;
         self.frames.extend(told);
-        if too_many {
-            let message = format!("send file {}: its recipe has too many groups", file.0);
-            return self.fail(handle, Trouble { kind: TroubleKind::Failed, message });
-        }
         if let Some(chunks) = seal {
             self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
         }
@@ -230,11 +230,12 @@ impl Sender {
         let lacked_bytes: u64 =
             lacked.iter().map(|groups| outgoing.bytes_of(&outgoing.chunks_of(groups))).sum();
         let told_bytes = outgoing.bytes_of(&outgoing.chunks_of(&told));
-        let fresh = outgoing.advance(told_bytes - lacked_bytes);
+        outgoing.settled += told_bytes - lacked_bytes;
+        let settled = outgoing.settled;
         let spelled = spell(file, outgoing, lacked);
         self.groups_out -= u64::from(told.end - told.start);
         self.frames.extend(spelled);
-        self.report_settled(fresh);
+        self.advance(file, settled);
         self.read_needs(file);
         Ok(())
     }
@@ -246,10 +247,11 @@ impl Sender {
         within(&needed, &spelled)?;
         let spelled_bytes: u64 = spelled.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
         let needed_bytes: u64 = needed.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
-        let fresh = outgoing.advance(spelled_bytes - needed_bytes);
+        outgoing.settled += spelled_bytes - needed_bytes;
         outgoing.need_bytes += needed_bytes;
         outgoing.needs.extend(needed);
-        self.report_settled(fresh);
+        let settled = outgoing.settled;
+        self.advance(file, settled);
         self.read_needs(file);
         Ok(())
     }
@@ -274,17 +276,18 @@ impl Sender {
         let Some(file) = self.handles.get(&handle) else { return };
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;
-        while whole.reading < WHOLE_READS && (whole.next as usize) < whole.blocks.len() {
+        while whole.reading < WHOLE_READS && whole.next < whole.count {
             let start = u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
             let len = (outgoing.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
             let work =
                 Work::Read { handle, spans: vec![Span::new(start, len)], sums: Sums::Take, zstd };
             let chunks = std::iter::once(whole.next..whole.next + 1).collect();
             self.jobs.ask(work, Place::Read { handle, chunks, bytes: u64::from(len) });
+            whole.blocks.push(None);
             whole.next += 1;
             whole.reading += 1;
         }
-        if whole.reading == 0 && whole.next as usize == whole.blocks.len() {
+        if whole.reading == 0 && whole.next == whole.count {
             let chunks: Option<Vec<_>> = whole.blocks.iter().copied().collect();
             let chunks = Arc::new(chunks.expect("every block was read"));
             self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
@@ -302,17 +305,26 @@ impl Sender {
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
-        let fresh = outgoing.advance(bytes);
+        outgoing.settled += bytes;
+        let settled = outgoing.settled;
         let whole = outgoing.how == How::Whole;
         if whole {
             outgoing.whole.reading -= 1;
             outgoing.whole.blocks[chunks[0].start as usize] = sums.first().copied();
         }
         self.frames.push_back(ToReceiver::Fill { file, chunks, payload });
-        self.report_settled(fresh);
+        self.advance(file, settled);
         if whole {
             self.read_blocks(handle);
         }
+    }
+
+    /// Ends an attempt that may do better as another.
+    fn fail_for(&mut self, handle: Handle, why: &str) {
+        let listing = self.handles.get(&handle).and_then(|file| self.entries.get(file));
+        let Some(listing) = listing else { return };
+        let message = format!("send {}: {why}", listing.path);
+        self.fail(handle, Trouble { kind: TroubleKind::Vanished, message });
     }
 
     /// The attempt that holds this handle, unless it has ended.

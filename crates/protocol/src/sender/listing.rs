@@ -31,7 +31,6 @@ pub(super) struct Lister {
     intact: bool,
     complete: bool,
     files: u64,
-    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -52,7 +51,6 @@ impl Lister {
             intact: true,
             complete: false,
             files: 0,
-            bytes: 0,
         }
     }
 
@@ -124,8 +122,11 @@ impl Sender {
         if extent == Extent::More {
             self.lister.ready.push_front(ready);
         }
-        self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
-        self.report_listed();
+        // Where all of a batch was left out there is nothing to tell, unless it was the last.
+        if extent == Extent::Last || own.is_some() || !entries.is_empty() {
+            self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
+            self.report_listed();
+        }
         true
     }
 
@@ -147,8 +148,8 @@ impl Sender {
             Kind::Dir => self.lister.dirs.push(path),
             Kind::File => {
                 self.lister.files += 1;
-                self.lister.bytes += entry.meta.len;
-                let listing = Listing { path, len: entry.meta.len, attempts: 0 };
+                self.progress.list(entry.meta.len);
+                let listing = Listing { path, len: entry.meta.len, attempts: 0, reported: 0 };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
             Kind::Symlink(_) | Kind::Other => {}
@@ -164,7 +165,8 @@ impl Sender {
     }
 
     fn report_listed(&mut self) {
-        let Lister { files, bytes, complete, .. } = self.lister;
+        let Lister { files, complete, .. } = self.lister;
+        let bytes = self.progress.listed();
         self.notices.push_back(Notice::Listed { files, bytes, complete });
     }
 }

@@ -19,11 +19,11 @@ use deltic_core::{Entry, Meta, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::hello::Terms;
-use crate::limits::MAX_ATTEMPTS;
+use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Change, Item, Notice, Totals, Trouble};
-use crate::work::{Handle, Jobs, UnknownAnswer, WorkId};
+use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble};
+use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::Outgoing;
 use listing::Lister;
@@ -42,7 +42,7 @@ pub enum Work {
     Seal { handle: Handle, chunks: Arc<Vec<Chunk>> },
     /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
-    /// Let go of what `handle` holds open; answer with [`Answer::Closed`].
+    /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
 
@@ -115,6 +115,7 @@ pub struct Sender {
     next_handle: u64,
     groups_out: u64,
     scans_out: u64,
+    progress: Progress,
     finished: bool,
 }
 
@@ -124,6 +125,21 @@ struct Listing {
     path: RelPath,
     len: u64,
     attempts: u32,
+    /// Bytes reported as settled, by any attempt.
+    reported: u64,
+}
+
+impl Listing {
+    const fn is_large(&self) -> bool {
+        self.len > LARGE_FILE_BYTES
+    }
+
+    /// Bytes newly settled, given that `settled` of the present attempt are.
+    fn advance(&mut self, settled: u64) -> u64 {
+        let fresh = settled.min(self.len).saturating_sub(self.reported);
+        self.reported += fresh;
+        fresh
+    }
 }
 
 /// Where an answer belongs.
@@ -135,6 +151,16 @@ enum Place {
     Seal(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Close,
+}
+
+impl Concerns for Place {
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Open(handle) | Self::Scan(handle) | Self::Seal(handle) => Some(*handle),
+            Self::Read { handle, .. } => Some(*handle),
+            Self::List(_) | Self::Close => None,
+        }
+    }
 }
 
 impl Sender {
@@ -154,6 +180,7 @@ impl Sender {
             next_handle: 0,
             groups_out: 0,
             scans_out: 0,
+            progress: Progress::default(),
             finished: false,
         }
     }
@@ -243,22 +270,39 @@ impl Sender {
             return Err(PeerError::Limit("attempts at one file"));
         }
         let path = listing.path.clone();
-        let reported = self.drop_attempt(file);
+        self.drop_attempt(file);
+        self.check_active(file)?;
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
-        self.files.insert(file, Outgoing::new(handle, how, reported));
+        self.files.insert(file, Outgoing::new(handle, how));
         self.jobs.ask(Work::Open { handle, path }, Place::Open(handle));
         Ok(())
     }
 
-    /// Forgets the attempt under way, if there is one; what it had reported as settled.
-    fn drop_attempt(&mut self, file: FileNo) -> u64 {
-        let Some(old) = self.files.remove(&file) else { return 0 };
-        self.handles.remove(&old.handle);
+    /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.
+    fn check_active(&self, file: FileNo) -> Result<(), PeerError> {
+        let is_large = |file: &FileNo| self.entries.get(file).is_some_and(Listing::is_large);
+        if self.files.len() >= MAX_ACTIVE_FILES + MAX_ACTIVE_LARGE {
+            return Err(PeerError::Limit("files under way"));
+        }
+        if is_large(&file)
+            && self.files.keys().filter(|file| is_large(file)).count() >= MAX_ACTIVE_LARGE
+        {
+            return Err(PeerError::Limit("large files under way"));
+        }
+        Ok(())
+    }
+
+    /// Forgets the attempt under way, if there is one.
+    fn drop_attempt(&mut self, file: FileNo) {
+        let Some(old) = self.files.remove(&file) else { return };
+        let handle = old.handle;
+        self.handles.remove(&handle);
         self.groups_out -= old.groups_unanswered();
-        self.jobs.ask(Work::Close { handle: old.handle }, Place::Close);
-        old.reported
+        let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
+        let scans = forgotten.iter().filter(|place| matches!(place, Place::Scan(_))).count();
+        self.scans_out -= scans as u64;
     }
 
     /// The file's attempt; `None` where it has failed on this side and the receiver cannot know yet.
@@ -272,30 +316,28 @@ impl Sender {
 
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         self.lister.settle(upto)?;
-        let mut bytes = 0;
         let later = self.entries.split_off(&upto);
         let settled = std::mem::replace(&mut self.entries, later);
         for (file, listing) in settled {
             if listing.attempts > 0 {
                 self.entries.insert(file, listing);
             } else {
-                bytes += listing.len;
+                self.report_settled(listing.len);
             }
         }
-        self.report_settled(bytes);
         Ok(())
     }
 
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        let reported = self.drop_attempt(file);
-        self.report_settled(listing.len.saturating_sub(reported));
+        self.drop_attempt(file);
+        self.report_settled(listing.len.saturating_sub(listing.reported));
         let (path, item) = (listing.path, Item::File);
         match done {
             Done::Same { touched: false, .. } => {}
             Done::Same { differs, .. } => {
-                let action = crate::report::Action::Touched;
+                let action = Action::Touched;
                 self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
             }
             Done::Replaced { action, differs, .. } => {
@@ -316,15 +358,21 @@ impl Sender {
     }
 
     fn report_settled(&mut self, bytes: u64) {
-        if bytes > 0 {
-            self.notices.push_back(Notice::Settled { bytes });
-        }
+        self.notices.extend(self.progress.settle(bytes));
+    }
+
+    /// So many bytes of an attempt are settled: tells those that no attempt at the file reported before.
+    fn advance(&mut self, file: FileNo, settled: u64) {
+        let Some(listing) = self.entries.get_mut(&file) else { return };
+        let fresh = listing.advance(settled);
+        self.report_settled(fresh);
     }
 
     /// Ends an attempt on this side; the receiver decides whether there is another.
     fn fail(&mut self, handle: Handle, trouble: Trouble) {
         let Some(file) = self.handles.get(&handle).copied() else { return };
         self.drop_attempt(file);
-        self.frames.push_back(ToReceiver::Failed { file, trouble });
+        let attempt = self.entries.get(&file).map_or(0, |listing| listing.attempts);
+        self.frames.push_back(ToReceiver::Failed { file, attempt, trouble });
     }
 }

@@ -99,6 +99,9 @@ fn a_span_beyond_the_end_is_an_error(store: &impl Store) {
     rebuild.write(u64::MAX, &[1]).expect_err("past the end of numbers");
     rebuild.copy(&from, 0..101, 0).expect_err("past the end of new");
     rebuild.copy(&from, 950..1001, 0).expect_err("past the end of old");
+    rebuild.copy(&from, u64::MAX - 1..u64::MAX, 0).expect_err("past the end of numbers");
+    #[expect(clippy::reversed_empty_ranges, reason = "a span may come from a peer")]
+    rebuild.copy(&from, 20..10, 0).expect_err("the wrong way round");
     assert!(store.look(&path("new")).expect("look").is_none());
 }
 

@@ -1,10 +1,11 @@
 //! A local file in the making, and the order of writes that makes its commit safe (`RELIABILITY` §3.1).
 
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs;
+use deltic_core::RelPath;
+use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::attrs::Attrs;
@@ -16,14 +17,12 @@ use super::store::Inner;
 use crate::error::At;
 use crate::{Commit, Rebuild, Replaces, Snapshot, StoreError, lock};
 
-use deltic_core::RelPath;
-
 /// A new version of a local file, staged.
 #[derive(Debug)]
 pub struct LocalRebuild {
     store: Arc<Inner>,
     path: RelPath,
-    staged: Staged<OwnedFd>,
+    staged: Staged,
     inode: (u64, u64),
     len: u64,
     fate: Mutex<Fate>,
@@ -45,13 +44,11 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let staged = store.stages.file(&place)?;
-        let path = path.clone();
-        let inode = (0, 0);
-        let mut rebuild =
-            Self { store, path, staged, inode, len, fate: Mutex::new(Fate::Worthless) };
-        rebuild.inode = inode_of(&fs::fstat(&rebuild.staged.made).at("create", &rebuild.path)?);
-        fs::ftruncate(&rebuild.staged.made, len).at("create", &rebuild.path)?;
+        let staged = store.stages.create(&place)?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
+        let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
+        let rebuild = Self { store, path, staged, inode, len, fate };
+        fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
 
@@ -67,9 +64,12 @@ impl LocalRebuild {
 
     /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
     /// would not miss: it spoils the file.
-    fn finish(&self, commit: &Commit<'_, LocalSnapshot>, place: &Place) -> Result<(), StoreError> {
-        let file = &self.staged.made;
-        let old = place.dir.find(&place.name).at("commit", &self.path)?;
+    fn finish(
+        &self,
+        commit: &Commit<'_, LocalSnapshot>,
+        old: Option<Stat>,
+    ) -> Result<(), StoreError> {
+        let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
         let attrs = Attrs::of_new(commit.meta, commit.keep, old_mode, self.store.umask);
         attrs.set(file).at("set metadata of", &self.path)?;
@@ -79,12 +79,12 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Checks that `place` holds what the new version is to replace.
+    /// Checks that `place` holds what the new version is to replace, and says what that is.
     fn check_replaced(
         &self,
         replaces: &Replaces<'_, LocalSnapshot>,
         place: &Place,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Stat>, StoreError> {
         let found = place.dir.find(&place.name).at("commit", &self.path)?;
         let expected = match (replaces, found) {
             (Replaces::Nothing, found) => found.is_none(),
@@ -95,7 +95,7 @@ impl LocalRebuild {
             }
             (Replaces::Version(_) | Replaces::Seen(_), None) => false,
         };
-        if expected { Ok(()) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
+        if expected { Ok(found) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
     }
 
     /// Moves the staged file into place, having checked that it is still ours.
@@ -120,9 +120,12 @@ impl Rebuild for LocalRebuild {
         old: Range<u64>,
         new_start: u64,
     ) -> Result<(), StoreError> {
-        self.check_span(new_start, old.end.saturating_sub(old.start))?;
+        if old.start > old.end || old.end > from.meta().len {
+            return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
+        }
+        self.check_span(new_start, old.end - old.start)?;
         let source = End { file: from.as_fd(), device: from.version().device() };
-        let target = End { file: self.staged.made.as_fd(), device: self.inode.0 };
+        let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
         let copied = self.store.copier.copy(source, old, target, new_start);
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
@@ -132,15 +135,15 @@ impl Rebuild for LocalRebuild {
 
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.check_span(new_start, bytes.len() as u64)?;
-        let written = write_at(self.staged.made.as_fd(), new_start, bytes);
+        let written = write_at(self.staged.file.as_fd(), new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)
     }
 
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
-        self.check_replaced(&commit.replaces, &place)?;
-        self.finish(&commit, &place)?;
+        let old = self.check_replaced(&commit.replaces, &place)?;
+        self.finish(&commit, old)?;
         // Again: a flush takes its time.
         self.check_replaced(&commit.replaces, &place)?;
         self.land(&place)?;

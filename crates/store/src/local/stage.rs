@@ -43,10 +43,10 @@ struct Leftover {
     taken: bool,
 }
 
-/// Something just made in a staging directory.
+/// A file in a staging directory, locked, its owner's alone.
 #[derive(Debug)]
-pub(super) struct Staged<T> {
-    pub(super) made: T,
+pub(super) struct Staged {
+    pub(super) file: OwnedFd,
     /// The directory whose staging directory it is in.
     pub(super) home: RelPath,
     pub(super) name: Name,
@@ -58,37 +58,23 @@ impl Stages {
         Ok(Self { root, mount, homes: Mutex::default() })
     }
 
-    /// A new locked file for `place`, its owner's alone.
-    pub(super) fn file(&self, place: &Place) -> Result<Staged<OwnedFd>, StoreError> {
-        self.make(place, |dir, name| {
-            let file = dir.create(name)?;
-            let lost = matches!(try_lock(&file), Ok(false));
-            Ok((!lost).then_some(file))
-        })
+    /// A new file for `place`.
+    pub(super) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
+        let (home, name) = (self.home(place)?, new_name(&place.path));
+        let create = || {
+            let dir = self.enter(&home)?;
+            let file = dir.create(&name)?;
+            // Without locks, as on some network file systems, a sweep leaves everything alone.
+            let _ = try_lock(&file);
+            Ok(file)
+        };
+        let file = create().at("create", &place.path)?;
+        Ok(Staged { file, home, name })
     }
 
-    /// A new symlink for `place`. It cannot be locked: a sweep may take it away.
-    pub(super) fn symlink(&self, place: &Place, target: &[u8]) -> Result<Staged<()>, StoreError> {
-        self.make(place, |dir, name| dir.make_symlink(name, target).map(Some))
-    }
-
-    /// Makes something until no sweep interferes: one may see the file before our lock, or its directory before the file.
-    fn make<T>(
-        &self,
-        place: &Place,
-        make: impl Fn(&Dir, &Name) -> Result<Option<T>, Errno>,
-    ) -> Result<Staged<T>, StoreError> {
-        let home = self.home(place)?;
-        for attempt in 0..MAX_TRIES {
-            thread::sleep(Duration::from_millis(attempt));
-            let name = new_name(&place.path);
-            match self.made_dir(&home).and_then(|dir| make(&dir, &name)) {
-                Ok(Some(made)) => return Ok(Staged { made, home, name }),
-                Ok(None) | Err(Errno::NOENT | Errno::EXIST) => {}
-                Err(errno) => return Err(StoreError::new("create", &place.path, errno)),
-            }
-        }
-        Err(StoreError::new("create", &place.path, Errno::AGAIN))
+    /// The staging directory for `place`, from which no sweep takes anything while it is held.
+    pub(super) fn dir_for(&self, place: &Place) -> Result<Dir, StoreError> {
+        self.enter(&self.home(place)?).at("create", &place.path)
     }
 
     /// The staging directory of `home`, which may be missing.
@@ -96,15 +82,17 @@ impl Stages {
         self.root.dir(&staging_path(home)?, Use::Read)
     }
 
-    fn made_dir(&self, home: &RelPath) -> Result<Dir, Errno> {
-        match self.dir(home) {
-            Err(Errno::NOENT) => {}
-            opened => return opened,
-        }
-        match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
-            Err(Errno::EXIST) | Ok(()) => self.dir(home),
-            Err(errno) => Err(errno),
-        }
+    /// The staging directory of `home`, made if need be, and locked together with others who make something in it.
+    fn enter(&self, home: &RelPath) -> Result<Dir, Errno> {
+        let open = || match self.dir(home) {
+            Err(Errno::NOENT) => match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
+                Ok(()) | Err(Errno::EXIST) => Err(Errno::AGAIN),
+                Err(errno) => Err(errno),
+            },
+            opened => opened.map(Some),
+        };
+        let dir = lock_dir(open, FlockOperation::NonBlockingLockShared)?;
+        dir.ok_or(Errno::AGAIN)
     }
 
     /// The directory whose staging directory serves `place`.
@@ -144,7 +132,8 @@ impl Stages {
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
         let known =
             lock(&self.homes).get_mut(home).and_then(|known| known.as_mut()?.remove(&key(path)));
-        let (Some(known), Ok(dir)) = (known, self.dir(home)) else { return };
+        let Some(known) = known else { return };
+        let Ok(dir) = self.dir(home) else { return };
         for leftover in known {
             if leftover.taken || is_nobodys(&dir, &leftover.name) {
                 // What stays is litter for the sweep.
@@ -155,9 +144,10 @@ impl Stages {
 
     /// Removes what nobody holds from every staging directory that was met. Returns how many files.
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
-        let mut homes: Vec<RelPath> = lock(&self.homes).drain().map(|(home, _)| home).collect();
-        if !homes.iter().any(RelPath::is_root) {
-            homes.push(RelPath::root());
+        let mut homes = vec![RelPath::root()];
+        for (home, known) in lock(&self.homes).iter_mut() {
+            *known = None;
+            homes.extend((!home.is_root()).then(|| home.clone()));
         }
         let counts: Vec<_> = homes.iter().map(|home| self.sweep_home(home)).collect();
         counts.into_iter().sum()
@@ -165,15 +155,40 @@ impl Stages {
 
     /// Removes what nobody holds from the staging directory of `home`, and that directory if nothing stays.
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
-        match self.dir(home) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(0),
-            opened => sweep_dir(&opened.at("sweep", home)?).at("sweep", home),
+        let open = || match self.dir(home) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            opened => opened.map(Some),
+        };
+        let dir = lock_dir(open, FlockOperation::NonBlockingLockExclusive);
+        let Some(dir) = dir.at("sweep", home)? else { return Ok(0) };
+        let removed = sweep_dir(&dir).at("sweep", home)?;
+        match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&staging_name())) {
+            Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
+            Err(errno) => Err(StoreError::new("sweep", home, errno)),
         }
-        .inspect(|_| {
-            // It stays while it is in use.
-            let _ = self.root.dir(home, Use::Pass).map(|dir| dir.remove_dir(&staging_name()));
-        })
     }
+}
+
+/// The directory that `open` opens, under `lock`: nobody sweeps where somebody makes something. `open` may ask to be
+/// called again. `None` where there is no directory, or others keep it locked: a sweep can be left to them.
+fn lock_dir(
+    open: impl Fn() -> Result<Option<Dir>, Errno>,
+    lock: FlockOperation,
+) -> Result<Option<Dir>, Errno> {
+    for attempt in 0..MAX_TRIES {
+        let dir = match open() {
+            Err(Errno::AGAIN) => continue,
+            Ok(Some(dir)) => dir,
+            none_or_error => return none_or_error,
+        };
+        if fs::flock(&dir, lock) == Err(Errno::WOULDBLOCK) {
+            thread::sleep(Duration::from_millis(attempt));
+        } else if fs::fstat(&dir)?.st_nlink > 0 {
+            return Ok(Some(dir));
+        }
+        // Else a sweep removed it before we had the lock.
+    }
+    Ok(None)
 }
 
 fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
@@ -232,7 +247,8 @@ fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
 fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match lock_free(dir, name) {
         Ok(held) => held.is_some(),
-        // A symlink has no lock, and neither has a finished file whose mode keeps its owner out: their owners bear it.
+        // A symlink that is still here while nobody makes one; or a finished file whose mode keeps its owner out of it,
+        // about to be renamed at worst: then that commit fails, and says so.
         Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
     }
 }
@@ -263,7 +279,7 @@ fn is_staged_name(name: &Name) -> bool {
         && name.ends_with(SUFFIX)
 }
 
-fn new_name(path: &RelPath) -> Name {
+pub(super) fn new_name(path: &RelPath) -> Name {
     // The standard library's hasher is keyed with random bytes.
     let nonce = format!(".{:016x}", RandomState::new().build_hasher().finish());
     let name = [&key(path), nonce.as_bytes(), SUFFIX].concat();
@@ -299,5 +315,5 @@ const NONCE_DIGITS: usize = 16;
 const SUFFIX: &[u8] = b".tmp";
 /// Leftovers of one path that are worth a look.
 const MAX_LEFTOVERS: usize = 4;
-/// Tries of an act that a concurrent sweep undid.
-pub(super) const MAX_TRIES: u64 = 8;
+/// Tries to lock a staging directory, with longer and longer pauses: about a second, where a lock takes microseconds.
+const MAX_TRIES: u64 = 45;

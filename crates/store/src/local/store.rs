@@ -15,7 +15,7 @@ use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::remove;
 use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
-use super::stage::{MAX_TRIES, Stages};
+use super::stage::{Stages, new_name};
 use super::touched::Touched;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -168,8 +168,10 @@ impl Store for LocalStore {
             return Ok(());
         }
         let place = self.place(action, path)?;
-        for _ in 0..MAX_TRIES {
+        // A second time, should something be in the way.
+        for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
+                Err(Errno::EXIST) if clear_for_dir(&place).at(action, path)? => return Ok(()),
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(action, path)?;
@@ -177,14 +179,6 @@ impl Store for LocalStore {
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
                 }
-            }
-            match place.dir.find(&place.name).at(action, path)? {
-                Some(stat) if file_type(&stat).is_dir() => return Ok(()),
-                Some(_) => match place.dir.remove_file(&place.name) {
-                    Err(Errno::NOENT | Errno::ISDIR) => {}
-                    removed => removed.at(action, path)?,
-                },
-                None => {}
             }
         }
         Err(StoreError::Conflict { path: path.clone() })
@@ -199,25 +193,16 @@ impl Store for LocalStore {
     ) -> Result<(), StoreError> {
         let action = "make symlink";
         let place = self.place(action, path)?;
-        let mut answer = Errno::AGAIN;
-        for _ in 0..MAX_TRIES {
-            let staged = self.0.stages.symlink(&place, target)?;
-            let dir = self.0.stages.dir(&staged.home).at(action, path)?;
-            let timed = if keep.times { dir.set_times(&staged.name, &times(meta)) } else { Ok(()) };
-            match timed.and_then(|()| place.land(&dir, &staged.name)) {
-                Ok(()) => {
-                    self.0.touched.add(&place.dir_path);
-                    return Ok(());
-                }
-                Err(errno) => answer = errno,
-            }
-            // A sweep of another run may have been faster.
-            let _ = dir.remove_file(&staged.name);
-            if answer != Errno::NOENT {
-                break;
-            }
+        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
+        dir.make_symlink(&name, target).at(action, path)?;
+        let timed = if keep.times { dir.set_times(&name, &times(meta)) } else { Ok(()) };
+        let landed = timed.and_then(|()| place.land(&dir, &name));
+        if landed.is_err() {
+            // What stays is litter for the sweep.
+            let _ = dir.remove_file(&name);
         }
-        Err(StoreError::new(action, path, answer))
+        self.0.touched.add(&place.dir_path);
+        landed.at(action, path)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -245,6 +230,18 @@ impl Store for LocalStore {
 
     fn sweep(&self) -> Result<u64, StoreError> {
         self.0.stages.sweep()
+    }
+}
+
+/// Removes what is at `place`, unless that is a directory: then it says so.
+fn clear_for_dir(place: &Place) -> Result<bool, Errno> {
+    let found = place.dir.find(&place.name)?;
+    if found.is_some_and(|stat| file_type(&stat).is_dir()) {
+        return Ok(true);
+    }
+    match place.dir.remove_file(&place.name) {
+        Ok(()) | Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 
