@@ -21,6 +21,8 @@ use crate::transport::{RawFrame, ReadEnd};
 
 /// Bytes of frames that travel to the writer together.
 const BATCH_BYTES: usize = 256 << 10;
+/// Frames or answers that a machine takes in one go.
+const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken.
 const MAX_BACKLOG_BYTES: usize = 8 << 20;
 
@@ -42,7 +44,7 @@ pub(crate) trait Machine {
 
 /// Whoever does a machine's work, from any thread.
 pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
-    fn cost(work: &M::Work) -> Cost;
+    fn cost(&self, work: &M::Work) -> Cost;
     fn perform(&self, work: M::Work) -> M::Answer;
 }
 
@@ -108,15 +110,16 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
     batches: &mpsc::Sender<Vec<u8>>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let (pool, mut answers) = Pool::new();
+    let (mut pool, mut results) = Pool::new();
     let mut waiting: Option<(WorkId, M::Work)> = None;
+    let (mut answers, mut taken) = (Vec::new(), Vec::new());
     loop {
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
         }
         let writable = send_ready(&mut machine, batches);
         if writable {
-            start_work(&mut machine, &hands, &pool, &mut waiting);
+            start_work(&mut machine, &hands, &mut pool, &mut waiting);
             // Asking for work may have put frames into the machine's mouth.
             send_ready(&mut machine, batches);
         }
@@ -124,11 +127,24 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
             return send_rest(&mut machine, batches, watch).await;
         }
         tokio::select! {
-            Some((id, answer)) = answers.recv() => {
-                machine.answer(id, answer).expect("every answer is to work of this machine");
+            _ = results.recv_many(&mut answers, AT_ONCE) => {
+                for (cost, (id, answer)) in answers.drain(..) {
+                    pool.finished(cost);
+                    let known = machine.answer(id, answer);
+                    known.expect("every answer is to work of this machine");
+                }
             }
-            frame = frames.recv(), if machine.backlog_bytes() <= MAX_BACKLOG_BYTES => {
-                take(&mut machine, frame.unwrap_or(Err(ReadEnd::Closed)))?;
+            // Some frames at a time: each may add to the backlog.
+            count = frames.recv_many(&mut taken, AT_ONCE), if machine.backlog_bytes() <= MAX_BACKLOG_BYTES => {
+                if count == 0 {
+                    return Err(ReadEnd::Closed.into());
+                }
+                for frame in taken.drain(..) {
+                    // What follows the last frame is the stream's end.
+                    if !machine.is_finished() {
+                        take(&mut machine, frame)?;
+                    }
+                }
             }
             // Only wakes the loop: capacity is looked at again above.
             permit = batches.reserve(), if !writable => {
@@ -187,11 +203,11 @@ async fn send_rest<M: Machine>(
 fn start_work<M: Machine, H: Hands<M>>(
     machine: &mut M,
     hands: &Arc<H>,
-    pool: &Pool<(WorkId, M::Answer)>,
+    pool: &mut Pool<(WorkId, M::Answer)>,
     waiting: &mut Option<(WorkId, M::Work)>,
 ) {
     while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
-        let cost = H::cost(&work);
+        let cost = hands.cost(&work);
         if !pool.has_room(cost) {
             *waiting = Some((id, work));
             return;

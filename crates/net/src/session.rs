@@ -188,8 +188,8 @@ impl Greeted {
         if missing {
             create_root(&root).map_err(unusable)?;
         }
-        let durability = if options.durable { Durability::Run } else { Durability::None };
-        let local = LocalOptions { durability, rules: Filter::new(&options.rules) };
+        let local =
+            LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         self.receive_into(store, setting, watch).await
     }
@@ -201,7 +201,8 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, .. } = setting.options;
-        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }));
+        let keep = Keep { modes, times };
+        let hands = Arc::new(ReceivingHands::new(store, keep, durability(&setting.options)));
         let frames = self.frames();
         drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
     }
@@ -230,6 +231,10 @@ impl Greeted {
             _ => Ok(()),
         }
     }
+}
+
+fn durability(options: &Options) -> Durability {
+    if options.durable { Durability::Run } else { Durability::None }
 }
 
 /// What the other end should be told of our error, unless it told us or is gone.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -22,7 +22,9 @@ const MEMORY_PIPE_BYTES: usize = 1 << 20;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
 /// Frames between the reader and the driver: with fills of their usual length a few MiB.
-const FRAMES: usize = 8;
+const FRAMES: usize = 16;
+/// Bytes that are asked of the stream at once where frames are small.
+const BUFFER_BYTES: usize = 64 << 10;
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -152,10 +154,11 @@ pub(crate) async fn read_frame(
 
 /// Reads frames into a bounded queue until there are no more, or nobody takes them.
 pub(crate) fn start_reader(
-    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
     counters: Arc<Counters>,
 ) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
     let (frames, taken) = mpsc::channel(FRAMES);
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     tokio::spawn(async move {
         loop {
             let frame = read_frame(&mut reader, &counters).await;
@@ -177,7 +180,12 @@ pub(crate) fn start_writer(
     let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let task = tokio::spawn(async move {
         let mut limit = bwlimit.map(Limit::new);
-        while let Some(batch) = taken.recv().await {
+        while let Some(mut batch) = taken.recv().await {
+            while batch.len() < BUFFER_BYTES
+                && let Ok(more) = taken.try_recv()
+            {
+                batch.extend_from_slice(&more);
+            }
             let piece = limit.as_ref().map_or(batch.len(), Limit::piece).max(1);
             for piece in batch.chunks(piece) {
                 if let Some(limit) = &mut limit {

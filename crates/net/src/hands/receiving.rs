@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use deltic_core::recipe::{Chunk, Digest, digest_of};
 use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath};
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{Answer, CopyRun, Indexed, OldLens, Piece, Proof, Receiver, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Durability, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
 
 use super::sending::scan_segment;
 use super::{Buffers, failed, lock, setback};
@@ -23,6 +24,8 @@ const COUNT_UPTO: u64 = 1 << 20;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
+    /// Whether the store flushes what it commits.
+    flushes: bool,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -41,10 +44,14 @@ impl<S: Store> Default for Slot<S> {
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
-    fn cost(work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> Cost {
         match work {
-            Work::Index { .. } | Work::Copy { .. } | Work::Write { .. } => Cost::Compute,
-            _ => Cost::Wait,
+            Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush
+                if self.flushes =>
+            {
+                Cost::Flush
+            }
+            _ => Cost::Compute,
         }
     }
 
@@ -87,9 +94,13 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
             }
+            Work::Replace { path, meta, seen, payload, digest } => {
+                Answer::Done(self.replace(&path, (&meta, seen.as_ref()), (payload, digest)))
+            }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
-            Work::Flush => done(self.store.flush().and_then(|()| self.store.sweep().map(|_| ()))),
+            Work::Sweep => done(self.store.sweep().map(|_| ())),
+            Work::Flush => done(self.store.flush()),
         }
     }
 }
@@ -99,8 +110,9 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep) -> Self {
-        Self { store, keep, slots: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(store: S, keep: Keep, durability: Durability) -> Self {
+        let flushes = durability == Durability::Run;
+        Self { store, keep, flushes, slots: Mutex::default(), buffers: Buffers::default() }
     }
 
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<(Name, u64)>, Trouble> {
@@ -232,6 +244,27 @@ impl<S: Store> ReceivingHands<S> {
         };
         let commit = Commit { meta, keep: self.keep, replaces };
         rebuild.commit(commit).map_err(|error| setback(&error))
+    }
+
+    /// A whole small file at once: nothing of it is staged before all of it is proven.
+    fn replace(
+        &self,
+        path: &RelPath,
+        (meta, seen): (&Meta, Option<&Meta>),
+        (payload, digest): (Payload, Digest),
+    ) -> Result<(), Setback> {
+        let bytes = unpacked(payload, meta.len as usize).ok_or_else(|| unproven(path))?;
+        let chunk = (!bytes.is_empty()).then(|| Chunk::of(&bytes));
+        if digest_of(chunk.iter()) != digest {
+            return Err(unproven(path));
+        }
+        let write = || {
+            let rebuild = self.store.create(path, meta.len)?;
+            rebuild.write(0, &bytes)?;
+            let replaces = seen.map_or(Replaces::Nothing, Replaces::Seen);
+            rebuild.commit(Commit { meta, keep: self.keep, replaces })
+        };
+        write().map_err(|error| setback(&error))
     }
 
     fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {

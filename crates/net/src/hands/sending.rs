@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::recipe::{AtEnd, Chunk, Grouper, digest_of, scan};
 use deltic_core::{Chunker, ChunkerSpec, Meta, RelPath, Span};
-use deltic_protocol::limits::SEGMENT_BYTES;
-use deltic_protocol::message::Payload;
+use deltic_protocol::limits::{SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Listed, Scanned, Sender, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Listed, Opened, Scanned, Sender, Sums, Work};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
@@ -29,19 +29,16 @@ pub(crate) struct SendingHands<T: Tree> {
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
-    fn cost(work: &Work) -> Cost {
-        match work {
-            Work::Scan { .. } | Work::Seal { .. } | Work::Read { .. } => Cost::Compute,
-            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Wait,
-        }
+    fn cost(&self, _: &Work) -> Cost {
+        Cost::Compute
     }
 
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
-            Work::Open { handle, path } => {
-                Answer::Opened(self.open(handle, &path).map_err(|error| trouble(&error)))
-            }
+            Work::Open { handle, path, how, zstd } => Answer::Opened(
+                self.open(handle, &path, (how, zstd)).map_err(|error| trouble(&error)),
+            ),
             Work::Scan { handle, spec, start, grouper } => Answer::Scanned(
                 self.scan(handle, spec, (start, grouper)).map_err(|error| trouble(&error)),
             ),
@@ -75,11 +72,20 @@ impl<T: Tree> SendingHands<T> {
         Ok(Listed { own, entries: listing.entries, troubles })
     }
 
-    fn open(&self, handle: Handle, path: &RelPath) -> Result<Meta, StoreError> {
-        let snapshot = Arc::new(self.tree.open(path)?);
+    fn open(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        (how, zstd): (How, bool),
+    ) -> Result<Opened, StoreError> {
+        let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
-        lock(&self.open).insert(handle, snapshot);
-        Ok(meta)
+        if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
+            let body = Some(read_body(&snapshot, zstd)?);
+            return Ok(Opened { meta, body });
+        }
+        lock(&self.open).insert(handle, Arc::new(snapshot));
+        Ok(Opened { meta, body: None })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -131,6 +137,17 @@ impl<T: Tree> SendingHands<T> {
         let chunks = if sums == Sums::Take { sums_of(spans, &bytes) } else { Vec::new() };
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
     }
+}
+
+/// Reads all of a file that is one block, or empty.
+fn read_body(snapshot: &impl Snapshot, zstd: bool) -> Result<Body, StoreError> {
+    let mut bytes = vec![0; snapshot.meta().len as usize];
+    // A file that has become shorter is not the one that was opened.
+    snapshot.read_at(0, &mut bytes)?;
+    snapshot.check_unchanged()?;
+    let chunk = (!bytes.is_empty()).then(|| Chunk::of(&bytes));
+    let digest = digest_of(chunk.iter());
+    Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
 }
 
 /// Cuts and sums one segment; whether it reached the end of the file.

@@ -37,6 +37,8 @@ pub(super) struct Attempt {
     needed: u64,
     /// Fingerprints of the blocks of a file that comes whole; `None` while a block is being written.
     blocks: HashMap<u32, Option<Fingerprint>>,
+    /// All of a file that is one block, and what it adds to the backlog.
+    body: Option<(Payload, usize)>,
     /// While everything matched so far lies where it lay in the one in place: copies that may never be needed.
     held: Option<Vec<Op>>,
     /// The last match, for locality.
@@ -112,6 +114,7 @@ impl Attempt {
             lacked: VecDeque::new(),
             needed: 0,
             blocks: HashMap::new(),
+            body: None,
             held: Some(Vec::new()),
             after: None,
             jobs: 0,
@@ -298,6 +301,16 @@ impl Attempt {
         if let State::Spelled(chunks) = &mut slot.state {
             chunks[(chunk - slot.first_chunk) as usize].1 = Origin::New(fingerprint);
         }
+    }
+
+    /// Whether the file comes whole and in one piece, to be put in place in one go.
+    fn is_single_block(&self) -> bool {
+        self.how == How::Whole && self.meta.len <= u64::from(WHOLE_BLOCK_BYTES)
+    }
+
+    /// Bytes of the backlog that are held here and not by work.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
     /// Whether nothing more is to come and nothing is under way.
@@ -598,11 +611,17 @@ impl Receiver {
         if !payload.may_hold(bytes) {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
-        attempt.jobs += 1;
         let len = attempt.meta.len;
         let bytes = bytes.max(payload.len());
-        let spans = pieces.iter().map(|piece| piece.span).collect();
         self.backlog_bytes += bytes;
+        if attempt.is_single_block() {
+            attempt.literal = len;
+            attempt.body = Some((payload, bytes));
+            self.advance(file);
+            return Ok(());
+        }
+        attempt.jobs += 1;
+        let spans = pieces.iter().map(|piece| piece.span).collect();
         self.jobs.ask(
             Work::Write { handle, path, len, pieces, payload },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
@@ -669,7 +688,16 @@ impl Receiver {
         let seen = incoming.candidate.seen.clone();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
-        if attempt.is_identical(in_place) {
+        if attempt.is_single_block() {
+            attempt.settling = true;
+            let meta = attempt.meta.clone();
+            let (payload, payload_bytes) =
+                attempt.body.take().unwrap_or((Payload::Plain(Vec::new()), 0));
+            self.jobs.ask(
+                Work::Replace { path, meta, seen, payload, digest },
+                Place::Replace { handle, payload_bytes },
+            );
+        } else if attempt.is_identical(in_place) {
             attempt.settling = true;
             let proof = attempt.proof(digest);
             self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));

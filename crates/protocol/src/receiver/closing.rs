@@ -1,4 +1,6 @@
-//! The end of a run, in an order that a crash cannot turn against the user: delete, set directories, flush, say so.
+//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, say so.
+//!
+//! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
 
 use deltic_core::RelPath;
 
@@ -14,6 +16,7 @@ use super::{List, Place, Receiver, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Deleting,
+    Sweeping,
     SettingDirs,
     Flushing,
     Finished,
@@ -29,15 +32,17 @@ impl Receiver {
         }
         let next = match self.closing {
             None => Closing::Deleting,
-            Some(Closing::Deleting) => Closing::SettingDirs,
+            Some(Closing::Deleting) => Closing::Sweeping,
+            Some(Closing::Sweeping) => Closing::SettingDirs,
             Some(Closing::SettingDirs) => Closing::Flushing,
             Some(_) => Closing::Finished,
         };
         self.closing = Some(next);
         match next {
             Closing::Deleting => self.delete(intact),
+            Closing::Sweeping => self.ask_to_close(Work::Sweep, Place::Sweep),
             Closing::SettingDirs => self.set_dirs(),
-            Closing::Flushing => self.flush(),
+            Closing::Flushing => self.ask_to_close(Work::Flush, Place::Flush),
             Closing::Finished => self.finish(),
         }
         self.close();
@@ -106,13 +111,13 @@ impl Receiver {
         self.jobs.ask(Work::SetDirs { dirs }, Place::SetDirs);
     }
 
-    fn flush(&mut self) {
+    fn ask_to_close(&mut self, work: Work, place: Place) {
         if !self.setting.options.dry_run {
-            self.jobs.ask(Work::Flush, Place::Flush);
+            self.jobs.ask(work, place);
         }
     }
 
-    pub(super) fn flushed(&mut self, done: Result<(), Setback>) {
+    pub(super) fn closed(&mut self, done: Result<(), Setback>) {
         if let Err(setback) = done {
             self.trouble(setback.trouble);
         }

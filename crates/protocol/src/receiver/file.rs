@@ -223,6 +223,7 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
+            self.backlog_bytes -= attempt.held_bytes();
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {

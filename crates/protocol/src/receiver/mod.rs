@@ -62,12 +62,17 @@ pub enum Work {
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
+    /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
+    /// with [`Answer::Done`].
+    Replace { path: RelPath, meta: Meta, seen: Option<Meta>, payload: Payload, digest: Digest },
     /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
-    /// its handle; one that was committed or confirmed has none.
+    /// its handle; a file that was committed, or confirmed and touched, has none.
     Abandon { handle: Handle },
-    /// Flush every change to the disk and remove what killed runs left; answer with [`Answer::Done`].
+    /// Remove what killed runs left; answer with [`Answer::Done`].
+    Sweep,
+    /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
 }
 
@@ -249,12 +254,14 @@ enum Place {
     Clear { file: FileNo },
     Remove(RelPath),
     SetDirs,
+    Sweep,
     Flush,
     OpenOld(Handle),
     Index(Handle),
     Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Commit(Handle),
+    Replace { handle: Handle, payload_bytes: usize },
     Confirm(Handle),
     TouchFile(Handle),
     Abandon(FileNo),
@@ -387,7 +394,7 @@ impl Receiver {
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
-            (Place::Flush, Answer::Done(done)) => self.flushed(done),
+            (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle), Answer::Indexed(indexed)) => self.indexed(handle, indexed),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
@@ -398,6 +405,10 @@ impl Receiver {
                 self.written(handle, (&chunks, &spans), written);
             }
             (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
+            (Place::Replace { handle, payload_bytes }, Answer::Done(done)) => {
+                self.backlog_bytes -= payload_bytes;
+                self.committed(handle, done);
+            }
             (Place::Confirm(handle), Answer::Done(done)) => self.confirmed(handle, done),
             (Place::TouchFile(handle), Answer::Done(done)) => self.touched(handle, done),
             (Place::Abandon(file), Answer::Done(_)) => self.abandoned(file),

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use deltic_core::Span;
 use deltic_core::chunk::{ChunkerSpec, FixedLen};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
-use deltic_core::{Meta, Span};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -16,7 +16,7 @@ use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::{Place, Scanned, Sender, Sums, Work};
+use super::{Body, Opened, Place, Scanned, Sender, Sums, Work};
 
 /// Most groups that one scan can find: every minimal chunk a group.
 const GROUPS_PER_SCAN: u64 = (SEGMENT_BYTES / 512) as u64;
@@ -148,9 +148,9 @@ impl Outgoing {
 }
 
 impl Sender {
-    pub(super) fn opened(&mut self, handle: Handle, meta: Result<Meta, Trouble>) {
-        let meta = match meta {
-            Ok(meta) => meta,
+    pub(super) fn opened(&mut self, handle: Handle, opened: Result<Opened, Trouble>) {
+        let Opened { meta, body } = match opened {
+            Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
@@ -164,17 +164,32 @@ impl Sender {
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
             outgoing.whole.count = count;
         }
-        let spec = outgoing.spec;
+        let (spec, len) = (outgoing.spec, meta.len);
         self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
-        if how == How::Recipe { self.scan_more() } else { self.read_blocks(handle) }
+        match (how, body) {
+            (How::Whole, Some(body)) => self.send_body(file, len, body),
+            (How::Whole, None) => self.read_blocks(handle),
+            (How::Recipe, _) => self.scanners.push_back(file),
+        }
+    }
+
+    /// Sends all of a file that is one block, or empty.
+    fn send_body(&mut self, file: FileNo, len: u64, Body { payload, digest }: Body) {
+        let outgoing = self.files.get_mut(&file).expect("the caller has the attempt");
+        (outgoing.complete, outgoing.settled) = (true, len);
+        if len > 0 {
+            let chunks = std::iter::once(0..1).collect();
+            self.frames.push_back(ToReceiver::Fill { file, chunks, payload });
+        }
+        self.frames.push_back(ToReceiver::End { file, digest });
+        self.advance(file, len);
     }
 
     /// Goes on scanning wherever the window of unanswered groups allows.
     pub(super) fn scan_more(&mut self) {
-        for (_, outgoing) in self.files.iter_mut().filter(|(_, o)| o.grouper.is_some()) {
-            if self.groups_out + (self.scans_out + 1) * GROUPS_PER_SCAN > GROUP_WINDOW {
-                return;
-            }
+        while self.groups_out + (self.scans_out + 1) * GROUPS_PER_SCAN <= GROUP_WINDOW {
+            let Some(file) = self.scanners.pop_front() else { return };
+            let Some(outgoing) = self.files.get_mut(&file) else { continue };
             let Some(grouper) = outgoing.grouper.take() else { continue };
             let Outgoing { handle, spec, scanned: start, .. } = *outgoing;
             self.scans_out += 1;
@@ -203,6 +218,7 @@ impl Sender {
         let seal = if scanned.at_end { Some(Arc::clone(&outgoing.chunks)) } else { None };
         if !scanned.at_end {
             outgoing.grouper = Some(scanned.grouper);
+            self.scanners.push_back(file);
         }
         self.groups_out += scanned.groups.len() as u64;
         self.frames.extend(told);
@@ -258,9 +274,9 @@ impl Sender {
 
     /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
     fn read_needs(&mut self, file: FileNo) {
+        let (sums, zstd) = (Sums::Known, self.compresses());
         let Some(outgoing) = self.files.get_mut(&file) else { return };
         let settled = outgoing.complete && outgoing.told.is_empty() && outgoing.spelled.is_empty();
-        let (sums, zstd) = (Sums::Known, self.options.compress && self.terms.zstd());
         while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
             let (chunks, bytes) = outgoing.take_needs();
             let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
@@ -272,7 +288,7 @@ impl Sender {
 
     /// Reads the next blocks of a file that is sent whole, or seals it after the last.
     fn read_blocks(&mut self, handle: Handle) {
-        let zstd = self.options.compress && self.terms.zstd();
+        let zstd = self.compresses();
         let Some(file) = self.handles.get(&handle) else { return };
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;

@@ -34,8 +34,9 @@ use listing::Lister;
 pub enum Work {
     /// List a directory; answer with [`Answer::Listed`].
     List { dir: RelPath },
-    /// Open a file under `handle`; answer with [`Answer::Opened`].
-    Open { handle: Handle, path: RelPath },
+    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
+    /// `Read`) and seal it. Answer with [`Answer::Opened`].
+    Open { handle: Handle, path: RelPath, how: How, zstd: bool },
     /// Read from `start`, cut and sum what is final in about a segment; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, start: u64, grouper: Box<Grouper> },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
@@ -60,8 +61,8 @@ pub enum Sums {
 pub enum Answer {
     /// A directory's entries.
     Listed(Result<Listed, Trouble>),
-    /// The new version's metadata as of the open.
-    Opened(Result<Meta, Trouble>),
+    /// The new version, as of the open.
+    Opened(Result<Opened, Trouble>),
     /// A scanned segment.
     Scanned(Result<Scanned, Trouble>),
     /// The digest, if the file is still the one that was opened.
@@ -81,6 +82,24 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+}
+
+/// A new version that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its metadata.
+    pub meta: Meta,
+    /// All of it, where it was short enough to be read at once; the handle then holds nothing.
+    pub body: Option<Body>,
+}
+
+/// A whole file in one payload.
+#[derive(Debug)]
+pub struct Body {
+    /// Its bytes.
+    pub payload: Payload,
+    /// Its digest; it did not change while it was read.
+    pub digest: Digest,
 }
 
 /// What a scan found.
@@ -109,7 +128,10 @@ pub struct Sender {
     lister: Lister,
     /// Regular files that the receiver has not settled.
     entries: BTreeMap<FileNo, Listing>,
-    files: HashMap<FileNo, Outgoing>,
+    /// In the order of the list, which is the order in which they are scanned.
+    files: BTreeMap<FileNo, Outgoing>,
+    /// Files whose next segment may be scanned.
+    scanners: VecDeque<FileNo>,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -175,7 +197,8 @@ impl Sender {
             notices: VecDeque::new(),
             lister: Lister::new(),
             entries: BTreeMap::new(),
-            files: HashMap::new(),
+            files: BTreeMap::new(),
+            scanners: VecDeque::new(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -247,7 +270,7 @@ impl Sender {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
             (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
-            (Place::Open(handle), Answer::Opened(meta)) => self.opened(handle, meta),
+            (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle), Answer::Scanned(scanned)) => self.scanned(handle, scanned),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
             (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
@@ -276,8 +299,13 @@ impl Sender {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         self.files.insert(file, Outgoing::new(handle, how));
-        self.jobs.ask(Work::Open { handle, path }, Place::Open(handle));
+        let zstd = self.compresses();
+        self.jobs.ask(Work::Open { handle, path, how, zstd }, Place::Open(handle));
         Ok(())
+    }
+
+    fn compresses(&self) -> bool {
+        self.options.compress && self.terms.zstd()
     }
 
     /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.

@@ -31,15 +31,17 @@ fn nothing_outside_is_touched_while_a_directory_turns_into_a_symlink_and_back() 
 
 /// Runs `act` again and again while `flip` and `link` of `root` change places; counts its successes and refusals.
 fn flipping(root: &Path, mut act: impl FnMut() -> (usize, usize)) -> (usize, usize) {
-    let stop = AtomicBool::new(false);
+    let stop = &AtomicBool::new(false);
     let (flip, link) = (root.join("flip"), root.join("link"));
     thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        scope.spawn(move || {
+            // It ends on its own as well, should an act fail.
+            while !stop.load(Ordering::Relaxed) && start.elapsed() < 10 * PERIOD {
                 renameat_with(CWD, &flip, CWD, &link, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        let (start, mut sum) = (Instant::now(), (0, 0));
+        let mut sum = (0, 0);
         while start.elapsed() < PERIOD {
             let (done, refused) = act();
             sum = (sum.0 + done, sum.1 + refused);

@@ -1,0 +1,367 @@
+//! The receiver's hands: changes a tree, and checks the laws of each piece of work on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use deltic_core::recipe::{AtEnd, scan};
+use deltic_core::{Chunker, Cover, Fingerprint, Kind, Meta, RelPath};
+use deltic_protocol::message::Payload;
+use deltic_protocol::options::Options;
+use deltic_protocol::receiver::{Answer, Indexed, OldLens, Piece, Work};
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::work::{Handle, Setback};
+
+use super::Dice;
+use super::tree::{NOW, Node, Tree};
+
+/// Chances in percent that a piece of work goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DestinationFaults {
+    pub look: u64,
+    pub make: u64,
+    pub open: u64,
+    pub index: u64,
+    pub copy: u64,
+    pub write: u64,
+    pub commit: u64,
+}
+
+pub struct Destination {
+    pub tree: Tree,
+    pub options: Options,
+    pub segment: usize,
+    pub faults: DestinationFaults,
+    pub dice: Dice,
+    /// What killed runs left.
+    pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
+    slots: BTreeMap<Handle, Slot>,
+    ended: BTreeSet<Handle>,
+    pub commits: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    in_place: Option<Node>,
+    old: Vec<Arc<Vec<u8>>>,
+    /// The old versions, end to end.
+    joined: Arc<Vec<u8>>,
+    stage: Option<Stage>,
+}
+
+struct Stage {
+    path: RelPath,
+    bytes: Vec<u8>,
+    cover: Cover,
+    has_literals: bool,
+}
+
+type Done = Result<(), Setback>;
+
+fn setback(message: &str, retry: bool) -> Setback {
+    let kind = TroubleKind::Failed;
+    Setback { trouble: Trouble { kind, message: message.into() }, retry }
+}
+
+impl Destination {
+    pub fn new(tree: Tree, options: Options, dice: Dice) -> Self {
+        Self {
+            tree,
+            options,
+            segment: 1 << 20,
+            faults: DestinationFaults::default(),
+            dice,
+            leftovers: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            commits: 0,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The process dies: what was written stays behind, what was held open goes.
+    pub fn kill(&mut self) {
+        for slot in std::mem::take(&mut self.slots).into_values() {
+            if let Some(stage) = slot.stage.filter(|stage| stage.has_literals) {
+                self.leftovers.entry(stage.path).or_default().push(Arc::new(stage.bytes));
+            }
+        }
+        self.ended.clear();
+    }
+
+    fn fails(&mut self, chance: u64) -> Done {
+        if self.dice.percent(chance) {
+            Err(setback("bad luck", self.dice.percent(50)))
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn perform(&mut self, work: Work) -> Answer {
+        match work {
+            Work::Look { paths } => {
+                Answer::Looked(paths.iter().map(|path| self.look(path)).collect())
+            }
+            Work::Extra { dir, keep } => {
+                let dir_is_real = self.tree.is_dir(&dir);
+                let mut extras = Vec::new();
+                for entry in self.tree.children(&dir) {
+                    if dir_is_real && !keep.contains(&entry.name) {
+                        let path = dir.join(&entry.name).unwrap();
+                        extras.push((entry.name, self.tree.count(&path)));
+                    }
+                }
+                Answer::Extra(Ok(extras))
+            }
+            Work::Flush => {
+                self.visible();
+                self.leftovers.clear();
+                Answer::Done(Ok(()))
+            }
+            Work::Remove { path } => {
+                self.visible();
+                if let Err(setback) = self.fails(self.faults.make) {
+                    return Answer::Removed(Err(setback.trouble));
+                }
+                let removed = self.tree.remove(&path);
+                self.bump(&path);
+                Answer::Removed(Ok(removed))
+            }
+            Work::SetDirs { dirs } => {
+                self.visible();
+                let below = |one: &RelPath, other: &RelPath| other.starts_with(one);
+                for (n, (dir, _)) in dirs.iter().enumerate() {
+                    let later = dirs[n + 1..].iter();
+                    assert!(!later.clone().any(|(other, _)| below(dir, other)), "{dir} too early");
+                }
+                dirs.iter().for_each(|(path, meta)| self.set_meta(path, meta));
+                Answer::SetDirs(Vec::new())
+            }
+            Work::MakeDir { .. } | Work::MakeSymlink { .. } | Work::SetMeta { .. } => {
+                self.visible();
+                Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
+            }
+            Work::OpenOld { .. }
+            | Work::Index { .. }
+            | Work::Copy { .. }
+            | Work::Write { .. }
+            | Work::Commit { .. }
+            | Work::Confirm { .. }
+            | Work::Abandon { .. } => self.rebuild(work),
+        }
+    }
+
+    /// A dry run never comes here.
+    fn visible(&self) {
+        assert!(!self.options.dry_run, "a dry run changes nothing");
+    }
+
+    fn look(&mut self, path: &RelPath) -> Result<Option<Meta>, Trouble> {
+        self.fails(self.faults.look).map_err(|setback| setback.trouble)?;
+        if path.is_root() {
+            let modified = NOW;
+            return Ok(Some(Meta { kind: Kind::Dir, len: 0, modified, mode: 0o755 }));
+        }
+        Ok(self.tree.0.get(path).map(|node| node.meta.clone()))
+    }
+
+    fn make(&mut self, work: Work) -> Done {
+        match work {
+            Work::MakeDir { path } => {
+                if !self.tree.is_dir(&path) {
+                    self.put(&path, Node::other(Kind::Dir, NOW, 0o700));
+                }
+            }
+            Work::MakeSymlink { path, target, meta } => {
+                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
+                    return Err(setback("directory not empty", false));
+                }
+                let time = if self.options.times { meta.modified } else { NOW };
+                self.put(&path, Node::other(Kind::Symlink(target), time, 0o777));
+            }
+            Work::SetMeta { path, meta } => self.set_meta(&path, &meta),
+            other => unreachable!("{other:?}"),
+        }
+        Ok(())
+    }
+
+    fn set_meta(&mut self, path: &RelPath, meta: &Meta) {
+        if path.is_root() {
+            return;
+        }
+        let node = self.tree.0.get_mut(path).unwrap_or_else(|| panic!("{path} is not there"));
+        if self.options.times {
+            node.meta.modified = meta.modified;
+        }
+        if self.options.modes {
+            node.meta.mode = meta.mode;
+        }
+    }
+
+    /// Puts an entry in place, as a rename does.
+    fn put(&mut self, path: &RelPath, node: Node) {
+        let (parent, _) = path.split_last().unwrap();
+        assert!(self.tree.is_dir(&parent), "{path}: its directory is not there");
+        self.tree.0.insert(path.clone(), node);
+        self.bump(path);
+    }
+
+    fn bump(&mut self, path: &RelPath) {
+        let parent = path.split_last().map(|(parent, _)| parent);
+        if let Some(node) = parent.and_then(|parent| self.tree.0.get_mut(&parent)) {
+            node.meta.modified = NOW;
+        }
+    }
+
+    fn rebuild(&mut self, work: Work) -> Answer {
+        match work {
+            Work::OpenOld { handle, path } => Answer::Opened(self.open(handle, &path)),
+            Work::Index { handle, part, start, spec } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return Answer::Indexed(Err(setback));
+                }
+                let segment = self.segment.max(spec.max_len() as usize + 1);
+                let old = self.slot(handle).old[part].clone();
+                let end = old.len().min(start as usize + segment);
+                let at_end = end == old.len();
+                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
+                assert!(spec.build().max_len() <= segment);
+                let chunks = scan(&spec.build(), &old[start as usize..end], place).chunks;
+                Answer::Indexed(Ok(Indexed { chunks, at_end }))
+            }
+            Work::Copy { handle, path, len, runs } => {
+                self.visible();
+                if let Err(setback) = self.fails(self.faults.copy) {
+                    return Answer::Copied(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let stage = self.stage(handle, &path, len);
+                for run in runs {
+                    let bytes = &old[run.old.start as usize..run.old.end() as usize];
+                    stage.write(run.new_start, bytes);
+                }
+                Answer::Copied(Ok(()))
+            }
+            Work::Write { handle, path, len, pieces, payload } => {
+                self.visible();
+                Answer::Written(
+                    self.fails(self.faults.write)
+                        .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
+                )
+            }
+            Work::Commit { handle, path, meta, proof, .. } => {
+                self.visible();
+                let luck = self.fails(self.faults.commit);
+                Answer::Done(luck.and_then(|()| {
+                    if !proof.holds() {
+                        return Err(setback("unproven", true));
+                    }
+                    self.commit(handle, &path, &meta)
+                }))
+            }
+            Work::Confirm { handle, proof } => {
+                let luck = self.fails(self.faults.commit);
+                Answer::Done(luck.and_then(|()| {
+                    if !proof.holds() {
+                        return Err(setback("unproven", true));
+                    }
+                    self.slots.remove(&handle);
+                    Ok(())
+                }))
+            }
+            Work::Abandon { handle } => {
+                self.end(handle);
+                Answer::Done(Ok(()))
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn end(&mut self, handle: Handle) {
+        self.slots.remove(&handle);
+        assert!(self.ended.insert(handle), "ended twice");
+    }
+
+    fn slot(&mut self, handle: Handle) -> &mut Slot {
+        assert!(!self.ended.contains(&handle), "work for a handle after its end");
+        self.slots.entry(handle).or_default()
+    }
+
+    fn open(&mut self, handle: Handle, path: &RelPath) -> Result<OldLens, Setback> {
+        self.fails(self.faults.open)?;
+        let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
+        let left = self.leftovers.get(path).cloned().unwrap_or_default();
+        let lens = OldLens {
+            in_place: in_place.as_ref().map(|node| node.meta.len),
+            leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
+        };
+        let slot = self.slot(handle);
+        slot.old = in_place.iter().map(|node| node.bytes.clone()).chain(left).collect();
+        slot.joined = match &slot.old[..] {
+            [one] => Arc::clone(one),
+            several => Arc::new(several.iter().flat_map(|old| old.iter().copied()).collect()),
+        };
+        slot.in_place = in_place;
+        Ok(lens)
+    }
+
+    fn stage(&mut self, handle: Handle, path: &RelPath, len: u64) -> &mut Stage {
+        let stage = || Stage {
+            path: path.clone(),
+            bytes: vec![0; len as usize],
+            cover: Cover::new(len),
+            has_literals: false,
+        };
+        self.slot(handle).stage.get_or_insert_with(stage)
+    }
+
+    fn commit(&mut self, handle: Handle, path: &RelPath, meta: &Meta) -> Done {
+        let stage = self.stage(handle, path, meta.len);
+        assert!(stage.cover.is_complete(), "{path} is committed with holes");
+        let bytes = std::mem::take(&mut stage.bytes);
+        let old = self.tree.0.get(path);
+        if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
+            return Err(setback("directory not empty", false));
+        }
+        let kept = old.filter(|old| old.meta.is_file() && !self.options.modes);
+        let mode = kept.map_or(meta.mode, |old| old.meta.mode);
+        let time = if self.options.times { meta.modified } else { NOW };
+        self.put(path, Node::file(bytes, time, mode));
+        self.leftovers.remove(path);
+        self.commits += 1;
+        self.end(handle);
+        Ok(())
+    }
+}
+
+impl Stage {
+    fn write(&mut self, start: u64, bytes: &[u8]) {
+        self.cover.add(start, bytes.len() as u64).expect("every byte is written once");
+        self.bytes[start as usize..start as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, Setback> {
+        let bytes = match payload {
+            Payload::Plain(bytes) => bytes,
+            Payload::Zstd(mut bytes) => {
+                bytes.rotate_right(1);
+                bytes
+            }
+        };
+        let (mut rest, mut fingerprints) = (&bytes[..], Vec::new());
+        for piece in pieces {
+            let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
+            let fingerprint = Fingerprint::of(chunk);
+            if piece.short.is_some_and(|short| short != fingerprint.short()) {
+                return Err(setback("not what was announced", true));
+            }
+            fingerprints.push(fingerprint);
+            self.write(piece.span.start, chunk);
+        }
+        assert!(rest.is_empty());
+        self.has_literals = true;
+        Ok(fingerprints)
+    }
+}

@@ -1,0 +1,187 @@
+//! Two machines, two pairs of hands, and a wire between them; a dice says who goes on.
+
+use std::collections::VecDeque;
+
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::receiver::{self, Receiver, Setting};
+use deltic_protocol::report::{Notice, Totals};
+use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::{Hello, ToReceiver, ToSender, WorkId, negotiate};
+
+use super::Dice;
+use super::case::Case;
+use super::destination::Destination;
+use super::source::Source;
+use super::tree::{NOW, Node};
+
+pub struct Session {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub source: Source,
+    pub destination: Destination,
+    pub told_by_sender: Told,
+    pub told_by_receiver: Told,
+    /// Frames on the way, encoded.
+    pub to_receiver: VecDeque<Vec<u8>>,
+    pub to_sender: VecDeque<Vec<u8>>,
+    sending: Vec<(WorkId, sender::Work)>,
+    receiving: Vec<(WorkId, receiver::Work)>,
+    pub dice: Dice,
+    pub steps: usize,
+}
+
+/// What one machine told its user, and the laws of telling.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub listed: u64,
+    pub settled: u64,
+    pub changes: Vec<String>,
+    pub troubles: Vec<String>,
+    pub totals: Option<Totals>,
+}
+
+impl Told {
+    fn take(&mut self, notice: Notice) {
+        assert!(self.totals.is_none(), "nothing is told after the end: {notice:?}");
+        match notice {
+            Notice::Listed { bytes, .. } => self.listed = bytes,
+            Notice::Settled { bytes } => {
+                self.settled += bytes;
+                assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
+            }
+            Notice::Changed(change) => self.changes.push(format!("{change:?}")),
+            Notice::Trouble(trouble) => self.troubles.push(format!("{trouble:?}")),
+            Notice::Finished(totals) => self.totals = Some(totals),
+        }
+    }
+}
+
+impl Session {
+    pub fn new(case: &Case, dice: &mut Dice) -> Self {
+        let hello = Hello::ours();
+        let terms = negotiate(&hello, &hello).unwrap();
+        let own = Node::other(deltic_core::Kind::Dir, NOW, 0o755).meta;
+        let own = Some(own).filter(|_| case.roots.is_none());
+        let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
+        source.roots.clone_from(&case.roots);
+        source.segment = case.segment;
+        source.faults = case.source_faults;
+        let options = case.options.clone();
+        let mut destination =
+            Destination::new(case.old.clone(), options.clone(), Dice::new(dice.next()));
+        destination.leftovers.clone_from(&case.leftovers);
+        destination.segment = case.segment;
+        destination.faults = case.destination_faults;
+        let setting =
+            Setting { options: options.clone(), expect: case.roots.clone(), rename: None };
+        Self {
+            sender: Sender::new(terms, options),
+            receiver: Receiver::new(setting),
+            source,
+            destination,
+            told_by_sender: Told::default(),
+            told_by_receiver: Told::default(),
+            to_receiver: VecDeque::new(),
+            to_sender: VecDeque::new(),
+            sending: Vec::new(),
+            receiving: Vec::new(),
+            dice: Dice::new(dice.next()),
+            steps: 0,
+        }
+    }
+
+    /// Runs to the end.
+    pub fn finish(&mut self) -> Totals {
+        while self.step() {}
+        assert!(self.receiver.is_finished(), "stuck: the receiver waits");
+        assert!(self.sender.is_finished(), "stuck: the sender waits");
+        assert!(self.source.is_idle(), "the sender left files open");
+        assert!(self.destination.is_idle(), "the receiver left versions open");
+        assert_eq!(self.receiver.backlog_bytes(), 0);
+        let totals = self.told_by_receiver.totals.expect("the receiver said so");
+        assert_eq!(self.told_by_sender.totals, Some(totals));
+        totals
+    }
+
+    /// Does one thing that can be done, if there is any.
+    pub fn step(&mut self) -> bool {
+        self.steps += 1;
+        assert!(self.steps < 2_000_000, "the session goes on and on");
+        self.source.change();
+        self.pump();
+        let can = [
+            !self.to_receiver.is_empty(),
+            !self.to_sender.is_empty(),
+            !self.sending.is_empty(),
+            !self.receiving.is_empty(),
+        ];
+        let can: Vec<usize> = (0..4).filter(|n| can[*n]).collect();
+        if can.is_empty() {
+            return false;
+        }
+        match self.dice.pick(&can) {
+            0 => {
+                let frame = read(&self.to_receiver.pop_front().unwrap(), ToReceiver::decode);
+                let handled = self.receiver.handle(frame.clone());
+                handled.unwrap_or_else(|error| panic!("receiver: {error}: {frame:?}"));
+            }
+            1 => {
+                let frame = read(&self.to_sender.pop_front().unwrap(), ToSender::decode);
+                let handled = self.sender.handle(frame.clone());
+                handled.unwrap_or_else(|error| panic!("sender: {error}: {frame:?}"));
+            }
+            2 => {
+                let (id, work) = self.sending.swap_remove(self.dice.below(self.sending.len()));
+                let answer = self.source.perform(work);
+                self.sender.answer(id, answer).unwrap();
+            }
+            _ => {
+                let (id, work) = self.receiving.swap_remove(self.dice.below(self.receiving.len()));
+                let answer = self.destination.perform(work);
+                self.receiver.answer(id, answer).unwrap();
+            }
+        }
+        true
+    }
+
+    /// Takes what the machines have to give; work now and then later than it could be.
+    fn pump(&mut self) {
+        let lazy = self.dice.percent(50);
+        if !lazy || self.sending.is_empty() {
+            self.sending.extend(std::iter::from_fn(|| self.sender.poll_work()));
+        }
+        if !lazy || self.receiving.is_empty() {
+            self.receiving.extend(self.receiver.poll_work());
+        }
+        let frames = std::iter::from_fn(|| self.sender.poll_frame());
+        self.to_receiver
+            .extend(frames.map(|frame| written(&frame, frame.encode(), ToReceiver::decode)));
+        let frames = std::iter::from_fn(|| self.receiver.poll_frame());
+        self.to_sender
+            .extend(frames.map(|frame| written(&frame, frame.encode(), ToSender::decode)));
+        std::iter::from_fn(|| self.sender.poll_notice())
+            .for_each(|notice| self.told_by_sender.take(notice));
+        std::iter::from_fn(|| self.receiver.poll_notice())
+            .for_each(|notice| self.told_by_receiver.take(notice));
+    }
+}
+
+type Decode<F> = fn(u8, &[u8]) -> Result<F, deltic_protocol::PeerError>;
+
+/// Reads one whole frame.
+pub fn read<F>(bytes: &[u8], decode: Decode<F>) -> F {
+    let (header, payload) = bytes.split_first_chunk::<HEADER_BYTES>().unwrap();
+    let header = Header::decode(*header).unwrap();
+    assert_eq!(header.len, payload.len());
+    decode(header.kind, payload).unwrap()
+}
+
+/// Checks that a frame says what it was built from.
+fn written<F: PartialEq + std::fmt::Debug>(
+    frame: &F,
+    bytes: Vec<u8>,
+    decode: Decode<F>,
+) -> Vec<u8> {
+    assert_eq!(read(&bytes, decode), *frame);
+    bytes
+}

@@ -1,0 +1,199 @@
+//! The sender's hands: reads a tree that may change while it is read.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use deltic_core::recipe::{AtEnd, Chunk, digest_of, scan};
+use deltic_core::{Chunker, Meta, Name, RelPath, Span};
+use deltic_protocol::message::Payload;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::sender::{Answer, Listed, Scanned, Sums, Work};
+use deltic_protocol::work::Handle;
+
+use super::Dice;
+use super::tree::{Node, Tree};
+
+/// Chances in percent that a piece of work goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceFaults {
+    pub list: u64,
+    pub open: u64,
+    pub scan: u64,
+    pub seal: u64,
+    pub read: u64,
+    /// A read gives other bytes than are there.
+    pub corrupt: u64,
+    /// A file changes between two steps.
+    pub change: u64,
+}
+
+pub struct Source {
+    pub tree: Tree,
+    pub own: Option<Meta>,
+    /// The names at the root that are sent; all of them if `None`.
+    pub roots: Option<HashSet<Name>>,
+    pub segment: usize,
+    pub faults: SourceFaults,
+    pub dice: Dice,
+    /// Every content that a name ever had.
+    pub versions: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
+    pub changes: usize,
+    open: BTreeMap<Handle, (RelPath, Node)>,
+    closed: BTreeSet<Handle>,
+    pub opens: usize,
+}
+
+fn trouble(kind: TroubleKind, message: &str) -> Trouble {
+    Trouble { kind, message: message.into() }
+}
+
+impl Source {
+    pub fn new(tree: Tree, own: Option<Meta>, dice: Dice) -> Self {
+        let versions = tree.0.iter().map(|(path, node)| (path.clone(), vec![node.bytes.clone()]));
+        Self {
+            versions: versions.collect(),
+            tree,
+            own,
+            roots: None,
+            segment: 1 << 20,
+            faults: SourceFaults::default(),
+            dice,
+            changes: 0,
+            open: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            opens: 0,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub fn perform(&mut self, work: Work) -> Answer {
+        match work {
+            Work::List { dir } => Answer::Listed(self.list(&dir)),
+            Work::Open { handle, path } => {
+                assert!(!self.closed.contains(&handle), "opened after its end");
+                self.opens += 1;
+                Answer::Opened(self.open(handle, &path))
+            }
+            Work::Scan { handle, spec, start, mut grouper } => {
+                let segment = self.segment.max(spec.max_len() as usize + 1);
+                let bytes = match self.bytes(handle, self.faults.scan) {
+                    Ok(bytes) => bytes,
+                    Err(trouble) => return Answer::Scanned(Err(trouble)),
+                };
+                let start = bytes.len().min(start as usize);
+                let end = bytes.len().min(start + segment);
+                let at_end = end == bytes.len();
+                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
+                let found = scan(&spec.build(), &bytes[start..end], place);
+                assert!(spec.build().max_len() <= segment);
+                let mut groups: Vec<_> =
+                    found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+                groups.extend(if at_end { grouper.finish() } else { None });
+                let consumed = found.consumed as u64;
+                let chunks = found.chunks;
+                Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+            }
+            Work::Seal { handle, chunks } => {
+                let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
+                    let (path, opened) = &self.open[&handle];
+                    let same = self.tree.0.get(path).is_some_and(|node| node == opened);
+                    let changed = || trouble(TroubleKind::Vanished, "changed");
+                    if same { Ok(digest_of(chunks.iter())) } else { Err(changed()) }
+                });
+                Answer::Sealed(sealed)
+            }
+            Work::Read { handle, spans, sums, zstd } => {
+                let read = self.bytes(handle, self.faults.read);
+                Answer::Read(read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))))
+            }
+            Work::Close { handle } => {
+                self.open.remove(&handle);
+                assert!(self.closed.insert(handle), "closed twice");
+                Answer::Closed
+            }
+        }
+    }
+
+    fn list(&mut self, dir: &RelPath) -> Result<Listed, Trouble> {
+        if self.dice.percent(self.faults.list) || !self.tree.is_dir(dir) {
+            return Err(trouble(TroubleKind::Failed, "list: denied"));
+        }
+        let mut entries = self.tree.children(dir);
+        if let (true, Some(roots)) = (dir.is_root(), &self.roots) {
+            entries.retain(|entry| roots.contains(&entry.name));
+        }
+        let own = self.own.clone().filter(|_| dir.is_root());
+        Ok(Listed { own, entries, troubles: Vec::new() })
+    }
+
+    fn open(&mut self, handle: Handle, path: &RelPath) -> Result<Meta, Trouble> {
+        if self.dice.percent(self.faults.open) {
+            return Err(trouble(TroubleKind::Failed, "open: denied"));
+        }
+        let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
+        let node = node.ok_or(trouble(TroubleKind::Vanished, "open: gone"))?.clone();
+        self.open.insert(handle, (path.clone(), node.clone()));
+        Ok(node.meta)
+    }
+
+    /// What a read sees now, which need not be what was opened.
+    fn bytes(&mut self, handle: Handle, fault: u64) -> Result<Arc<Vec<u8>>, Trouble> {
+        let (path, _) = self.open.get(&handle).expect("only open handles are worked with");
+        if self.dice.percent(fault) {
+            return Err(trouble(TroubleKind::Failed, "read: bad sector"));
+        }
+        let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
+        Ok(node.ok_or(trouble(TroubleKind::Vanished, "read: gone"))?.bytes.clone())
+    }
+
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        spans: &[Span],
+        (sums, zstd): (Sums, bool),
+    ) -> Result<(Payload, Vec<Chunk>), Trouble> {
+        let (mut payload, mut chunks) = (Vec::new(), Vec::new());
+        for span in spans {
+            let piece = bytes.get(span.start as usize..span.end() as usize);
+            let piece = piece.ok_or(trouble(TroubleKind::Vanished, "read: shrunk"))?;
+            if sums == Sums::Take {
+                chunks.push(Chunk::of(piece));
+            }
+            payload.extend_from_slice(piece);
+        }
+        if self.dice.percent(self.faults.corrupt) {
+            let at = self.dice.below(payload.len());
+            payload[at] ^= 1;
+        }
+        payload.rotate_left(usize::from(zstd));
+        Ok((if zstd { Payload::Zstd(payload) } else { Payload::Plain(payload) }, chunks))
+    }
+
+    /// Somebody edits a file.
+    pub fn change(&mut self) {
+        if !self.dice.percent(self.faults.change) {
+            return;
+        }
+        let files: Vec<_> = self.tree.0.iter().filter(|(_, node)| node.meta.is_file()).collect();
+        if files.is_empty() {
+            return;
+        }
+        let (path, node) = *self.dice.pick(&files);
+        let (path, mut node) = (path.clone(), node.clone());
+        self.changes += 1;
+        if self.dice.percent(10) {
+            self.tree.0.remove(&path);
+            return;
+        }
+        let mut bytes = node.bytes.to_vec();
+        super::case::edit(&mut self.dice, &mut bytes);
+        node.meta.len = bytes.len() as u64;
+        node.meta.modified.nanos = (node.meta.modified.nanos + 1) % 1_000_000_000;
+        node.bytes = Arc::new(bytes);
+        self.versions.entry(path.clone()).or_default().push(node.bytes.clone());
+        self.tree.0.insert(path, node);
+    }
+}

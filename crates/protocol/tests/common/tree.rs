@@ -1,0 +1,65 @@
+//! A tree in memory, the same for both ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+
+/// What the world's clock shows when an end writes.
+pub const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 7 };
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub meta: Meta,
+    pub bytes: Arc<Vec<u8>>,
+}
+
+impl Node {
+    pub fn file(bytes: Vec<u8>, modified: Timestamp, mode: u32) -> Self {
+        let meta = Meta { kind: Kind::File, len: bytes.len() as u64, modified, mode };
+        Self { meta, bytes: Arc::new(bytes) }
+    }
+
+    pub fn other(kind: Kind, modified: Timestamp, mode: u32) -> Self {
+        Self { meta: Meta { kind, len: 0, modified, mode }, bytes: Arc::default() }
+    }
+}
+
+/// Every entry below the root.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tree(pub BTreeMap<RelPath, Node>);
+
+impl Tree {
+    pub fn children(&self, dir: &RelPath) -> Vec<Entry> {
+        let entry = |(path, node): (&RelPath, &Node)| {
+            let (parent, name) = path.split_last().expect("the root is no entry");
+            (parent == *dir).then(|| Entry { name, meta: node.meta.clone() })
+        };
+        let mut entries: Vec<_> = self.0.iter().filter_map(entry).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries
+    }
+
+    pub fn is_dir(&self, path: &RelPath) -> bool {
+        path.is_root() || self.0.get(path).is_some_and(|node| node.meta.is_dir())
+    }
+
+    /// How many names are at and below `path`.
+    pub fn count(&self, path: &RelPath) -> u64 {
+        self.0.keys().filter(|key| key.starts_with(path)).count() as u64
+    }
+
+    pub fn remove(&mut self, path: &RelPath) -> u64 {
+        let before = self.0.len();
+        self.0.retain(|key, _| !key.starts_with(path));
+        (before - self.0.len()) as u64
+    }
+}
+
+pub fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}

@@ -1,0 +1,307 @@
+//! Frames to test with: one of each to pin, and strategies for all others.
+#![allow(dead_code, unreachable_pub)]
+
+use std::ops::Range;
+
+use deltic_core::chunk::{FixedLen, Sizes};
+use deltic_core::path::printable;
+use deltic_core::rule::{self, Rule};
+use deltic_core::{
+    ChunkerSpec, Digest, Entry, Kind, Meta, Name, RelPath, ShortFingerprint, Timestamp,
+};
+use deltic_protocol::frame::HEADER_BYTES;
+use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
+use deltic_protocol::message::{ChunkLine, Done, Extent, GroupLine, How, Payload};
+use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+
+/// A whole frame's type and payload.
+pub fn split(frame: &[u8]) -> (u8, &[u8]) {
+    (frame[0], &frame[HEADER_BYTES..])
+}
+
+/// One frame or more of each kind, named.
+pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
+    let file = FileNo(300);
+    let trouble = || Trouble { kind: TroubleKind::Vanished, message: "open a: gone".into() };
+    let meta = Meta {
+        kind: Kind::File,
+        len: 5000,
+        modified: Timestamp { secs: 1_700_000_000, nanos: 5 },
+        mode: 0o644,
+    };
+    let short = |byte| ShortFingerprint::from_bytes([byte; 16]);
+    let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
+    let chunk = ChunkLine { len: 1700, short: short(0xcd) };
+    let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
+    let link = Meta { kind: Kind::Symlink(b"../b"[..].into()), ..dir.clone() };
+    let path = RelPath::parse(b"dir/a").unwrap();
+    let entry = |name: &str, meta: &Meta| Entry { name: Name::new(name.as_bytes()).unwrap(), meta: meta.clone() };
+    let differs = Differs { content: true, size: false, time: true, mode: false };
+    let options = Options {
+        recursive: true,
+        times: true,
+        delete: Delete::AtMost(7),
+        rules: vec![Rule { action: rule::Action::Exclude, pattern: b"*.o"[..].into() }],
+        ..Options::default()
+    };
+    let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
+    let change = Change { path, item: Item::Symlink, action: Action::Created, differs };
+    let totals = Totals { files: 1, bytes: 5000, transferred: 1, transferred_bytes: 5000, literal: 1700, matched: 3300, ..Totals::default() };
+    let request = Request::Receive { destination: b"/data"[..].into(), single: None, options: options.clone() };
+    let hello = Hello { program: "deltic 0".into(), capabilities: Hello::ours().capabilities };
+    let one = |range: Range<u32>| vec![range];
+    vec![
+        ("Hello", hello.encode()),
+        ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
+        ("Request.Receive", request.encode()),
+        ("Reply", Reply { single: Some(Name::new(b"a").unwrap()) }.encode()),
+        ("Abort", Abort { cause: AbortCause::Protocol, message: "too much: frame length".into() }.encode()),
+        ("Listing", ToReceiver::Listing {
+            dir: RelPath::root(),
+            own: Some(dir.clone()),
+            entries: vec![entry("a", &meta), entry("d", &dir), entry("l", &link)],
+            extent: Extent::Last,
+        }.encode()),
+        ("Listed", ToReceiver::Listed { intact: true }.encode()),
+        ("Start.recipe", ToReceiver::Start { file, meta: meta.clone(), how: How::Recipe, spec: ChunkerSpec::for_len(5000) }.encode()),
+        ("Start.whole", ToReceiver::Start { file, meta, how: How::Whole, spec: ChunkerSpec::Fixed(FixedLen::new(256 << 10).unwrap()) }.encode()),
+        ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
+        ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
+        ("Fill.plain", ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Plain(b"literal".to_vec()) }.encode()),
+        ("Fill.zstd", ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }.encode()),
+        ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
+        ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
+        ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
+        ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        ("Settled", ToSender::Settled { upto: file }.encode()),
+        ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
+        ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
+        ("Done.same", ToSender::Done { file, done: Done::Same { touched: true, differs } }.encode()),
+        ("Done.replaced", ToSender::Done { file, done: replaced }.encode()),
+        ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
+        ("Changed", ToSender::Changed(change).encode()),
+        ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
+        ("Finished", ToSender::Finished(totals).encode()),
+    ]
+}
+
+pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
+    prop_oneof![
+        (rel_path(), option(meta()), vec(entry(), 0..4), any::<bool>()).prop_map(|(dir, own, entries, last)| {
+            let extent = if last { Extent::Last } else { Extent::More };
+            ToReceiver::Listing { dir, own, entries, extent }
+        }),
+        any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
+        (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start { file, meta, how, spec }),
+        (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),
+        (file(), ranges(), vec(chunk(), 0..4)).prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
+        (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill { file, chunks, payload }),
+        (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End { file, digest: Digest::from_bytes(digest) }),
+        (file(), 0..4u32, trouble()).prop_map(|(file, attempt, trouble)| ToReceiver::Failed { file, attempt, trouble }),
+        trouble().prop_map(ToReceiver::Trouble),
+    ]
+}
+
+pub fn to_sender() -> impl Strategy<Value = ToSender> {
+    prop_oneof![
+        (file(), how()).prop_map(|(file, how)| ToSender::Want { file, how }),
+        file().prop_map(|upto| ToSender::Settled { upto }),
+        (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
+        (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
+        (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
+        (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
+            ToSender::Changed(Change { path, item, action, differs })
+        }),
+        trouble().prop_map(ToSender::Trouble),
+        vec(number(), 11).prop_map(|n| {
+            ToSender::Finished(Totals {
+                files: n[0],
+                dirs: n[1],
+                links: n[2],
+                bytes: n[3],
+                created: n[4],
+                transferred: n[5],
+                transferred_bytes: n[6],
+                literal: n[7],
+                matched: n[8],
+                deleted: n[9],
+                failed: n[10],
+            })
+        }),
+    ]
+}
+
+/// One of each frame of the greeting.
+pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
+    let hello = (text(), btree_set("[a-z:]{0,8}", 0..5))
+        .prop_map(|(program, capabilities)| Hello { program, capabilities });
+    let request = prop_oneof![
+        (vec(bytes(), 0..4), options()).prop_map(|(sources, options)| Request::Send { sources, options }),
+        (bytes(), option(name()), options()).prop_map(|(destination, single, options)| {
+            Request::Receive { destination, single, options }
+        }),
+    ];
+    let reply = option(name()).prop_map(|single| Reply { single });
+    let cause = of(&[AbortCause::Selection, AbortCause::Protocol, AbortCause::Internal]);
+    let abort = (cause, text()).prop_map(|(cause, message)| Abort { cause, message });
+    (hello, request, reply, abort)
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let delete = prop_oneof![
+        Just(Delete::Never),
+        Just(Delete::Guarded),
+        number().prop_map(Delete::AtMost)
+    ];
+    let rule = (any::<bool>(), bytes()).prop_map(|(include, pattern)| {
+        let action = if include { rule::Action::Include } else { rule::Action::Exclude };
+        Rule { action, pattern }
+    });
+    (any::<[bool; 9]>(), delete, vec(rule, 0..3)).prop_map(|(flag, delete, rules)| Options {
+        recursive: flag[0],
+        links: flag[1],
+        modes: flag[2],
+        times: flag[3],
+        checksum: flag[4],
+        whole_file: flag[5],
+        dry_run: flag[6],
+        compress: flag[7],
+        durable: flag[8],
+        delete,
+        rules,
+    })
+}
+
+fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {
+    prop::sample::select(all.to_vec())
+}
+
+fn option<T: std::fmt::Debug>(
+    some: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Option<T>> {
+    prop::option::of(some)
+}
+
+/// Small numbers that meet each other, and some at the edges.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0..6u64, 1 => 0..1_000_000u64, 1 => of(&[u64::MAX, 1 << 63, (1 << 63) - 1, u64::from(u32::MAX)])]
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0..6u32, 1 => 0..100_000u32, 1 => of(&[u32::MAX - 1, 1 << 20])]
+}
+
+pub fn file() -> impl Strategy<Value = FileNo> {
+    number().prop_map(FileNo)
+}
+
+pub fn ranges() -> impl Strategy<Value = Vec<Range<u32>>> {
+    let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
+    vec(range, 0..3)
+}
+
+fn how() -> impl Strategy<Value = How> {
+    of(&[How::Recipe, How::Whole])
+}
+
+fn short() -> impl Strategy<Value = ShortFingerprint> {
+    of(&[0, 1, 2]).prop_map(|byte: u8| ShortFingerprint::from_bytes([byte; 16]))
+}
+
+fn len() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => of(&[512, 1024, 2048, 2560, 4096]), 1 => number()]
+}
+
+fn group() -> impl Strategy<Value = GroupLine> {
+    (len(), prop_oneof![4 => 1..3u32, 1 => small()], short()).prop_map(|(len, chunks, short)| GroupLine { len, chunks, short })
+}
+
+fn chunk() -> impl Strategy<Value = ChunkLine> {
+    (len(), short()).prop_map(|(len, short)| ChunkLine { len: len as u32, short })
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    let len = prop_oneof![of(&[512, 1024, 2048, 4096]), 0..5usize];
+    (any::<bool>(), len).prop_map(|(zstd, len)| {
+        if zstd { Payload::Zstd(vec![7; len]) } else { Payload::Plain(vec![7; len]) }
+    })
+}
+
+fn spec() -> impl Strategy<Value = ChunkerSpec> {
+    let sizes = || of(&[(512, 512, 512), (512, 2048, 8192), (512, 1 << 19, 1 << 19)]).prop_map(|(min, avg, max)| Sizes::new(min, avg, max).unwrap());
+    prop_oneof![
+        of(&[512, 256 << 10, 512 << 10]).prop_map(|len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap())),
+        sizes().prop_map(ChunkerSpec::Gear),
+        sizes().prop_map(ChunkerSpec::Ram),
+    ]
+}
+
+pub fn meta() -> impl Strategy<Value = Meta> {
+    let kind = prop_oneof![
+        4 => Just(Kind::File),
+        2 => Just(Kind::Dir),
+        1 => "[a-z./]{1,5}".prop_map(|text| Kind::Symlink(text.into_bytes().into())),
+        1 => Just(Kind::Other),
+    ];
+    let len = prop_oneof![len(), Just(i64::MAX as u64)].prop_map(|len| len.min(i64::MAX as u64));
+    (kind, len, any::<i64>(), 0..1_000_000_000u32, 0..=0o7777u32).prop_map(|(kind, len, secs, nanos, mode)| {
+        let len = if kind == Kind::File { len } else { 0 };
+        Meta { kind, len, modified: Timestamp { secs, nanos }, mode }
+    })
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    of(&[&b"a"[..], b"b", b"c", b"d", b"\xff\x01"]).prop_map(|bytes| Name::new(bytes).unwrap())
+}
+
+fn rel_path() -> impl Strategy<Value = RelPath> {
+    of(&[&b""[..], b"a", b"b", b"a/b", b"c"]).prop_map(|bytes| RelPath::parse(bytes).unwrap())
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (name(), meta()).prop_map(|(name, meta)| Entry { name, meta })
+}
+
+fn bytes() -> impl Strategy<Value = Box<[u8]>> {
+    vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,8}".prop_map(|text: String| printable(text.as_bytes()))
+}
+
+pub fn trouble() -> impl Strategy<Value = Trouble> {
+    let kind = of(&[
+        TroubleKind::Vanished,
+        TroubleKind::Failed,
+        TroubleKind::Skipped,
+        TroubleKind::DeleteLimit,
+    ]);
+    (kind, text()).prop_map(|(kind, message)| Trouble { kind, message })
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    of(&[Item::File, Item::Dir, Item::Symlink])
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted])
+}
+
+fn differs() -> impl Strategy<Value = Differs> {
+    any::<[bool; 4]>().prop_map(|[content, size, time, mode]| Differs { content, size, time, mode })
+}
+
+fn done() -> impl Strategy<Value = Done> {
+    prop_oneof![
+        (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
+        (action(), differs(), number(), number()).prop_map(|(action, differs, literal, matched)| {
+            Done::Replaced { action, differs, literal, matched }
+        }),
+        trouble().prop_map(Done::Failed),
+    ]
+}

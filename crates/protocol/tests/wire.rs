@@ -1,0 +1,197 @@
+//! The bytes of every frame: round trips, golden frames, and what does not decode.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
+
+mod frames;
+
+use std::fmt::Write;
+
+use deltic_core::codec::CodecError;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::hello::{Abort, MAGIC, Reply, Request, check_magic};
+use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
+use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
+use frames::{greeting, split, to_receiver, to_sender};
+use proptest::prelude::*;
+
+/// Changing a line of it is a change of the format (docs/protocol.md, "Versions").
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/frames.txt");
+
+#[test]
+fn golden_frames_keep_their_bytes() {
+    let mut lines = format!("magic {}\n", hex(&MAGIC));
+    for (name, bytes) in frames::golden() {
+        writeln!(lines, "{name} {}", hex(&bytes)).unwrap();
+    }
+    if std::env::var("DELTIC_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(GOLDEN, &lines).unwrap();
+    }
+    let golden = std::fs::read_to_string(GOLDEN).unwrap();
+    for (line, golden) in lines.lines().zip(golden.lines()) {
+        assert_eq!(line, golden);
+    }
+    assert_eq!(lines.lines().count(), golden.lines().count());
+}
+
+#[test]
+fn a_golden_frame_cut_short_or_drawn_out_is_malformed() {
+    for (name, bytes) in frames::golden() {
+        let (kind, payload) = split(&bytes);
+        assert!(decodes(kind, payload), "{name}");
+        for len in 0..payload.len() {
+            let is_fill = name.starts_with("Fill");
+            assert!(is_fill || !decodes(kind, &payload[..len]), "{name} cut to {len}");
+        }
+        let longer = [payload, &[0]].concat();
+        assert!(name.starts_with("Fill") || !decodes(kind, &longer), "{name} and a byte");
+    }
+}
+
+fn decodes(kind: u8, payload: &[u8]) -> bool {
+    ToReceiver::decode(kind, payload).is_ok()
+        || ToSender::decode(kind, payload).is_ok()
+        || Hello::decode(kind, payload).is_ok()
+        || Request::decode(kind, payload).is_ok()
+        || Reply::decode(kind, payload).is_ok()
+        || matches!(Abort::decode(kind, payload), Ok(Some(_)))
+}
+
+#[test]
+fn each_type_number_belongs_to_one_frame() {
+    for kind in 0..=255 {
+        let unknown = PeerError::UnknownFrame(kind);
+        assert_eq!(ToReceiver::decode(kind, &[]) == Err(unknown.clone()), !(16..=24).contains(&kind));
+        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=39).contains(&kind));
+        assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
+        assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
+        assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);
+        assert_eq!(Abort::decode(kind, &[]) == Ok(None), kind != 4);
+    }
+}
+
+#[test]
+fn a_header_bounds_its_payload() {
+    let header = |len: u32| {
+        let [a, b, c, _] = len.to_le_bytes();
+        Header::decode([19, a, b, c])
+    };
+    let most = MAX_FRAME_BYTES as u32;
+    assert_eq!(header(most), Ok(Header { kind: 19, len: MAX_FRAME_BYTES }));
+    assert_eq!(header(most + 1), Err(PeerError::Limit("frame length")));
+}
+
+#[test]
+fn a_count_is_refused_before_its_items_are_read() {
+    // Groups of file 0: 2^63 of them, and more than a batch of them.
+    let huge = [0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
+    assert_eq!(ToReceiver::decode(19, &huge), Err(PeerError::Limit("items in one frame")));
+    let claims = |count: usize| {
+        let mut payload = vec![0];
+        deltic_core::Put::put_varint(&mut payload, count as u64);
+        ToReceiver::decode(19, &payload)
+    };
+    assert_eq!(claims(MAX_BATCH + 1), Err(PeerError::Limit("items in one frame")));
+    let truncated = PeerError::Malformed { frame: "Groups", source: CodecError::Truncated };
+    assert_eq!(claims(MAX_BATCH), Err(truncated));
+}
+
+#[test]
+fn a_stream_of_something_else_is_named() {
+    assert_eq!(check_magic(&MAGIC), Ok(()));
+    let error = check_magic(b"SSH-2.0-").unwrap_err();
+    assert_eq!(error.to_string(), "expected a deltic hello, got \"SSH-2.0-\"");
+    let error = check_magic(b"\x1b[2J\r\n\0\xff").unwrap_err();
+    assert!(!error.to_string().chars().any(char::is_control), "{error}");
+}
+
+#[test]
+fn negotiation_is_symmetric_and_ignores_what_it_does_not_know() {
+    let ours = Hello::ours();
+    let names: Vec<String> = ours.capabilities.iter().cloned().collect();
+    for missing in 0..1 << names.len() {
+        let kept = names.iter().enumerate().filter(|(n, _)| missing >> n & 1 == 0);
+        let mut other = Hello { program: "other".into(), capabilities: kept.map(|(_, name)| name.clone()).collect() };
+        other.capabilities.insert("teleport:v9".into());
+        let terms = negotiate(&ours, &other);
+        assert_eq!(terms, negotiate(&other, &ours));
+        let has = |name: &str| other.capabilities.contains(name);
+        match terms {
+            Ok(terms) => {
+                assert!(has("recipe:blake3-16") && has("chunker:gear"));
+                assert_eq!(terms.zstd(), has("compress:zstd"));
+            }
+            Err(error) => {
+                assert!(!has("recipe:blake3-16") || !has("chunker:gear"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hello_of_too_many_capabilities_is_refused() {
+    let capabilities = (0..=MAX_CAPABILITIES).map(|n| n.to_string()).collect();
+    let bytes = Hello { program: String::new(), capabilities }.encode();
+    let (kind, payload) = split(&bytes);
+    assert_eq!(Hello::decode(kind, payload), Err(PeerError::Limit("capabilities")));
+}
+
+proptest! {
+    #[test]
+    fn frames_to_the_receiver_come_back_as_they_were(frame in to_receiver()) {
+        let bytes = frame.encode();
+        let (kind, payload) = split(&bytes);
+        prop_assert_eq!(ToReceiver::decode(kind, payload), Ok(frame));
+    }
+
+    #[test]
+    fn frames_to_the_sender_come_back_as_they_were(frame in to_sender()) {
+        let bytes = frame.encode();
+        let (kind, payload) = split(&bytes);
+        prop_assert_eq!(ToSender::decode(kind, payload), Ok(frame));
+    }
+
+    #[test]
+    fn greetings_come_back_as_they_were(greeting in greeting()) {
+        let (hello, request, reply, abort) = greeting;
+        let bytes = hello.encode();
+        prop_assert_eq!(Hello::decode(1, split(&bytes).1), Ok(hello));
+        let bytes = request.encode();
+        prop_assert_eq!(Request::decode(2, split(&bytes).1), Ok(request));
+        let bytes = reply.encode();
+        prop_assert_eq!(Reply::decode(3, split(&bytes).1), Ok(reply));
+        let bytes = abort.encode();
+        prop_assert_eq!(Abort::decode(4, split(&bytes).1), Ok(Some(abort)));
+    }
+
+    /// What decodes is the one encoding of its value, but for text, which is made printable.
+    #[test]
+    fn any_bytes_decode_to_an_error_or_to_a_frame(kind in 0u8..48, payload in prop::collection::vec(any::<u8>(), 0..200)) {
+        let again = |bytes: Vec<u8>| bytes[HEADER_BYTES..] == payload[..];
+        match ToReceiver::decode(kind, &payload) {
+            Ok(frame @ (ToReceiver::Failed { .. } | ToReceiver::Trouble(_))) => drop(frame.encode()),
+            Ok(frame) => prop_assert!(again(frame.encode()), "{:?}", frame),
+            Err(_) => {}
+        }
+        if let Ok(frame) = ToSender::decode(kind, &payload) {
+            frame.encode();
+        }
+        _ = Hello::decode(kind, &payload).map(|hello| hello.encode());
+        _ = Request::decode(kind, &payload).map(|request| request.encode());
+        _ = Reply::decode(kind, &payload).map(|reply| reply.encode());
+        _ = Abort::decode(kind, &payload).map(|abort| abort.map(|abort| abort.encode()));
+    }
+
+    /// Frames that were right but for a few bytes reach deeper than random bytes do.
+    #[test]
+    fn damaged_frames_decode_to_an_error_or_to_a_frame(frame in to_receiver(), answer in to_sender(), at in any::<prop::sample::Index>(), byte: u8) {
+        let (mut one, mut other) = (frame.encode(), answer.encode());
+        let (n, m) = (at.index(one.len()), at.index(other.len()));
+        one[n] = byte;
+        other[m] = byte;
+        _ = ToReceiver::decode(one[0], &one[HEADER_BYTES..]);
+        _ = ToSender::decode(other[0], &other[HEADER_BYTES..]);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
