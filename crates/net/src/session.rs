@@ -45,6 +45,7 @@ pub(crate) struct Greeted {
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
     counters: Arc<Counters>,
+    bwlimit: Option<u64>,
 }
 
 impl Greeted {
@@ -69,7 +70,8 @@ impl Greeted {
                 return Err(explain(error, link.child).await);
             }
         };
-        Ok((Self { terms, reader: link.reader, batches, writing, counters }, link.child))
+        let reader = link.reader;
+        Ok((Self { terms, reader, batches, writing, counters, bwlimit }, link.child))
     }
 
     async fn say(&mut self, frame: Vec<u8>) {
@@ -209,7 +211,7 @@ impl Greeted {
 
     fn frames(&mut self) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
         let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
-        start_reader(reader, Arc::clone(&self.counters))
+        start_reader(reader, Arc::clone(&self.counters), self.bwlimit)
     }
 
     /// Closes our side; if we gave up, says why first.

@@ -152,17 +152,23 @@ pub(crate) async fn read_frame(
     Ok(RawFrame { kind, payload })
 }
 
-/// Reads frames into a bounded queue until there are no more, or nobody takes them.
+/// Reads frames into a bounded queue, at most `bwlimit` bytes a second, until there are no more, or nobody takes them.
+/// The other end feels the limit because the connection between holds only so much.
 pub(crate) fn start_reader(
     reader: Box<dyn AsyncRead + Send + Unpin>,
     counters: Arc<Counters>,
+    bwlimit: Option<u64>,
 ) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
     let (frames, taken) = mpsc::channel(FRAMES);
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     tokio::spawn(async move {
+        let mut limit = bwlimit.map(Limit::new);
         loop {
             let frame = read_frame(&mut reader, &counters).await;
             let last = frame.is_err();
+            if let (Some(limit), Ok(frame)) = (&mut limit, &frame) {
+                limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
+            }
             if frames.send(frame).await.is_err() || last {
                 return;
             }

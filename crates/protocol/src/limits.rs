@@ -42,3 +42,40 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
 /// Names whose removal `Delete::Guarded` lets pass whatever share of the tree they are.
 pub const GUARDED_DELETES: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
+    const SOURCE: &str = include_str!("limits.rs");
+
+    macro_rules! limits {
+        ($($name:ident)*) => { [$((stringify!($name), $name as u64)),*] };
+    }
+
+    fn limits() -> impl Iterator<Item = (&'static str, u64)> {
+        limits![
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_GREETING_BYTES
+            ENTRY_WINDOW GROUP_WINDOW MAX_GROUPS FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES
+        ]
+        .into_iter()
+    }
+
+    fn with_commas(number: u64) -> String {
+        let digits = number.to_string();
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(<[u8]>::to_vec).collect();
+        String::from_utf8(groups.join(&b',')).unwrap()
+    }
+
+    #[test]
+    fn the_document_says_what_the_limits_are() {
+        for (name, value) in limits() {
+            let row = format!("| `{name}` | {} |", with_commas(value));
+            assert!(DOCUMENT.contains(&row), "docs/protocol.md lacks {row}");
+        }
+        let constants = SOURCE.lines().filter(|line| line.starts_with("pub const")).count();
+        assert_eq!(limits().count(), constants, "a limit is missing here");
+    }
+}

@@ -67,18 +67,11 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Bytes that travel.
-    pub(crate) const fn len(&self) -> usize {
-        match self {
-            Self::Plain(bytes) | Self::Zstd(bytes) => bytes.len(),
-        }
-    }
-
-    /// Whether it can be `bytes` literal bytes, and at least one; what is packed shows when it is unpacked.
+    /// Whether it can be `bytes` literal bytes, and at least one. What is packed is no longer than that.
     pub(crate) const fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,
-            Self::Zstd(_) => true,
+            Self::Zstd(frame) => frame.len() <= bytes,
         };
         fits && bytes > 0
     }

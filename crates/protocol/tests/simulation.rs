@@ -9,11 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::Dice;
 use common::case::Case;
+use common::destination::DestinationFaults;
 use common::session::Session;
 use common::source::SourceFaults;
-use common::tree::{Node, Tree};
-use deltic_core::RelPath;
-use deltic_protocol::report::Totals;
+use common::tree::{NOW, Node, Tree, path};
+use deltic_core::{Kind, RelPath};
+use deltic_protocol::limits::ENTRY_WINDOW;
+use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::report::{Action, Item, Totals};
 
 const SESSIONS: u64 = 4000;
 
@@ -45,6 +48,12 @@ fn run(case: &Case) {
     let totals = session.finish();
     check_nothing_is_torn(case, &session);
     check_told(&session, &totals);
+    if !case.options.dry_run {
+        assert_eq!(totals.literal + totals.matched, totals.transferred_bytes);
+    }
+    if !case.has_faults() {
+        check_compared(case, &session);
+    }
     if case.options.dry_run {
         assert_eq!(session.destination.tree, case.old);
     } else if !case.has_faults() {
@@ -61,7 +70,7 @@ fn resume(case: &Case, killed: Session, dice: &mut Dice) {
     case.old = killed.destination.tree;
     case.leftovers = killed.destination.leftovers;
     case.source_faults = SourceFaults::default();
-    case.destination_faults = Default::default();
+    case.destination_faults = DestinationFaults::default();
     let mut session = Session::new(&case, dice);
     let totals = session.finish();
     if case.options.dry_run {
@@ -76,7 +85,7 @@ fn check_nothing_is_torn(case: &Case, session: &Session) {
     for (path, node) in session.destination.tree.0.iter().filter(|(_, node)| node.meta.is_file()) {
         let old = case.old.0.get(path).is_some_and(|old| old.bytes == node.bytes);
         let new = session.source.versions.get(path);
-        let new = new.is_some_and(|new| new.iter().any(|new| *new == node.bytes));
+        let new = new.is_some_and(|new| new.contains(&node.bytes));
         assert!(old || new, "{path} is neither old nor new");
     }
 }
@@ -86,14 +95,28 @@ fn check_told(session: &Session, totals: &Totals) {
     assert_eq!(sender.settled, sender.listed, "the sender settled all");
     assert_eq!(receiver.settled, receiver.listed, "the receiver settled all");
     assert_eq!(sender.listed, receiver.listed);
-    let sorted = |lines: &[String]| {
-        let mut lines = lines.to_vec();
-        lines.sort();
-        lines
-    };
     assert_eq!(sorted(&sender.changes), sorted(&receiver.changes));
     assert_eq!(sorted(&sender.troubles), sorted(&receiver.troubles));
     assert_eq!(totals.bytes, receiver.listed);
+}
+
+fn sorted<T: std::fmt::Debug>(items: &[T]) -> Vec<String> {
+    let mut lines: Vec<_> = items.iter().map(|item| format!("{item:?}")).collect();
+    lines.sort();
+    lines
+}
+
+/// What was compared and found equal is not said to change, in a dry run or not.
+fn check_compared(case: &Case, session: &Session) {
+    if !case.options.checksum {
+        return;
+    }
+    for change in &session.told_by_receiver.changes {
+        let same = |tree: &Tree| tree.0.get(&change.path).map(|node| node.bytes.clone());
+        if change.item == Item::File && change.action == Action::Updated {
+            assert_ne!(same(&case.new), same(&case.old), "{}", change.path);
+        }
+    }
 }
 
 fn check_result(case: &Case, session: &Session, totals: &Totals) {
@@ -128,5 +151,110 @@ fn check_tree(case: &Case, tree: &Tree) {
         if case.options.modes && !matches!(new.meta.kind, deltic_core::Kind::Symlink(_)) {
             assert_eq!(node.meta.mode, new.meta.mode, "{path}");
         }
+    }
+}
+
+/// A case of one kind, with all else as plain as it gets.
+fn plain(new: Tree, old: Tree) -> Case {
+    let mut case = Case::random(0);
+    (case.new, case.old, case.segment) = (new, old, 1 << 20);
+    (case.roots, case.cut) = (None, None);
+    case.leftovers.clear();
+    case.source_faults = SourceFaults::default();
+    case.destination_faults = DestinationFaults::default();
+    case.options = Options { recursive: true, times: true, ..Options::default() };
+    case
+}
+
+fn tree_of(files: &[(&str, Vec<u8>)]) -> Tree {
+    let file =
+        |(name, bytes): &(&str, Vec<u8>)| (path(name), Node::file(bytes.clone(), NOW, 0o644));
+    Tree(files.iter().map(file).collect())
+}
+
+#[test]
+fn a_tree_larger_than_every_window_comes_through() {
+    let mut new = Tree::default();
+    for dir in 0..12 {
+        new.0.insert(path(&format!("{dir}")), Node::other(Kind::Dir, NOW, 0o755));
+        for file in 0..2000 {
+            new.0.insert(path(&format!("{dir}/{file}")), Node::file(vec![], NOW, 0o644));
+        }
+    }
+    assert!(new.0.len() as u64 > ENTRY_WINDOW);
+    let case = plain(new, Tree::default());
+    let mut session = Session::new(&case, &mut Dice::new(1));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+}
+
+#[test]
+fn a_killed_run_is_resumed_and_not_repeated() {
+    let new = tree_of(&[("a", Dice::new(5).bytes(3_000_000))]);
+    // A few old bytes make it a recipe, whose literals go straight to their places.
+    let mut case = plain(new, tree_of(&[("a", vec![1; 10])]));
+    let mut killed = Session::new(&case, &mut Dice::new(6));
+    while killed.destination.written < 2_000_000 {
+        assert!(killed.step());
+    }
+    let written = killed.destination.written;
+    killed.destination.kill();
+    case.leftovers = killed.destination.leftovers;
+    let mut session = Session::new(&case, &mut Dice::new(7));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    let again = totals.literal - (3_000_000 - written);
+    assert!(again < 300_000, "{again} bytes were sent again");
+}
+
+/// Equal groups are found where they are, not where the first of them is.
+#[test]
+fn unchanged_files_of_repeated_content_are_recognised() {
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let period = dice.between(1, 60_000);
+        let period = dice.bytes(period);
+        let bytes: Vec<u8> = period.iter().copied().cycle().take(400_000).collect();
+        let tree = tree_of(&[("a", bytes)]);
+        let mut case = plain(tree.clone(), tree);
+        case.options.checksum = true;
+        case.segment = 1 << dice.between(13, 17);
+        let mut session = Session::new(&case, &mut dice);
+        let totals = session.finish();
+        assert_eq!(totals.transferred, 0, "{seed}");
+        assert_eq!(session.destination.commits, 0);
+    }
+}
+
+#[test]
+fn a_move_costs_no_literals() {
+    let bytes = Dice::new(8).bytes(600_000);
+    let moved = [&bytes[300_000..], &bytes[..300_000]].concat();
+    let case = plain(tree_of(&[("a", moved)]), tree_of(&[("a", bytes)]));
+    let mut case = case;
+    case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+    let mut session = Session::new(&case, &mut Dice::new(9));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert!(totals.literal < 20_000, "{}", totals.literal);
+}
+
+#[test]
+fn nothing_is_deleted_after_a_failure() {
+    let faults = [
+        SourceFaults { open: 100, ..SourceFaults::default() },
+        SourceFaults { list: 100, ..SourceFaults::default() },
+    ];
+    for source_faults in faults {
+        let new = tree_of(&[("a", vec![1; 5000])]);
+        let old = tree_of(&[("b", vec![2; 5000]), ("c", vec![3; 5])]);
+        let mut case = plain(new, old.clone());
+        case.options.delete = Delete::AtMost(100);
+        case.source_faults = source_faults;
+        let mut session = Session::new(&case, &mut Dice::new(10));
+        let totals = session.finish();
+        assert_eq!(session.destination.tree, old);
+        assert!(totals.failed > 0);
+        assert_eq!(totals.deleted, 0);
     }
 }

@@ -32,6 +32,18 @@ fn golden_frames_keep_their_bytes() {
     assert_eq!(lines.lines().count(), golden.lines().count());
 }
 
+/// The example of the document is one of the golden frames.
+#[test]
+fn the_documents_example_is_what_is_sent() {
+    const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
+    let packed: String = DOCUMENT.chars().filter(|c| *c != ' ').collect();
+    for (name, bytes) in frames::golden() {
+        if ["Groups", "Lack"].contains(&name) {
+            assert!(packed.contains(&hex(&bytes)), "{name}: {}", hex(&bytes));
+        }
+    }
+}
+
 #[test]
 fn a_golden_frame_cut_short_or_drawn_out_is_malformed() {
     for (name, bytes) in frames::golden() {
@@ -59,7 +71,10 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
 fn each_type_number_belongs_to_one_frame() {
     for kind in 0..=255 {
         let unknown = PeerError::UnknownFrame(kind);
-        assert_eq!(ToReceiver::decode(kind, &[]) == Err(unknown.clone()), !(16..=24).contains(&kind));
+        assert_eq!(
+            ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
+            !(16..=24).contains(&kind)
+        );
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=39).contains(&kind));
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
@@ -109,7 +124,10 @@ fn negotiation_is_symmetric_and_ignores_what_it_does_not_know() {
     let names: Vec<String> = ours.capabilities.iter().cloned().collect();
     for missing in 0..1 << names.len() {
         let kept = names.iter().enumerate().filter(|(n, _)| missing >> n & 1 == 0);
-        let mut other = Hello { program: "other".into(), capabilities: kept.map(|(_, name)| name.clone()).collect() };
+        let mut other = Hello {
+            program: "other".into(),
+            capabilities: kept.map(|(_, name)| name.clone()).collect(),
+        };
         other.capabilities.insert("teleport:v9".into());
         let terms = negotiate(&ours, &other);
         assert_eq!(terms, negotiate(&other, &ours));
@@ -172,7 +190,7 @@ proptest! {
             Err(_) => {}
         }
         if let Ok(frame) = ToSender::decode(kind, &payload) {
-            frame.encode();
+            _ = frame.encode();
         }
         _ = Hello::decode(kind, &payload).map(|hello| hello.encode());
         _ = Request::decode(kind, &payload).map(|request| request.encode());

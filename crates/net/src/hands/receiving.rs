@@ -118,8 +118,12 @@ impl<S: Store> ReceivingHands<S> {
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<(Name, u64)>, Trouble> {
         let listing = match self.store.list(dir) {
             Ok(listing) => listing,
-            // Not there yet, or to be replaced: nothing stands in it that could be extra.
-            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => return Ok(Vec::new()),
+            // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
+            Err(
+                StoreError::NotFound { .. }
+                | StoreError::NotADir { .. }
+                | StoreError::OutsideRoot { .. },
+            ) => return Ok(Vec::new()),
             Err(error) => return Err(failed(&error)),
         };
         if let Some(error) = listing.errors.first() {

@@ -37,8 +37,8 @@ pub(super) struct Attempt {
     needed: u64,
     /// Fingerprints of the blocks of a file that comes whole; `None` while a block is being written.
     blocks: HashMap<u32, Option<Fingerprint>>,
-    /// All of a file that is one block, and what it adds to the backlog.
-    body: Option<(Payload, usize)>,
+    /// All of a file that is one block, until its end comes.
+    body: Option<Payload>,
     /// While everything matched so far lies where it lay in the one in place: copies that may never be needed.
     held: Option<Vec<Op>>,
     /// The last match, for locality.
@@ -306,11 +306,6 @@ impl Attempt {
     /// Whether the file comes whole and in one piece, to be put in place in one go.
     fn is_single_block(&self) -> bool {
         self.how == How::Whole && self.meta.len <= u64::from(WHOLE_BLOCK_BYTES)
-    }
-
-    /// Bytes of the backlog that are held here and not by work.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.body.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
     /// Whether nothing more is to come and nothing is under way.
@@ -612,15 +607,14 @@ impl Receiver {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
         let len = attempt.meta.len;
-        let bytes = bytes.max(payload.len());
-        self.backlog_bytes += bytes;
         if attempt.is_single_block() {
             attempt.literal = len;
-            attempt.body = Some((payload, bytes));
+            attempt.body = Some(payload);
             self.advance(file);
             return Ok(());
         }
         attempt.jobs += 1;
+        self.backlog_bytes += bytes;
         let spans = pieces.iter().map(|piece| piece.span).collect();
         self.jobs.ask(
             Work::Write { handle, path, len, pieces, payload },
@@ -691,8 +685,9 @@ impl Receiver {
         if attempt.is_single_block() {
             attempt.settling = true;
             let meta = attempt.meta.clone();
-            let (payload, payload_bytes) =
-                attempt.body.take().unwrap_or((Payload::Plain(Vec::new()), 0));
+            let payload = attempt.body.take().unwrap_or(Payload::Plain(Vec::new()));
+            let payload_bytes = meta.len as usize;
+            self.backlog_bytes += payload_bytes;
             self.jobs.ask(
                 Work::Replace { path, meta, seen, payload, digest },
                 Place::Replace { handle, payload_bytes },
@@ -718,12 +713,13 @@ impl Receiver {
         if let Err(setback) = done {
             return self.fail(handle, setback);
         }
+        let checksum = self.setting.options.checksum;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = &incoming.attempt else { return };
         let existed = incoming.candidate.old.is_some();
         let done = Done::Replaced {
             action: if existed { Action::Updated } else { Action::Created },
-            differs: incoming.candidate.differs,
+            differs: Differs { content: checksum && existed, ..incoming.candidate.differs },
             literal: attempt.literal,
             matched: attempt.matched,
         };

@@ -366,7 +366,8 @@ impl Receiver {
         let bytes = &mut self.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
         self.report_settled(candidate.meta.len);
-        let Candidate { path, differs, .. } = candidate;
+        let Candidate { path, mut differs, .. } = candidate;
+        differs.content = self.setting.options.checksum && action == Action::Updated;
         self.changed(Change { path, item: Item::File, action, differs });
     }
 

@@ -138,7 +138,7 @@ impl Receiver {
                 how: self.first_try(&candidate),
                 candidate,
                 handle,
-                tries: 0,
+                tries: 1,
                 wants: 0,
                 asked: false,
                 parts: Vec::new(),
@@ -167,7 +167,6 @@ impl Receiver {
         self.handles.insert(handle, file);
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         incoming.handle = handle;
-        incoming.tries += 1;
         incoming.asked = false;
         match incoming.how {
             How::Whole => self.want(file, How::Whole),
@@ -192,8 +191,11 @@ impl Receiver {
         } else if dry_run {
             self.differs(file, handle);
         } else {
+            // Nothing to match against, so nothing to hold open.
             incoming.how = How::Whole;
-            self.want(file, How::Whole);
+            self.handles.remove(&handle);
+            self.jobs.ask_last(handle, Work::Abandon { handle }, Place::Release);
+            self.begin(file);
         }
     }
 
@@ -223,7 +225,6 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
-            self.backlog_bytes -= attempt.held_bytes();
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
@@ -259,6 +260,7 @@ impl Receiver {
                 // What went wrong may lie in what was matched: go without it (law 9). A comparison stays one.
                 incoming.how = if dry_run { How::Recipe } else { How::Whole };
                 incoming.parts.clear();
+                incoming.tries += 1;
                 self.begin(file);
             }
             Some(setback) => {

@@ -265,6 +265,7 @@ enum Place {
     Confirm(Handle),
     TouchFile(Handle),
     Abandon(FileNo),
+    Release,
 }
 
 impl Concerns for Place {
@@ -412,6 +413,7 @@ impl Receiver {
             (Place::Confirm(handle), Answer::Done(done)) => self.confirmed(handle, done),
             (Place::TouchFile(handle), Answer::Done(done)) => self.touched(handle, done),
             (Place::Abandon(file), Answer::Done(_)) => self.abandoned(file),
+            (Place::Release, Answer::Done(_)) => {}
             _ => return Err(UnknownAnswer),
         }
         self.go_on();

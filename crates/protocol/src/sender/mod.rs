@@ -377,7 +377,7 @@ impl Sender {
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {
-        if !self.lister.is_complete() || !self.files.is_empty() {
+        if !self.lister.is_complete() || !self.entries.is_empty() || !self.files.is_empty() {
             return Err(PeerError::Unexpected("the end of an unfinished session"));
         }
         self.finished = true;

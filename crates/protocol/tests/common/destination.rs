@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use deltic_core::recipe::{AtEnd, scan};
+use deltic_core::recipe::{AtEnd, Chunk, digest_of, scan};
 use deltic_core::{Chunker, Cover, Fingerprint, Kind, Meta, RelPath};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
@@ -37,6 +37,8 @@ pub struct Destination {
     slots: BTreeMap<Handle, Slot>,
     ended: BTreeSet<Handle>,
     pub commits: usize,
+    /// Literal bytes written.
+    pub written: u64,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Destination {
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
             commits: 0,
+            written: 0,
         }
     }
 
@@ -115,9 +118,13 @@ impl Destination {
                 }
                 Answer::Extra(Ok(extras))
             }
-            Work::Flush => {
+            Work::Sweep => {
                 self.visible();
                 self.leftovers.clear();
+                Answer::Done(Ok(()))
+            }
+            Work::Flush => {
+                self.visible();
                 Answer::Done(Ok(()))
             }
             Work::Remove { path } => {
@@ -148,6 +155,7 @@ impl Destination {
             | Work::Copy { .. }
             | Work::Write { .. }
             | Work::Commit { .. }
+            | Work::Replace { .. }
             | Work::Confirm { .. }
             | Work::Abandon { .. } => self.rebuild(work),
         }
@@ -246,6 +254,7 @@ impl Destination {
             }
             Work::Write { handle, path, len, pieces, payload } => {
                 self.visible();
+                self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
                 Answer::Written(
                     self.fails(self.faults.write)
                         .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
@@ -259,6 +268,20 @@ impl Destination {
                         return Err(setback("unproven", true));
                     }
                     self.commit(handle, &path, &meta)
+                }))
+            }
+            Work::Replace { path, meta, payload, digest, .. } => {
+                self.visible();
+                let luck = self.fails(self.faults.commit);
+                Answer::Done(luck.and_then(|()| {
+                    let bytes = unpacked(payload);
+                    assert_eq!(bytes.len() as u64, meta.len);
+                    let chunks: Vec<_> =
+                        (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
+                    if digest_of(&chunks) != digest {
+                        return Err(setback("unproven", true));
+                    }
+                    self.install(&path, &meta, bytes)
                 }))
             }
             Work::Confirm { handle, proof } => {
@@ -321,6 +344,12 @@ impl Destination {
         let stage = self.stage(handle, path, meta.len);
         assert!(stage.cover.is_complete(), "{path} is committed with holes");
         let bytes = std::mem::take(&mut stage.bytes);
+        self.install(path, meta, bytes)?;
+        self.end(handle);
+        Ok(())
+    }
+
+    fn install(&mut self, path: &RelPath, meta: &Meta, bytes: Vec<u8>) -> Done {
         let old = self.tree.0.get(path);
         if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
             return Err(setback("directory not empty", false));
@@ -331,8 +360,17 @@ impl Destination {
         self.put(path, Node::file(bytes, time, mode));
         self.leftovers.remove(path);
         self.commits += 1;
-        self.end(handle);
         Ok(())
+    }
+}
+
+fn unpacked(payload: Payload) -> Vec<u8> {
+    match payload {
+        Payload::Plain(bytes) => bytes,
+        Payload::Zstd(mut bytes) => {
+            bytes.rotate_right(1);
+            bytes
+        }
     }
 }
 
@@ -343,13 +381,7 @@ impl Stage {
     }
 
     fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, Setback> {
-        let bytes = match payload {
-            Payload::Plain(bytes) => bytes,
-            Payload::Zstd(mut bytes) => {
-                bytes.rotate_right(1);
-                bytes
-            }
-        };
+        let bytes = unpacked(payload);
         let (mut rest, mut fingerprints) = (&bytes[..], Vec::new());
         for piece in pieces {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");

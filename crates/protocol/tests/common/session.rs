@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::receiver::{self, Receiver, Setting};
-use deltic_protocol::report::{Notice, Totals};
+use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::{Hello, ToReceiver, ToSender, WorkId, negotiate};
 
@@ -35,7 +35,7 @@ pub struct Session {
 pub struct Told {
     pub listed: u64,
     pub settled: u64,
-    pub changes: Vec<String>,
+    pub changes: Vec<Change>,
     pub troubles: Vec<String>,
     pub totals: Option<Totals>,
 }
@@ -49,7 +49,7 @@ impl Told {
                 self.settled += bytes;
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
-            Notice::Changed(change) => self.changes.push(format!("{change:?}")),
+            Notice::Changed(change) => self.changes.push(change),
             Notice::Trouble(trouble) => self.troubles.push(format!("{trouble:?}")),
             Notice::Finished(totals) => self.totals = Some(totals),
         }

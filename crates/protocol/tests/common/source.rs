@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use deltic_core::recipe::{AtEnd, Chunk, digest_of, scan};
 use deltic_core::{Chunker, Meta, Name, RelPath, Span};
-use deltic_protocol::message::Payload;
+use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
+use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Listed, Scanned, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Listed, Opened, Scanned, Sums, Work};
 use deltic_protocol::work::Handle;
 
 use super::Dice;
@@ -72,10 +73,15 @@ impl Source {
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
-            Work::Open { handle, path } => {
+            Work::Open { handle, path, how, zstd } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
-                Answer::Opened(self.open(handle, &path))
+                let opened = self.open(handle, &path);
+                Answer::Opened(opened.and_then(|meta| {
+                    let at_once = how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES);
+                    let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
+                    Ok(Opened { meta, body: body.transpose()? })
+                }))
             }
             Work::Scan { handle, spec, start, mut grouper } => {
                 let segment = self.segment.max(spec.max_len() as usize + 1);
@@ -134,9 +140,22 @@ impl Source {
             return Err(trouble(TroubleKind::Failed, "open: denied"));
         }
         let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
-        let node = node.ok_or(trouble(TroubleKind::Vanished, "open: gone"))?.clone();
+        let node = node.ok_or_else(|| trouble(TroubleKind::Vanished, "open: gone"))?.clone();
         self.open.insert(handle, (path.clone(), node.clone()));
         Ok(node.meta)
+    }
+
+    /// All of a short file, as it was when it was opened.
+    fn body(&mut self, path: &RelPath, zstd: bool) -> Result<Body, Trouble> {
+        let bytes = Arc::clone(&self.tree.0[path].bytes);
+        let spans = [Span::new(0, bytes.len() as u32)];
+        let chunks: Vec<_> = (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
+        if chunks.is_empty() {
+            let payload = Payload::Plain(Vec::new());
+            return Ok(Body { payload, digest: digest_of([]) });
+        }
+        let (payload, _) = self.read(&bytes, &spans, (Sums::Known, zstd))?;
+        Ok(Body { payload, digest: digest_of(&chunks) })
     }
 
     /// What a read sees now, which need not be what was opened.
@@ -146,7 +165,7 @@ impl Source {
             return Err(trouble(TroubleKind::Failed, "read: bad sector"));
         }
         let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
-        Ok(node.ok_or(trouble(TroubleKind::Vanished, "read: gone"))?.bytes.clone())
+        Ok(node.ok_or_else(|| trouble(TroubleKind::Vanished, "read: gone"))?.bytes.clone())
     }
 
     fn read(
@@ -158,7 +177,7 @@ impl Source {
         let (mut payload, mut chunks) = (Vec::new(), Vec::new());
         for span in spans {
             let piece = bytes.get(span.start as usize..span.end() as usize);
-            let piece = piece.ok_or(trouble(TroubleKind::Vanished, "read: shrunk"))?;
+            let piece = piece.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
             if sums == Sums::Take {
                 chunks.push(Chunk::of(piece));
             }

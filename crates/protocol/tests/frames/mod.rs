@@ -39,7 +39,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
     let link = Meta { kind: Kind::Symlink(b"../b"[..].into()), ..dir.clone() };
     let path = RelPath::parse(b"dir/a").unwrap();
-    let entry = |name: &str, meta: &Meta| Entry { name: Name::new(name.as_bytes()).unwrap(), meta: meta.clone() };
+    let entry = |name: &str, meta: &Meta| Entry {
+        name: Name::new(name.as_bytes()).unwrap(),
+        meta: meta.clone(),
+    };
     let differs = Differs { content: true, size: false, time: true, mode: false };
     let options = Options {
         recursive: true,
@@ -50,8 +53,20 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     };
     let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs };
-    let totals = Totals { files: 1, bytes: 5000, transferred: 1, transferred_bytes: 5000, literal: 1700, matched: 3300, ..Totals::default() };
-    let request = Request::Receive { destination: b"/data"[..].into(), single: None, options: options.clone() };
+    let totals = Totals {
+        files: 1,
+        bytes: 5000,
+        transferred: 1,
+        transferred_bytes: 5000,
+        literal: 1700,
+        matched: 3300,
+        ..Totals::default()
+    };
+    let request = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: options.clone(),
+    };
     let hello = Hello { program: "deltic 0".into(), capabilities: Hello::ours().capabilities };
     let one = |range: Range<u32>| vec![range];
     vec![
@@ -59,20 +74,58 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
         ("Request.Receive", request.encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()) }.encode()),
-        ("Abort", Abort { cause: AbortCause::Protocol, message: "too much: frame length".into() }.encode()),
-        ("Listing", ToReceiver::Listing {
-            dir: RelPath::root(),
-            own: Some(dir.clone()),
-            entries: vec![entry("a", &meta), entry("d", &dir), entry("l", &link)],
-            extent: Extent::Last,
-        }.encode()),
+        (
+            "Abort",
+            Abort { cause: AbortCause::Protocol, message: "too much: frame length".into() }
+                .encode(),
+        ),
+        (
+            "Listing",
+            ToReceiver::Listing {
+                dir: RelPath::root(),
+                own: Some(dir.clone()),
+                entries: vec![entry("a", &meta), entry("d", &dir), entry("l", &link)],
+                extent: Extent::Last,
+            }
+            .encode(),
+        ),
         ("Listed", ToReceiver::Listed { intact: true }.encode()),
-        ("Start.recipe", ToReceiver::Start { file, meta: meta.clone(), how: How::Recipe, spec: ChunkerSpec::for_len(5000) }.encode()),
-        ("Start.whole", ToReceiver::Start { file, meta, how: How::Whole, spec: ChunkerSpec::Fixed(FixedLen::new(256 << 10).unwrap()) }.encode()),
+        (
+            "Start.recipe",
+            ToReceiver::Start {
+                file,
+                meta: meta.clone(),
+                how: How::Recipe,
+                spec: ChunkerSpec::for_len(5000),
+            }
+            .encode(),
+        ),
+        (
+            "Start.whole",
+            ToReceiver::Start {
+                file,
+                meta,
+                how: How::Whole,
+                spec: ChunkerSpec::Fixed(FixedLen::new(256 << 10).unwrap()),
+            }
+            .encode(),
+        ),
         ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
         ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
-        ("Fill.plain", ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Plain(b"literal".to_vec()) }.encode()),
-        ("Fill.zstd", ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }.encode()),
+        (
+            "Fill.plain",
+            ToReceiver::Fill {
+                file,
+                chunks: one(1..3),
+                payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
+        (
+            "Fill.zstd",
+            ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }
+                .encode(),
+        ),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
@@ -80,7 +133,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
-        ("Done.same", ToSender::Done { file, done: Done::Same { touched: true, differs } }.encode()),
+        (
+            "Done.same",
+            ToSender::Done { file, done: Done::Same { touched: true, differs } }.encode(),
+        ),
         ("Done.replaced", ToSender::Done { file, done: replaced }.encode()),
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
         ("Changed", ToSender::Changed(change).encode()),
@@ -91,17 +147,36 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
 
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
-        (rel_path(), option(meta()), vec(entry(), 0..4), any::<bool>()).prop_map(|(dir, own, entries, last)| {
-            let extent = if last { Extent::Last } else { Extent::More };
-            ToReceiver::Listing { dir, own, entries, extent }
-        }),
+        (rel_path(), option(meta()), vec(entry(), 0..4), any::<bool>()).prop_map(
+            |(dir, own, entries, last)| {
+                let extent = if last { Extent::Last } else { Extent::More };
+                ToReceiver::Listing { dir, own, entries, extent }
+            }
+        ),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
-        (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start { file, meta, how, spec }),
+        (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
+            file,
+            meta,
+            how,
+            spec
+        }),
         (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),
-        (file(), ranges(), vec(chunk(), 0..4)).prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
-        (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill { file, chunks, payload }),
-        (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End { file, digest: Digest::from_bytes(digest) }),
-        (file(), 0..4u32, trouble()).prop_map(|(file, attempt, trouble)| ToReceiver::Failed { file, attempt, trouble }),
+        (file(), ranges(), vec(chunk(), 0..4))
+            .prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
+        (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill {
+            file,
+            chunks,
+            payload
+        }),
+        (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
+            file,
+            digest: Digest::from_bytes(digest)
+        }),
+        (file(), 0..4u32, trouble()).prop_map(|(file, attempt, trouble)| ToReceiver::Failed {
+            file,
+            attempt,
+            trouble
+        }),
         trouble().prop_map(ToReceiver::Trouble),
     ]
 }
@@ -140,7 +215,8 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
     let hello = (text(), btree_set("[a-z:]{0,8}", 0..5))
         .prop_map(|(program, capabilities)| Hello { program, capabilities });
     let request = prop_oneof![
-        (vec(bytes(), 0..4), options()).prop_map(|(sources, options)| Request::Send { sources, options }),
+        (vec(bytes(), 0..4), options())
+            .prop_map(|(sources, options)| Request::Send { sources, options }),
         (bytes(), option(name()), options()).prop_map(|(destination, single, options)| {
             Request::Receive { destination, single, options }
         }),
@@ -152,11 +228,8 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let delete = prop_oneof![
-        Just(Delete::Never),
-        Just(Delete::Guarded),
-        number().prop_map(Delete::AtMost)
-    ];
+    let delete =
+        prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
     let rule = (any::<bool>(), bytes()).prop_map(|(include, pattern)| {
         let action = if include { rule::Action::Include } else { rule::Action::Exclude };
         Rule { action, pattern }
@@ -180,9 +253,7 @@ fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = 
     prop::sample::select(all.to_vec())
 }
 
-fn option<T: std::fmt::Debug>(
-    some: impl Strategy<Value = T>,
-) -> impl Strategy<Value = Option<T>> {
+fn option<T: std::fmt::Debug>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
     prop::option::of(some)
 }
 
@@ -217,7 +288,8 @@ fn len() -> impl Strategy<Value = u64> {
 }
 
 fn group() -> impl Strategy<Value = GroupLine> {
-    (len(), prop_oneof![4 => 1..3u32, 1 => small()], short()).prop_map(|(len, chunks, short)| GroupLine { len, chunks, short })
+    (len(), prop_oneof![4 => 1..3u32, 1 => small()], short())
+        .prop_map(|(len, chunks, short)| GroupLine { len, chunks, short })
 }
 
 fn chunk() -> impl Strategy<Value = ChunkLine> {
@@ -232,9 +304,13 @@ fn payload() -> impl Strategy<Value = Payload> {
 }
 
 fn spec() -> impl Strategy<Value = ChunkerSpec> {
-    let sizes = || of(&[(512, 512, 512), (512, 2048, 8192), (512, 1 << 19, 1 << 19)]).prop_map(|(min, avg, max)| Sizes::new(min, avg, max).unwrap());
+    let sizes = || {
+        of(&[(512, 512, 512), (512, 2048, 8192), (512, 1 << 19, 1 << 19)])
+            .prop_map(|(min, avg, max)| Sizes::new(min, avg, max).unwrap())
+    };
     prop_oneof![
-        of(&[512, 256 << 10, 512 << 10]).prop_map(|len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap())),
+        of(&[512, 256 << 10, 512 << 10])
+            .prop_map(|len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap())),
         sizes().prop_map(ChunkerSpec::Gear),
         sizes().prop_map(ChunkerSpec::Ram),
     ]
@@ -248,10 +324,12 @@ pub fn meta() -> impl Strategy<Value = Meta> {
         1 => Just(Kind::Other),
     ];
     let len = prop_oneof![len(), Just(i64::MAX as u64)].prop_map(|len| len.min(i64::MAX as u64));
-    (kind, len, any::<i64>(), 0..1_000_000_000u32, 0..=0o7777u32).prop_map(|(kind, len, secs, nanos, mode)| {
-        let len = if kind == Kind::File { len } else { 0 };
-        Meta { kind, len, modified: Timestamp { secs, nanos }, mode }
-    })
+    (kind, len, any::<i64>(), 0..1_000_000_000u32, 0..=0o7777u32).prop_map(
+        |(kind, len, secs, nanos, mode)| {
+            let len = if kind == Kind::File { len } else { 0 };
+            Meta { kind, len, modified: Timestamp { secs, nanos }, mode }
+        },
+    )
 }
 
 fn name() -> impl Strategy<Value = Name> {
@@ -299,9 +377,11 @@ fn differs() -> impl Strategy<Value = Differs> {
 fn done() -> impl Strategy<Value = Done> {
     prop_oneof![
         (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
-        (action(), differs(), number(), number()).prop_map(|(action, differs, literal, matched)| {
-            Done::Replaced { action, differs, literal, matched }
-        }),
+        (action(), differs(), number(), number()).prop_map(
+            |(action, differs, literal, matched)| {
+                Done::Replaced { action, differs, literal, matched }
+            }
+        ),
         trouble().prop_map(Done::Failed),
     ]
 }

@@ -1,0 +1,47 @@
+//! Other ends that are no Deltic, or not a good one. What they say is a file; a shell says it.
+
+use std::time::Duration;
+
+use deltic_core::{Entry, Kind, Meta, Name, Timestamp};
+use deltic_protocol::Hello;
+use deltic_protocol::hello::{MAGIC, Reply};
+use deltic_protocol::message::Extent;
+use deltic_protocol::ToReceiver;
+
+use super::{DELTIC, Run, World};
+
+/// What every Deltic says first.
+pub fn hello() -> Vec<u8> {
+    [&MAGIC[..], &Hello::ours().encode()].concat()
+}
+
+/// And once it has agreed to what it was asked.
+pub fn agreed() -> Vec<u8> {
+    [hello(), Reply { single: None }.encode()].concat()
+}
+
+/// A sender that agreed and lists these entries at the root; the list stays open.
+pub fn listing(entries: Vec<Entry>) -> Vec<u8> {
+    let listing =
+        ToReceiver::Listing { dir: Default::default(), own: None, entries, extent: Extent::Last };
+    [agreed(), listing.encode()].concat()
+}
+
+pub fn entry(name: &str, kind: Kind, len: u64) -> Entry {
+    let modified = Timestamp { secs: 1, nanos: 0 };
+    let name = Name::new(name.as_bytes()).expect("a good name");
+    Entry { name, meta: Meta { kind, len, mode: 0o644, modified } }
+}
+
+/// Syncs with an other end that says `said`, whatever it hears, and listens until it is left.
+pub fn sync_with(world: &World, said: &[u8], operands: &[&str]) -> Run {
+    world.write("said", said);
+    sync_over(world, "sh -c 'cat said; exec cat >heard' rsh", operands)
+}
+
+/// Syncs over another remote shell.
+pub fn sync_over(world: &World, shell: &str, operands: &[&str]) -> Run {
+    let words = ["sync", "-a", "--no-fsync", "-e", shell, "--deltic-path", DELTIC];
+    let words = words.iter().chain(operands);
+    Run::of(world.command(DELTIC, words).timeout(Duration::from_secs(20)))
+}

@@ -1,0 +1,198 @@
+//! What operands stand for: a directory or its contents, a name or a place, here or over there.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::{Way, WAYS, World, is_installed, rsync, skip};
+
+fn world() -> World {
+    let world = World::new();
+    world.write("src/a", "a");
+    world.write("src/sub/b", "b");
+    world.write("other/c", "c");
+    world.write("one", "one file");
+    world
+}
+
+/// Every name below `dst`.
+fn names(world: &World) -> BTreeSet<String> {
+    let picture = common::tree::picture(&world.path("dst"));
+    picture.into_keys().map(|path| path.display().to_string()).collect()
+}
+
+fn set(words: &str) -> BTreeSet<String> {
+    std::iter::once("").chain(words.split_whitespace()).map(String::from).collect()
+}
+
+#[test]
+fn a_slash_at_the_end_of_a_source_means_its_contents() {
+    for way in WAYS {
+        for (from, wanted) in [
+            ("src/", "a sub sub/b"),
+            ("src", "src src/a src/sub src/sub/b"),
+            ("src/.", "a sub sub/b"),
+            ("./src", "src src/a src/sub src/sub/b"),
+            ("src/sub/..", "a sub sub/b"),
+            ("src//", "a sub sub/b"),
+        ] {
+            let world = world();
+            world.ok(&format!("-a {} {}", way.from(from), way.to("dst")));
+            assert_eq!(names(&world), set(wanted), "{way:?} {from}");
+        }
+    }
+}
+
+#[test]
+fn several_sources_arrive_side_by_side_and_of_two_with_one_name_the_first_wins() {
+    for way in WAYS {
+        let world = world();
+        world.write("twice/a", "the second a");
+        let more = if way == Way::Pull { ":other :one :twice/" } else { "other one twice/" };
+        world.ok(&format!("-a {} {more} {}", way.from("src/"), way.to("dst/")));
+        assert_eq!(names(&world), set("a sub sub/b other other/c one"), "{way:?}");
+        assert_eq!(world.read("dst/a"), b"a");
+    }
+}
+
+#[test]
+fn one_file_takes_a_new_name_or_goes_into_a_directory() {
+    for way in WAYS {
+        let world = world();
+        world.mkdir("dst");
+        world.ok(&format!("-a {} {}", way.from("one"), way.to("dst/renamed")));
+        world.ok(&format!("-a {} {}", way.from("one"), way.to("dst")));
+        world.ok(&format!("-a {} {}", way.from("one"), way.to("dst/new/")));
+        assert_eq!(names(&world), set("renamed one new new/one"), "{way:?}");
+        world.write("one", "changed content");
+        world.ok(&format!("-a {} {}", way.from("one"), way.to("dst/renamed")));
+        assert_eq!(world.read("dst/renamed"), b"changed content");
+    }
+}
+
+#[test]
+fn one_link_takes_a_new_name_too() {
+    let world = world();
+    world.link("a", "src/link");
+    world.mkdir("dst");
+    for way in WAYS {
+        world.ok(&format!("-a {} {}", way.from("src/link"), way.to("dst/renamed")));
+        assert_eq!(fs::read_link(world.path("dst/renamed")).unwrap().to_str(), Some("a"));
+        fs::remove_file(world.path("dst/renamed")).unwrap();
+    }
+}
+
+#[test]
+fn here_is_a_place_on_either_side() {
+    let world = world();
+    world.ok("-a src/a .");
+    assert_eq!(world.read("a"), b"a");
+    world.ok("-a h:src/sub/ .");
+    assert_eq!(world.read("b"), b"b");
+    world.ok("-a src/sub h:.");
+    assert_eq!(world.read("sub/b"), b"b");
+    world.ok("-a src/sub h:~/home");
+    assert_eq!(world.read("home/sub/b"), b"b");
+}
+
+#[test]
+fn a_missing_directory_is_made_but_only_one() {
+    for way in WAYS {
+        let world = world();
+        let run = world.fails(3, &format!("-a {} {}", way.from("src/"), way.to("no/such")));
+        assert!(run.stderr.contains("no such directory"), "{way:?}: {}", run.stderr);
+        assert!(!world.exists("no"), "{way:?}");
+        let run = world.fails(3, &format!("-a {} {}", way.from("one"), way.to("no/such")));
+        assert!(run.stderr.contains("no such directory") && !world.exists("no"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_file_is_no_place_for_a_tree() {
+    for way in WAYS {
+        let world = world();
+        let run = world.fails(3, &format!("-a {} {}", way.from("src/"), way.to("one")));
+        assert!(run.stderr.contains("one: not a directory"), "{way:?}: {}", run.stderr);
+        assert_eq!(world.read("one"), b"one file");
+    }
+}
+
+#[test]
+fn a_destination_may_be_reached_through_a_link() {
+    for way in WAYS {
+        let world = world();
+        world.mkdir("dst");
+        world.link("dst", "link");
+        for to in ["link", "link/"] {
+            world.ok(&format!("-a {} {}", way.from("src/"), way.to(to)));
+            world.assert_same("src", "dst");
+            assert!(world.path("link").is_symlink(), "{way:?} {to}");
+            fs::remove_dir_all(world.path("dst")).unwrap();
+            world.mkdir("dst");
+        }
+        world.link("src", "source link");
+    }
+}
+
+#[test]
+fn a_source_link_is_a_link_and_with_a_slash_what_it_points_to() {
+    let world = world();
+    world.link("src", "link");
+    world.mkdir("dst");
+    world.ok("-a link dst/");
+    assert!(world.path("dst/link").is_symlink());
+    world.ok("-a link/ contents");
+    world.assert_same("src", "contents");
+}
+
+#[test]
+fn a_destination_inside_its_source_is_refused_before_anything_is_made() {
+    let world = world();
+    world.mkdir("src/backup");
+    world.link("../src", "other/back");
+    for to in ["src/new", "src/backup", "src/backup/", "src", "other/back/new"] {
+        for from in ["src", "src/"] {
+            let run = world.fails(1, &format!("-a {from} {to}"));
+            assert!(run.stderr.contains("inside the source"), "{from} {to}: {}", run.stderr);
+            assert!(!world.exists("src/new") && !world.exists("src/src"), "{from} {to}");
+            world.assert_clean("src");
+        }
+    }
+    assert!(fs::read_dir(world.path("src/backup")).unwrap().next().is_none());
+    // Beside it, or above it, is no problem.
+    world.ok("-a src srcnew");
+}
+
+#[test]
+fn a_name_with_a_colon_after_a_slash_is_local() {
+    let world = world();
+    world.ok("-a ./one ./a:b");
+    assert_eq!(world.read("a:b"), b"one file");
+}
+
+#[test]
+fn rsync_puts_things_in_the_same_places() {
+    if !is_installed("rsync") {
+        return skip("rsync is not installed");
+    }
+    for words in [
+        "src dst", "src/ dst", "src dst/", "src/ dst/", "src/sub src/a dst", "src other dst/",
+        "src/ other/ dst", "one dst", "one dst/", "one other dst", "src/sub/. dst", "src/a src/sub/ dst",
+    ] {
+        let (ours, theirs) = (world(), world());
+        for world in [&ours, &theirs] {
+            for name in ["src", "src/sub", "src/a", "src/sub/b", "other", "other/c", "one"] {
+                world.set_time(name, 1_000_000_000);
+            }
+        }
+        ours.ok(&format!("-a {words}"));
+        let all: Vec<_> = ["-a"].into_iter().chain(words.split(' ')).collect();
+        rsync(&theirs, &all);
+        if ours.path("dst").is_file() {
+            assert!(theirs.path("dst").is_file(), "{words}");
+        } else {
+            assert_eq!(names(&ours), names(&theirs), "{words}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What is said, to people and to programs, and that rsync would itemize it the same way.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
+use serde_json::Value;
+
+/// Two equal trees, then one change of each kind in `src`.
+fn changes() -> World {
+    let world = World::new();
+    for name in ["size", "time", "mode", "both", "content", "gone", "gone dir/below", "dir/kept"] {
+        world.write(format!("src/{name}"), "as it was");
+    }
+    world.link("old", "src/link");
+    world.link("old", "src/link time");
+    world.link("old", "src/file now");
+    world.write("src/link now", "a file");
+    world.mkdir("src/dir mode");
+    world.mkdir("src/dir time");
+    for name in ["size", "time", "mode", "both", "content", "link", "link time", "dir mode", "dir time", "dir", ""] {
+        world.set_time(format!("src/{name}"), 1_000_000_000);
+    }
+    world.ok("-a src/ dst/");
+    world.write("src/size", "longer than it was");
+    world.write("src/new", "new");
+    world.write("src/new dir/new", "new");
+    world.link("nowhere", "src/new link");
+    world.write("src/content", "AS IT WAS");
+    fs::remove_file(world.path("src/gone")).unwrap();
+    fs::remove_dir_all(world.path("src/gone dir")).unwrap();
+    for (name, target) in [("link", "new"), ("link now", "target")] {
+        fs::remove_file(world.path(format!("src/{name}"))).unwrap();
+        world.link(target, &format!("src/{name}"));
+    }
+    fs::remove_file(world.path("src/file now")).unwrap();
+    world.write("src/file now", "a file");
+    for name in ["mode", "both", "dir mode"] {
+        world.chmod(&format!("src/{name}"), 0o700);
+    }
+    for name in ["time", "both", "dir time", "link time", "size", "link", "dir mode"] {
+        world.set_time(format!("src/{name}"), 1_100_000_000);
+    }
+    for name in ["content", "mode", "dir mode"] {
+        world.set_time(format!("src/{name}"), 1_000_000_000);
+    }
+    world.set_time("src", 1_200_000_000);
+    world
+}
+
+/// rsync's lines without what Deltic leaves out on purpose, or tells elsewhere; removed directories have their own test.
+fn comparable(run: &Run) -> BTreeSet<String> {
+    let line = |line: &str| line.split(" -> ").next().unwrap_or_default().to_owned();
+    let told = |line: &String| !line.starts_with("skipping ") && !line.contains("gone dir");
+    run.stdout.lines().map(line).filter(told).collect()
+}
+
+#[test]
+fn a_removed_directory_is_named_as_one() {
+    for way in WAYS {
+        for options in ["-ai", "-ain"] {
+            let world = changes();
+            let run = world.ok(&format!("{options} --delete {} {}", way.from("src/"), way.to("dst/")));
+            assert!(run.lines().contains(&"*deleting   gone dir/"), "{way:?} {options} {run:#?}");
+        }
+    }
+}
+
+#[test]
+fn itemized_changes_are_those_of_rsync() {
+    for options in ["-ai", "-aic", "-rltic", "-rlpi", "-rli", "-rpti", "-ai --delete", "-aic --delete"] {
+        for way in WAYS {
+            let world = changes();
+            let operands = [way.from("src/"), way.to("dst/")];
+            let rsh = format!("--rsh={SHELL}");
+            let words = options.split(' ').chain(["-n", &rsh, &operands[0], &operands[1]]);
+            let Some(theirs) = rsync(&world, &words.collect::<Vec<_>>()) else { return };
+            let words = options.split(' ').chain(operands.iter().map(String::as_str));
+            let ours = world.sync(&words.collect::<Vec<_>>());
+            let (ours, theirs) = (comparable(&ours), comparable(&theirs));
+            assert!(
+                ours == theirs,
+                "{way:?} {options}\nonly ours:   {:#?}\nonly rsync's: {:#?}",
+                ours.difference(&theirs).collect::<Vec<_>>(),
+                theirs.difference(&ours).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_told_with_v_and_nothing_without() {
+    for way in WAYS {
+        let world = changes();
+        let operands = format!("{} {}", way.from("src/"), way.to("dst/"));
+        let quiet = world.ok(&format!("-an --delete {operands}"));
+        assert_eq!(quiet.stdout, "");
+        let told = world.ok(&format!("-avn --delete {operands}"));
+        for line in ["new dir/", "new dir/new", "size", "mode", "link", "deleting gone", "./"] {
+            assert!(told.lines().contains(&line), "{way:?}: no {line} in {told:#?}");
+        }
+        assert!(!told.lines().contains(&"dir/kept"));
+        assert!(told.stdout.contains("\nsent ") && told.stdout.ends_with("(dry run: nothing was changed)\n"));
+    }
+}
+
+#[test]
+fn quiet_runs_say_nothing_but_errors() {
+    let world = changes();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        world.path("src/fifo"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    let loud = world.sync(&["-an", "src/", "dst/"]);
+    assert!(loud.stderr.contains("fifo") && loud.code == Some(0), "{loud:#?}");
+    world.ok("-aqi --delete src/ dst/");
+    let run = world.fails(23, "-aq src/ missing dst/");
+    assert_eq!((run.stdout.as_str(), run.stderr.lines().count()), ("", 1), "{run:#?}");
+}
+
+#[test]
+fn statistics_say_what_happened() {
+    for way in WAYS {
+        let world = changes();
+        let run = world.ok(&format!("-a --delete --stats {} {}", way.from("src/"), way.to("dst/")));
+        for (label, count) in [
+            ("Number of created files", 6),
+            ("Number of deleted files", 3),
+            ("Number of regular files transferred", 6),
+            ("Number of failed files", 0),
+        ] {
+            assert_eq!(run.stat(label), count, "{way:?} {label} {run:#?}");
+        }
+        let transferred = run.stat("Total transferred file size");
+        assert_eq!(run.stat("Literal data") + run.stat("Matched data"), transferred, "{way:?}");
+        let (files, theirs) = (run.stat("Number of files"), world.path("src"));
+        assert_eq!(files, common::tree::picture(&theirs).len() as u64, "{way:?}");
+    }
+}
+
+#[test]
+fn counted_bytes_are_those_that_pass() {
+    let world = World::new();
+    world.write("src/file", noise(500_000, 2));
+    let shell = r#"sh -c 'shift; tee sent | "$@" | tee received' rsh"#;
+    let words = ["sync", "-a", "--stats", "-e", shell, "--deltic-path", DELTIC, "src/", "h:dst/"];
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert_eq!(run.stat("Total bytes sent"), world.read("sent").len() as u64);
+    assert_eq!(run.stat("Total bytes received"), world.read("received").len() as u64);
+}
+
+/// The events of a run, each with only keys that are documented for its kind.
+fn events(world: &World, words: &str) -> (Run, Vec<Value>) {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let run = world.sync(&words);
+    let parse = |line: &str| serde_json::from_str::<Value>(line).expect("each line is an object");
+    let events: Vec<_> = run.stdout.lines().map(parse).collect();
+    let manual = include_str!("../../../docs/events.md");
+    for event in &events {
+        let name = event["event"].as_str().expect("every event has a name");
+        let section = manual.split("\n## ").find(|part| part.starts_with(&format!("`{name}`")));
+        let section = section.unwrap_or_else(|| panic!("{name} is not documented"));
+        let section = section.split("\n## ").next().expect("one part");
+        for key in event.as_object().expect("an object").keys().filter(|key| *key != "event") {
+            assert!(section.contains(&format!("`{key}`")), "{key} of {name} is not documented");
+        }
+    }
+    (run, events)
+}
+
+#[test]
+fn events_are_documented_and_say_what_happened() {
+    for way in WAYS {
+        let world = changes();
+        let operands = format!("{} {}", way.from("src/"), way.to("dst/"));
+        let (run, events) = events(&world, &format!("-a --delete --json {operands}"));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+        assert_eq!((&events[0]["event"], &events[0]["schema"]), (&"start".into(), &1.into()));
+        let last = events.last().expect("there is an end");
+        assert_eq!((&last["event"], &last["exit_code"]), (&"summary".into(), &0.into()));
+        let change = |path: &str| {
+            let of = |event: &&Value| event["event"] == "change" && event["path"] == path;
+            let event = events.iter().find(of).unwrap_or_else(|| panic!("no change of {path}"));
+            format!("{} {} {}", event["kind"], event["action"], event["differs"]).replace('"', "")
+        };
+        assert_eq!(change("new dir"), "dir created []");
+        assert_eq!(change("size"), "file updated [size,time]");
+        assert_eq!(change("both"), "file updated [time,mode]");
+        assert_eq!(change("mode"), "file touched [mode]");
+        assert_eq!(change("link"), "symlink updated [content,time]");
+        assert_eq!(change("gone"), "file deleted []");
+        assert_eq!(change("."), "dir touched [time]");
+        assert_eq!(last["deleted"], 3);
+    }
+}
+
+#[test]
+fn names_that_are_no_text_are_events_nevertheless() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let name = std::ffi::OsStr::from_bytes(b"src/\xff\x1b[2J\n");
+    world.write(name, "x");
+    let (run, events) = events(&world, "-a --json src/ dst/");
+    assert_eq!((run.code, run.stdout.contains('\x1b')), (Some(0), false));
+    let named = events.iter().find(|event| event.get("path_bytes").is_some()).expect("an event");
+    assert_eq!((&named["path_bytes"], &named["path"]), (&"ff1b5b324a0a".into(), &"\u{fffd}\x1b[2J\n".into()));
+}
+
+#[test]
+fn an_early_end_is_an_error_event_with_the_exit_code() {
+    let world = World::new();
+    let (run, events) = events(&world, "-a --json src/ h:no/such");
+    assert_eq!(run.code, Some(3));
+    let last = events.last().expect("there is an end");
+    assert_eq!((&last["event"], &last["exit_code"]), (&"error".into(), &3.into()));
+}
+
+#[test]
+fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
+    let world = World::new();
+    world.write("src/file", noise(600_000, 4));
+    let slow = "-a --bwlimit 250K src/";
+    let silent = world.ok(&format!("{slow} h:one/"));
+    assert_eq!(silent.stderr, "");
+    let words: Vec<_> = slow.split(' ').chain(["--progress", "h:two/"]).collect();
+    let run = world.sync(&words);
+    assert_eq!((run.code, &*run.stdout), (Some(0), ""), "{run:#?}");
+    assert!((1..5).contains(&run.stderr.lines().count()), "{run:#?}");
+    assert!(run.stderr.contains('%') && !run.stderr.contains(['\r', '\x1b']), "{run:#?}");
+    let (run, events) = events(&world, &format!("{slow} --json h:three/"));
+    let progress: Vec<_> = events.iter().filter(|event| event["event"] == "progress").collect();
+    assert!((3..40).contains(&progress.len()), "{run:#?}");
+    let settled: Vec<_> = progress.iter().map(|event| event["settled_bytes"].as_u64()).collect();
+    assert!(settled.is_sorted() && settled.last() <= Some(&Some(600_000)), "{settled:?}");
+}
+
+#[test]
+fn a_terminal_gets_names_that_cannot_drive_it() {
+    let world = World::new();
+    world.write("src/\x1b]0;title\x07\n*deleting   all", "x");
+    let run = world.ok("-ai src/ dst/");
+    assert_eq!(run.stdout.lines().count(), 2);
+    assert!(!run.stdout.contains(['\x1b', '\x07']));
+    assert!(run.stdout.contains(r">f+++++++++ \u{1b}]0;title\u{7}\n*deleting   all"), "{run:#?}");
+}

@@ -1,0 +1,1273 @@
+//! Peers that break the rules: each is refused with a named error, or ignored where a late frame is (law 8).
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
+
+mod common;
+mod frames;
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use common::Dice;
+use common::destination::Destination;
+use common::source::Source;
+use common::tree::{NOW, Node, Tree, name, path};
+use deltic_core::chunk::{FixedLen, Sizes};
+use deltic_core::recipe::{AtEnd, Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
+use deltic_core::{ChunkerSpec, Digest, Entry, Kind, Meta, RelPath, ShortFingerprint, Timestamp};
+use deltic_protocol::limits::{
+    ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
+    MAX_GROUPS, WHOLE_BLOCK_BYTES,
+};
+use deltic_protocol::message::{ChunkLine, Done, Extent, GroupLine, How, Payload};
+use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::receiver::{self, Receiver, Setting};
+use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::work::Setback;
+use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
+use proptest::prelude::*;
+
+/// What each frame does in each state of either machine.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/states.txt");
+
+const A: FileNo = FileNo(0);
+const SPEC_MIN: u64 = 512;
+
+fn options() -> Options {
+    Options { recursive: true, links: true, times: true, ..Options::default() }
+}
+
+fn file_of(len: u64) -> Meta {
+    Meta { kind: Kind::File, len, modified: Timestamp { secs: 1, nanos: 0 }, mode: 0o644 }
+}
+
+fn dir() -> Meta {
+    Meta { kind: Kind::Dir, len: 0, modified: NOW, mode: 0o755 }
+}
+
+fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
+    let entry = |(text, meta): &(&str, Meta)| Entry { name: name(text), meta: meta.clone() };
+    let entries = entries.iter().map(entry).collect();
+    ToReceiver::Listing { dir: path(at), own: None, entries, extent }
+}
+
+fn trouble(kind: TroubleKind) -> Trouble {
+    Trouble { kind, message: "no".into() }
+}
+
+fn short(byte: u8) -> ShortFingerprint {
+    ShortFingerprint::from_bytes([byte; 16])
+}
+
+/// A receiver that has `a` of 10,000 bytes.
+struct Victim {
+    machine: Receiver,
+    hands: Destination,
+    frames: Vec<ToSender>,
+}
+
+const OLD_BYTES: usize = 10_000;
+
+fn old_bytes() -> Vec<u8> {
+    Dice::new(1).bytes(OLD_BYTES)
+}
+
+impl Victim {
+    fn new(setting: Setting) -> Self {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes(), NOW, 0o600));
+        let hands = Destination::new(tree, setting.options.clone(), Dice::new(2));
+        Self { machine: Receiver::new(setting), hands, frames: Vec::new() }
+    }
+
+    fn plain() -> Self {
+        Self::new(Setting { options: options(), ..Setting::default() })
+    }
+
+    /// Takes frames and does all work that follows.
+    fn take(&mut self, frames: impl IntoIterator<Item = ToReceiver>) -> Result<(), PeerError> {
+        for frame in frames {
+            self.machine.handle(frame)?;
+            self.work();
+        }
+        Ok(())
+    }
+
+    fn work(&mut self) {
+        while let Some((id, work)) = self.machine.poll_work() {
+            let answer = self.hands.perform(work);
+            self.machine.answer(id, answer).unwrap();
+        }
+        self.frames.extend(std::iter::from_fn(|| self.machine.poll_frame()));
+        while self.machine.poll_notice().is_some() {}
+    }
+
+    fn refusal(&mut self, frame: ToReceiver) -> PeerError {
+        self.take([frame]).expect_err("it is refused")
+    }
+
+    /// `a` is wanted by recipe.
+    fn wanted() -> Self {
+        let mut victim = Self::plain();
+        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Recipe }));
+        victim
+    }
+
+    /// `a` has been started with a version of `len` bytes.
+    fn started(len: u64) -> Self {
+        let mut victim = Self::wanted();
+        victim.take([start(len)]).unwrap();
+        victim
+    }
+
+    /// One unknown group of two chunks was told and lacked.
+    fn lacked() -> Self {
+        let mut victim = Self::started(3000);
+        victim.take([groups(&[(3000, 2)])]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Lack { file: A, groups: one(0..1) }));
+        victim
+    }
+
+    /// Its chunks were spelled out and are needed.
+    fn needed() -> Self {
+        let mut victim = Self::lacked();
+        victim.take([chunks(one(0..1), &[1000, 2000])]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Need { file: A, chunks: one(0..2) }));
+        victim
+    }
+
+    /// A file that is new comes whole.
+    fn whole(len: u64) -> Self {
+        let mut victim = Self::plain();
+        victim.take([listing("", &[("b", file_of(len))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Whole }));
+        victim.take([start_whole(len)]).unwrap();
+        victim
+    }
+
+    /// The list is complete and nothing is left to do.
+    fn finished() -> Self {
+        let mut victim = Self::plain();
+        let empty = listing("", &[], Extent::Last);
+        victim.take([empty, ToReceiver::Listed { intact: true }]).unwrap();
+        assert!(victim.machine.is_finished());
+        victim
+    }
+}
+
+fn one(range: Range<u32>) -> Vec<Range<u32>> {
+    vec![range]
+}
+
+fn start(len: u64) -> ToReceiver {
+    let spec = ChunkerSpec::for_len(len);
+    ToReceiver::Start { file: A, meta: file_of(len), how: How::Recipe, spec }
+}
+
+fn start_whole(len: u64) -> ToReceiver {
+    let spec = ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap());
+    ToReceiver::Start { file: A, meta: file_of(len), how: How::Whole, spec }
+}
+
+fn groups(lines: &[(u64, u32)]) -> ToReceiver {
+    let line = |&(len, chunks): &(u64, u32)| GroupLine { len, chunks, short: short(7) };
+    ToReceiver::Groups { file: A, groups: lines.iter().map(line).collect() }
+}
+
+fn chunks(groups: Vec<Range<u32>>, lens: &[u32]) -> ToReceiver {
+    let line = |len: &u32| ChunkLine { len: *len, short: short(8) };
+    ToReceiver::Chunks { file: A, groups, chunks: lens.iter().map(line).collect() }
+}
+
+fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
+    ToReceiver::Fill { file: A, chunks, payload: Payload::Plain(vec![1; len]) }
+}
+
+fn end() -> ToReceiver {
+    ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
+}
+
+fn failed(attempt: u32) -> ToReceiver {
+    ToReceiver::Failed { file: A, attempt, trouble: trouble(TroubleKind::Failed) }
+}
+
+/// One of each frame, as it could be about the file `a`.
+fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
+    let foreign = FileNo(1 << 40);
+    vec![
+        ("Listing", listing("", &[("z", file_of(1))], Extent::Last)),
+        ("Listing.More", listing("", &[("z", file_of(1))], Extent::More)),
+        ("Listing.below", listing("d", &[("z", file_of(1))], Extent::Last)),
+        ("Listed", ToReceiver::Listed { intact: true }),
+        ("Start", start(3000)),
+        ("Start.whole", start_whole(3000)),
+        (
+            "Start.foreign",
+            ToReceiver::Start {
+                file: foreign,
+                meta: file_of(1),
+                how: How::Recipe,
+                spec: ChunkerSpec::for_len(1),
+            },
+        ),
+        ("Groups", groups(&[(3000, 2)])),
+        ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
+        ("Chunks", chunks(one(0..1), &[1000, 2000])),
+        ("Fill", fill(one(0..1), 1000)),
+        (
+            "Fill.foreign",
+            ToReceiver::Fill { file: foreign, chunks: one(0..1), payload: Payload::Plain(vec![1]) },
+        ),
+        ("End", end()),
+        ("Failed", failed(1)),
+        ("Failed.later", failed(9)),
+        ("Trouble", ToReceiver::Trouble(trouble(TroubleKind::Failed))),
+    ]
+}
+
+/// A sender of `a` (3,000 bytes), `b` (600 kB) and `d/`.
+struct Target {
+    machine: Sender,
+    hands: Source,
+    frames: Vec<ToReceiver>,
+}
+
+/// The numbers that the sender's list gives them.
+const NUMBERS: [FileNo; 2] = [FileNo(0), FileNo(1)];
+
+impl Target {
+    fn of(tree: Tree) -> Self {
+        let hello = Hello::ours();
+        let terms = negotiate(&hello, &hello).unwrap();
+        let hands = Source::new(tree, Some(dir()), Dice::new(3));
+        let mut target = Self { machine: Sender::new(terms, options()), hands, frames: Vec::new() };
+        target.work();
+        target
+    }
+
+    fn plain() -> Self {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
+        tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        let target = Self::of(tree);
+        assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
+        target
+    }
+
+    fn take(&mut self, frames: impl IntoIterator<Item = ToSender>) -> Result<(), PeerError> {
+        for frame in frames {
+            self.machine.handle(frame)?;
+            self.work();
+        }
+        Ok(())
+    }
+
+    fn work(&mut self) {
+        while let Some((id, work)) = self.machine.poll_work() {
+            let answer = self.hands.perform(work);
+            self.machine.answer(id, answer).unwrap();
+        }
+        self.frames.extend(std::iter::from_fn(|| self.machine.poll_frame()));
+        while self.machine.poll_notice().is_some() {}
+    }
+
+    fn refusal(&mut self, frame: ToSender) -> PeerError {
+        self.take([frame]).expect_err("it is refused")
+    }
+
+    fn wanted() -> Self {
+        let mut target = Self::plain();
+        target.take([want(A)]).unwrap();
+        target
+    }
+
+    fn lacked() -> Self {
+        let mut target = Self::wanted();
+        target.take([ToSender::Lack { file: A, groups: one(0..1) }]).unwrap();
+        target
+    }
+
+    fn needed() -> Self {
+        let mut target = Self::lacked();
+        target.take([ToSender::Need { file: A, chunks: one(0..1) }]).unwrap();
+        target
+    }
+
+    /// The sender could not read `a`; the receiver may not know yet.
+    fn failed() -> Self {
+        let mut target = Self::plain();
+        target.hands.faults.scan = 100;
+        target.take([want(A)]).unwrap();
+        target
+    }
+
+    fn finished() -> Self {
+        let mut target = Self::plain();
+        target.take([ToSender::Settled { upto: FileNo(3) }]).unwrap();
+        target.take([ToSender::Finished(Totals::default())]).unwrap();
+        target
+    }
+}
+
+fn want(file: FileNo) -> ToSender {
+    ToSender::Want { file, how: How::Recipe }
+}
+
+fn each_to_sender() -> Vec<(&'static str, ToSender)> {
+    let foreign = FileNo(1 << 40);
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    let (item, action, differs) = (Item::Dir, Action::Created, Differs::default());
+    vec![
+        ("Want", want(A)),
+        ("Want.whole", ToSender::Want { file: A, how: How::Whole }),
+        ("Want.foreign", want(foreign)),
+        ("Want.dir", want(FileNo(2))),
+        ("Settled", ToSender::Settled { upto: A }),
+        ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
+        ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
+        ("Lack", ToSender::Lack { file: A, groups: one(0..1) }),
+        ("Lack.nothing", ToSender::Lack { file: A, groups: Vec::new() }),
+        ("Lack.foreign", ToSender::Lack { file: foreign, groups: Vec::new() }),
+        ("Need", ToSender::Need { file: A, chunks: one(0..1) }),
+        ("Need.nothing", ToSender::Need { file: A, chunks: Vec::new() }),
+        ("Need.foreign", ToSender::Need { file: foreign, chunks: Vec::new() }),
+        ("Done", ToSender::Done { file: A, done: same.clone() }),
+        ("Done.foreign", ToSender::Done { file: foreign, done: same }),
+        ("Changed", ToSender::Changed(Change { path: path("a"), item, action, differs })),
+        ("Trouble", ToSender::Trouble(trouble(TroubleKind::Failed))),
+        ("Finished", ToSender::Finished(Totals::default())),
+    ]
+}
+
+/// A state's name and a machine in it.
+type State<M> = (&'static str, fn() -> M);
+
+/// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
+#[test]
+fn every_frame_has_its_answer_in_every_state() {
+    let receivers: [State<Victim>; 9] = [
+        ("new", Victim::plain),
+        ("wanted", Victim::wanted),
+        ("started", || Victim::started(3000)),
+        ("lacked", Victim::lacked),
+        ("needed", Victim::needed),
+        ("whole", || Victim::whole(3000)),
+        ("given up", || {
+            let mut victim = Victim::needed();
+            victim.take([failed(1)]).unwrap();
+            victim
+        }),
+        ("listed", || {
+            let mut victim = Victim::needed();
+            victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+            victim
+        }),
+        ("finished", Victim::finished),
+    ];
+    let senders: [State<Target>; 6] = [
+        ("listed", Target::plain),
+        ("wanted", Target::wanted),
+        ("lacked", Target::lacked),
+        ("needed", Target::needed),
+        ("failed", Target::failed),
+        ("finished", Target::finished),
+    ];
+    let mut table = String::new();
+    for (state, make) in receivers {
+        for (name, frame) in each_to_receiver() {
+            let mut victim = make();
+            let before = format!("{:?}", victim.machine);
+            let result = victim.take([frame]);
+            let ignored = before == format!("{:?}", victim.machine);
+            writeln!(table, "receiver, {state}: {name}: {}", shown(result, ignored)).unwrap();
+        }
+    }
+    for (state, make) in senders {
+        for (name, frame) in each_to_sender() {
+            let mut target = make();
+            let before = format!("{:?}", target.machine);
+            let result = target.take([frame]);
+            let ignored = before == format!("{:?}", target.machine);
+            writeln!(table, "sender, {state}: {name}: {}", shown(result, ignored)).unwrap();
+        }
+    }
+    if std::env::var("DELTIC_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(GOLDEN, &table).unwrap();
+    }
+    let golden = std::fs::read_to_string(GOLDEN).unwrap();
+    for (line, golden) in table.lines().zip(golden.lines()) {
+        assert_eq!(line, golden);
+    }
+    assert_eq!(table.lines().count(), golden.lines().count());
+}
+
+fn shown(result: Result<(), PeerError>, ignored: bool) -> String {
+    match result {
+        Ok(()) => if ignored { "ignored" } else { "taken" }.into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn names_that_leave_the_root_do_not_decode() {
+    let frame = |name: &[u8]| {
+        let mut payload = vec![0, 0, 1, name.len() as u8];
+        payload.extend_from_slice(name);
+        payload.extend_from_slice(&[1, 0, 0, 0, 1]);
+        ToReceiver::decode(16, &payload)
+    };
+    assert!(frame(b"fine").is_ok());
+    for bad in [&b""[..], b".", b"..", b"/", b"a/b", b"/etc", b"a\0b", b"../x"] {
+        assert!(matches!(frame(bad), Err(PeerError::BadName { frame: "Listing", .. })), "{bad:?}");
+    }
+    for bad in [&b"/"[..], b"/etc", b"a/../b", b"..", b"a//b", b"a/", b".", b"a\0"] {
+        let mut payload = vec![bad.len() as u8];
+        payload.extend_from_slice(bad);
+        payload.extend_from_slice(&[0, 0, 1]);
+        assert!(
+            matches!(ToReceiver::decode(16, &payload), Err(PeerError::BadName { .. })),
+            "{bad:?}"
+        );
+    }
+}
+
+#[test]
+fn entries_out_of_order_or_twice_are_refused() {
+    let out_of_order = PeerError::Unexpected("names out of order");
+    for names in [["b", "a"], ["a", "a"]] {
+        let entries: Vec<_> = names.iter().map(|name| (*name, file_of(1))).collect();
+        let frame = listing("", &entries, Extent::Last);
+        assert_eq!(Victim::plain().refusal(frame), out_of_order);
+    }
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("b", file_of(1))], Extent::More)]).unwrap();
+    assert_eq!(victim.refusal(listing("", &[("b", file_of(1))], Extent::Last)), out_of_order);
+}
+
+#[test]
+fn a_file_and_a_link_of_one_name_are_refused() {
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let frame = listing("", &[("a", link), ("a", file_of(1))], Extent::Last);
+    assert_eq!(Victim::plain().refusal(frame), PeerError::Unexpected("names out of order"));
+}
+
+#[test]
+fn nothing_can_be_listed_below_a_link_or_a_file() {
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let unlisted = PeerError::Unexpected("a listing of a directory that was not listed");
+    for meta in [link, file_of(1)] {
+        let mut victim = Victim::plain();
+        victim.take([listing("", &[("x", meta)], Extent::Last)]).unwrap();
+        assert_eq!(victim.refusal(listing("x", &[("passwd", file_of(1))], Extent::Last)), unlisted);
+    }
+}
+
+#[test]
+fn a_directory_is_listed_once_and_in_one_piece() {
+    let unlisted = PeerError::Unexpected("a listing of a directory that was not listed");
+    let both = [("d", dir()), ("e", dir())];
+    let mut victim = Victim::plain();
+    victim.take([listing("", &both, Extent::Last), listing("d", &[], Extent::Last)]).unwrap();
+    assert_eq!(victim.refusal(listing("d", &[], Extent::Last)), unlisted);
+    let mut victim = Victim::plain();
+    let part = listing("d", &[("a", file_of(1))], Extent::More);
+    victim.take([listing("", &both, Extent::Last), part]).unwrap();
+    assert_eq!(victim.refusal(listing("e", &[], Extent::Last)), unlisted);
+}
+
+#[test]
+fn a_list_ends_when_all_that_was_announced_was_listed() {
+    let incomplete = PeerError::Unexpected("the end of an incomplete list");
+    let mut victim = Victim::plain();
+    assert_eq!(victim.refusal(ToReceiver::Listed { intact: true }), incomplete);
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
+    assert_eq!(victim.refusal(ToReceiver::Listed { intact: true }), incomplete);
+}
+
+#[test]
+fn sections_that_say_nothing_are_refused() {
+    let nothing = PeerError::Unexpected("a listing of nothing");
+    assert_eq!(Victim::plain().refusal(listing("", &[], Extent::More)), nothing);
+}
+
+#[test]
+fn metadata_of_its_own_belongs_to_the_first_section_of_the_root() {
+    let own = PeerError::Unexpected("metadata of a directory that is not the root");
+    let with_own = |at: &str| {
+        let ToReceiver::Listing { dir, entries, extent, .. } =
+            listing(at, &[("q", file_of(1))], Extent::More)
+        else {
+            unreachable!()
+        };
+        ToReceiver::Listing { dir, own: Some(self::dir()), entries, extent }
+    };
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
+    assert_eq!(victim.refusal(with_own("d")), own);
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("a", file_of(1))], Extent::More)]).unwrap();
+    assert_eq!(victim.refusal(with_own("")), own);
+}
+
+#[test]
+fn names_that_were_not_asked_for_are_refused() {
+    let setting = || Setting { options: options(), expect: Some([name("a")].into()), rename: None };
+    let other = PeerError::Unexpected("a name that was not asked for");
+    for text in ["b", "aa", "A"] {
+        let frame = listing("", &[(text, file_of(1))], Extent::Last);
+        assert_eq!(Victim::new(setting()).refusal(frame), other);
+    }
+    let own = ToReceiver::Listing {
+        dir: RelPath::root(),
+        own: Some(dir()),
+        entries: Vec::new(),
+        extent: Extent::Last,
+    };
+    assert_eq!(Victim::new(setting()).refusal(own), other);
+    let mut victim = Victim::new(setting());
+    victim.take([listing("", &[("a", dir())], Extent::Last)]).unwrap();
+    victim.take([listing("a", &[("b", file_of(1))], Extent::Last)]).unwrap();
+}
+
+#[test]
+fn a_renamed_file_stays_alone() {
+    let setting = Setting {
+        options: options(),
+        expect: Some([name("a")].into()),
+        rename: Some(name("there")),
+    };
+    let mut victim = Victim::new(setting);
+    victim.take([listing("", &[("a", file_of(0))], Extent::Last)]).unwrap();
+    victim.take([start_whole(0), ToReceiver::End { file: A, digest: digest_of([]) }]).unwrap();
+    let names: Vec<_> = victim.hands.tree.0.keys().cloned().collect();
+    assert_eq!(names, [path("a"), path("there")]);
+}
+
+#[test]
+fn entries_that_the_options_leave_out_are_refused() {
+    let left_out = PeerError::Unexpected("an entry that the options leave out");
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let device = Meta { kind: Kind::Other, ..dir() };
+    for meta in [link, dir(), device] {
+        let mut victim = Victim::new(Setting::default());
+        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), left_out);
+    }
+}
+
+#[test]
+fn a_name_too_deep_ends_the_session_and_shifts_nothing() {
+    let mut victim = Victim::plain();
+    let deep = "d/".repeat(255) + "d";
+    let mut at = String::new();
+    for _ in 0..256 {
+        victim.take([listing(&at, &[("d", dir())], Extent::Last)]).unwrap();
+        at = if at.is_empty() { "d".into() } else { at + "/d" };
+    }
+    assert_eq!(at, deep);
+    let error = victim.refusal(listing(&at, &[("x", file_of(1))], Extent::Last));
+    assert!(matches!(error, PeerError::BadName { .. }), "{error}");
+}
+
+#[test]
+fn unsettled_entries_are_bounded() {
+    let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
+    let mut told = 0;
+    loop {
+        let entries = (0..MAX_BATCH)
+            .map(|n| Entry { name: name(&format!("{:09}", told + n as u64)), meta: file_of(1) });
+        let frame = ToReceiver::Listing {
+            dir: RelPath::root(),
+            own: None,
+            entries: entries.collect(),
+            extent: Extent::More,
+        };
+        // No work is done: nothing is settled.
+        match machine.handle(frame) {
+            Ok(()) => told += MAX_BATCH as u64,
+            Err(error) => {
+                assert_eq!(error, PeerError::Limit("unsettled entries"));
+                break;
+            }
+        }
+    }
+    assert!(told <= ENTRY_WINDOW + MAX_BATCH as u64, "{told}");
+}
+
+#[test]
+fn unanswered_groups_are_bounded() {
+    let mut victim = Victim::wanted();
+    let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
+    let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
+    let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
+    // Its old version is not indexed: nothing is answered.
+    victim.machine.handle(frame).unwrap();
+    let frame = groups(&[(512, 1); MAX_BATCH]);
+    let error = (0..1000).find_map(|_| victim.machine.handle(frame.clone()).err());
+    assert_eq!(error, Some(PeerError::Limit("unanswered groups")));
+}
+
+#[test]
+fn groups_of_one_file_are_bounded() {
+    let mut victim = Victim::wanted();
+    let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
+    let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
+    let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
+    victim.take([frame]).unwrap();
+    let frame = groups(&[(512, 1); MAX_BATCH]);
+    for _ in 0..MAX_GROUPS / MAX_BATCH {
+        victim.take([frame.clone()]).unwrap();
+        victim.frames.clear();
+    }
+    assert_eq!(victim.refusal(frame), PeerError::Limit("length of a group"));
+}
+
+#[test]
+fn groups_that_no_chunker_cuts_are_refused() {
+    let (count, length) =
+        (PeerError::Limit("chunks in a group"), PeerError::Limit("length of a group"));
+    let max = ChunkerSpec::for_len(1 << 20).max_len();
+    for (line, error) in [
+        ((0, 1), &count),
+        ((1, 0), &count),
+        ((1000, MAX_GROUP_CHUNKS + 1), &count),
+        ((1000, u32::MAX), &count),
+        ((u64::from(max) + 1, 1), &length),
+        ((u64::MAX, 64), &length),
+        ((1 << 63, 64), &length),
+        ((SPEC_MIN, 2), &length),
+        (((1 << 20) + 1, 64), &length),
+    ] {
+        assert_eq!(Victim::started(1 << 20).refusal(groups(&[line])), *error, "{line:?}");
+    }
+    let beyond = groups(&[(2000, 1), (1001, 1)]);
+    assert_eq!(Victim::started(3000).refusal(beyond), length);
+    assert_eq!(Victim::started(3000).refusal(groups(&[])), PeerError::Unexpected("no groups"));
+}
+
+#[test]
+fn chunks_that_do_not_make_their_group_are_refused() {
+    let asked = PeerError::Unexpected("chunks of a group that was not asked for");
+    let sum = PeerError::Unexpected("chunks that do not add up to their group");
+    let length = PeerError::Limit("length of a chunk");
+    for (groups, lens, error) in [
+        (one(1..2), &[1000, 2000][..], &asked),
+        (one(0..2), &[1000, 2000, 1, 1], &asked),
+        (one(0..u32::MAX), &[1000, 2000], &asked),
+        (vec![0..1, 0..1], &[1000, 2000, 1000, 2000], &asked),
+        (Vec::new(), &[], &PeerError::Unexpected("chunks of no group")),
+        (one(0..1), &[3000], &PeerError::Unexpected("fewer chunks than their groups have")),
+        (
+            one(0..1),
+            &[1000, 2000, 1000],
+            &PeerError::Unexpected("more chunks than their groups have"),
+        ),
+        (one(0..1), &[1000, 1999], &sum),
+        (one(0..1), &[1000, 2001], &sum),
+        (one(0..1), &[0, 3000], &length),
+        (one(0..1), &[511, 2489], &length),
+        (one(0..1), &[u32::MAX, 1], &length),
+    ] {
+        let refusal = Victim::lacked().refusal(chunks(groups.clone(), lens));
+        assert_eq!(refusal, *error, "{groups:?} {lens:?}");
+    }
+}
+
+#[test]
+fn literals_that_were_not_asked_for_are_refused() {
+    let unasked = PeerError::Unexpected("a chunk that was not asked for");
+    let length = PeerError::Unexpected("literals of another length than their chunks");
+    for (ranges, len, error) in [
+        (one(2..3), 1000, &unasked),
+        (one(0..3), 3000, &unasked),
+        (one(u32::MAX - 1..u32::MAX), 1, &unasked),
+        (vec![0..1, 0..1], 2000, &unasked),
+        (one(0..1), 999, &length),
+        (one(0..1), 1001, &length),
+        (one(0..1), 0, &length),
+        (Vec::new(), 0, &length),
+        (Vec::new(), 1 << 20, &length),
+    ] {
+        assert_eq!(Victim::needed().refusal(fill(ranges.clone(), len)), *error, "{ranges:?} {len}");
+    }
+    let packed =
+        ToReceiver::Fill { file: A, chunks: one(0..1), payload: Payload::Zstd(vec![0; 1001]) };
+    assert_eq!(Victim::needed().refusal(packed), length, "packed to more than it was");
+}
+
+#[test]
+fn a_chunk_is_filled_once() {
+    let unasked = PeerError::Unexpected("a chunk that was not asked for");
+    let mut victim = Victim::needed();
+    // Not even while its first bytes are being written.
+    victim.machine.handle(fill(one(0..1), 1000)).unwrap();
+    assert_eq!(victim.machine.handle(fill(one(0..1), 1000)), Err(unasked.clone()));
+    let block = WHOLE_BLOCK_BYTES as usize;
+    let mut victim = Victim::whole(2 * block as u64 + 5);
+    victim.take([fill(one(1..2), block)]).unwrap();
+    assert_eq!(victim.refusal(fill(one(1..2), block)), unasked);
+    assert_eq!(Victim::whole(5).refusal(fill(one(1..2), 5)), unasked);
+    assert_eq!(Victim::whole(5).refusal(fill(one(u32::MAX - 1..u32::MAX), 5)), unasked);
+}
+
+#[test]
+fn a_fill_is_no_longer_than_a_frame() {
+    let block = WHOLE_BLOCK_BYTES as usize;
+    let count = (MAX_FRAME_BYTES / block) as u32 + 1;
+    let mut victim = Victim::whole(1 << 40);
+    let payload = Payload::Zstd(vec![0; 100]);
+    let bomb = ToReceiver::Fill { file: A, chunks: one(0..count), payload };
+    assert_eq!(victim.refusal(bomb), PeerError::Limit("literal bytes in a frame"));
+}
+
+#[test]
+fn a_file_ends_when_it_is_complete() {
+    let incomplete = PeerError::Unexpected("the end of an incomplete file");
+    assert_eq!(Victim::started(3000).refusal(end()), incomplete);
+    assert_eq!(Victim::whole(5).refusal(end()), incomplete);
+    let mut victim = Victim::needed();
+    victim.take([end()]).unwrap();
+    assert_eq!(victim.refusal(end()), incomplete);
+    assert_eq!(victim.refusal(groups(&[(1, 1)])), PeerError::Unexpected("groups"));
+}
+
+#[test]
+fn a_start_must_fit_what_was_wanted() {
+    let error = PeerError::Unexpected("start");
+    assert_eq!(Victim::wanted().refusal(start_whole(3000)), error);
+    assert_eq!(Victim::started(3000).refusal(start(3000)), error);
+    let blocks = |len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap());
+    let frame = |meta, how, spec| ToReceiver::Start { file: A, meta, how, spec };
+    let small = frame(file_of(9000), How::Whole, blocks(512));
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("b", file_of(9000))], Extent::Last)]).unwrap();
+    assert_eq!(victim.refusal(small), error);
+    for kind in [Kind::Dir, Kind::Other, Kind::Symlink(b"x"[..].into())] {
+        let meta = Meta { kind, len: 0, ..file_of(0) };
+        let spec = ChunkerSpec::for_len(0);
+        assert_eq!(Victim::wanted().refusal(frame(meta, How::Recipe, spec)), error);
+    }
+}
+
+/// A promise of 2^63 bytes costs nothing until bytes come.
+#[test]
+fn a_length_is_only_a_claim() {
+    let most = i64::MAX as u64;
+    let mut victim = Victim::started(most);
+    let widest = Sizes::new(512, 1 << 19, 1 << 19).unwrap();
+    for spec in [ChunkerSpec::Gear(widest), ChunkerSpec::Ram(widest)] {
+        let mut other = Victim::wanted();
+        let frame = ToReceiver::Start { file: A, meta: file_of(most), how: How::Recipe, spec };
+        other.take([frame]).unwrap();
+    }
+    assert_eq!(victim.refusal(end()), PeerError::Unexpected("the end of an incomplete file"));
+    let mut victim = Victim::whole(most);
+    // Somewhere in the midst; the work is left undone.
+    victim
+        .machine
+        .handle(fill(one(4_000_000_000..4_000_000_001), WHOLE_BLOCK_BYTES as usize))
+        .unwrap();
+    let incomplete = Err(PeerError::Unexpected("the end of an incomplete file"));
+    assert_eq!(victim.machine.handle(end()), incomplete);
+}
+
+#[test]
+fn totals_of_endless_files_saturate() {
+    let setting = Setting { options: Options { dry_run: true, ..options() }, ..Setting::default() };
+    let mut victim = Victim::new(setting);
+    let huge = || file_of(i64::MAX as u64);
+    let entries = [("b", huge()), ("c", huge()), ("d", huge()), ("e", huge())];
+    victim
+        .take([listing("", &entries, Extent::Last), ToReceiver::Listed { intact: true }])
+        .unwrap();
+    assert!(victim.machine.is_finished());
+}
+
+#[test]
+fn bytes_of_another_content_never_become_the_file() {
+    let mut victim = Victim::needed();
+    victim.take([fill(one(0..1), 1000)]).unwrap();
+    // The chunk was not what its fingerprint said: whole, now.
+    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: How::Whole }));
+    for _ in 0..2 {
+        victim.take([start_whole(10), fill(one(0..1), 10), end()]).unwrap();
+    }
+    let refused = |frame: &ToSender| matches!(frame, ToSender::Done { done: Done::Failed(_), .. });
+    assert!(victim.frames.iter().any(refused), "{:?}", victim.frames);
+    assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
+}
+
+#[test]
+fn a_failure_in_the_midst_of_a_commit_is_refused() {
+    let content = old_bytes()[..3000].to_vec();
+    let mut victim = Victim::started(3000);
+    let spec = ChunkerSpec::for_len(3000);
+    let found = scan(&spec.build(), &content, AtEnd::Yes).chunks;
+    let group = {
+        let mut grouper = deltic_core::Grouper::new();
+        let mut groups: Vec<_> = found.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+        groups.extend(grouper.finish());
+        groups
+    };
+    let lines = group.iter().map(|g| GroupLine {
+        len: g.len,
+        chunks: g.chunks,
+        short: g.fingerprint.short(),
+    });
+    victim.take([ToReceiver::Groups { file: A, groups: lines.collect() }]).unwrap();
+    let lacked = victim.frames.iter().find_map(|frame| match frame {
+        ToSender::Lack { groups, .. } => Some(groups.clone()),
+        _ => None,
+    });
+    let lines = found.iter().map(|c| ChunkLine { len: c.len, short: c.fingerprint.short() });
+    let lacked = lacked.filter(|lacked| !lacked.is_empty());
+    if let Some(groups) = lacked {
+        victim.take([ToReceiver::Chunks { file: A, groups, chunks: lines.collect() }]).unwrap();
+    }
+    let need = victim.frames.iter().find_map(|frame| match frame {
+        ToSender::Need { chunks, .. } => Some(chunks.clone()),
+        _ => None,
+    });
+    for range in need.into_iter().flatten() {
+        let before = |n: u32| found[..n as usize].iter().map(|c| c.len as usize).sum::<usize>();
+        let bytes = content[before(range.start)..before(range.end)].to_vec();
+        victim
+            .take([ToReceiver::Fill {
+                file: A,
+                chunks: one(range),
+                payload: Payload::Plain(bytes),
+            }])
+            .unwrap();
+    }
+    victim.machine.handle(ToReceiver::End { file: A, digest: digest_of(&found) }).unwrap();
+    let error = victim.machine.handle(failed(1));
+    assert_eq!(error, Err(PeerError::Unexpected("the failure of a complete file")));
+}
+
+#[test]
+fn only_what_was_offered_can_be_asked_for() {
+    let error = PeerError::Unexpected("ranges that were not offered");
+    let groups = |groups: Vec<Range<u32>>| ToSender::Lack { file: A, groups };
+    for ranges in [one(1..2), one(0..2), vec![0..1, 0..1], one(0..u32::MAX)] {
+        assert_eq!(Target::wanted().refusal(groups(ranges)), error);
+    }
+    let chunks = |chunks: Vec<Range<u32>>| ToSender::Need { file: A, chunks };
+    for ranges in [one(0..1000), one(900..901), vec![0..1, 0..1]] {
+        assert_eq!(Target::lacked().refusal(chunks(ranges)), error);
+    }
+    let mut target = Target::wanted();
+    target.take([groups(Vec::new())]).unwrap();
+    assert_eq!(target.refusal(groups(Vec::new())), PeerError::Unexpected("lack"));
+    assert_eq!(target.refusal(chunks(Vec::new())), PeerError::Unexpected("need"));
+}
+
+#[test]
+fn a_file_is_tried_only_so_often() {
+    let mut target = Target::plain();
+    target.take((0..MAX_ATTEMPTS).map(|_| want(NUMBERS[1]))).unwrap();
+    assert_eq!(target.refusal(want(NUMBERS[1])), PeerError::Limit("attempts at one file"));
+}
+
+#[test]
+fn only_so_many_files_can_be_wanted_at_once() {
+    let mut tree = Tree::default();
+    for n in 0..400 {
+        tree.0.insert(path(&format!("{n:03}")), Node::file(vec![1; 3000], NOW, 0o600));
+    }
+    let mut target = Target::of(tree);
+    let most = MAX_ACTIVE_FILES + MAX_ACTIVE_LARGE;
+    target.take((0..most as u64).map(|n| want(FileNo(n)))).unwrap();
+    assert_eq!(target.refusal(want(FileNo(most as u64))), PeerError::Limit("files under way"));
+}
+
+/// Scans that are dropped before they begin give their place in the window back.
+#[test]
+fn files_that_are_given_up_do_not_use_up_the_window() {
+    let mut tree = Tree::default();
+    for n in 0..202 {
+        tree.0.insert(path(&format!("{n:03}")), Node::file(vec![1; 3000], NOW, 0o600));
+    }
+    let mut target = Target::of(tree);
+    let done =
+        |n| ToSender::Done { file: FileNo(n), done: Done::Failed(trouble(TroubleKind::Failed)) };
+    for n in (0..200).step_by(2) {
+        target.machine.handle(want(FileNo(n))).unwrap();
+        target.machine.handle(want(FileNo(n + 1))).unwrap();
+        for _ in 0..2 {
+            let (id, open) = target.machine.poll_work().unwrap();
+            let answer = target.hands.perform(open);
+            target.machine.answer(id, answer).unwrap();
+        }
+        let (id, scan) = target.machine.poll_work().unwrap();
+        target.machine.handle(done(n)).unwrap();
+        target.machine.handle(done(n + 1)).unwrap();
+        let answer = target.hands.perform(scan);
+        target.machine.answer(id, answer).unwrap();
+        target.work();
+    }
+    target.take([want(FileNo(200))]).unwrap();
+    assert!(matches!(target.frames.last(), Some(ToReceiver::End { file: FileNo(200), .. })));
+}
+
+#[test]
+fn what_is_settled_cannot_be_wanted_or_unsettled() {
+    let mut target = Target::plain();
+    target.take([ToSender::Settled { upto: FileNo(2) }]).unwrap();
+    let unlisted = PeerError::Unexpected("a file that was not listed");
+    assert_eq!(target.refusal(want(A)), unlisted);
+    let back = PeerError::Unexpected("settled entries that were not listed");
+    assert_eq!(target.refusal(ToSender::Settled { upto: FileNo(1) }), back);
+}
+
+#[test]
+fn stale_answers_about_a_failed_attempt_are_ignored() {
+    let mut target = Target::failed();
+    assert!(
+        target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { attempt: 1, .. }))
+    );
+    target
+        .take([
+            ToSender::Lack { file: A, groups: one(0..9) },
+            ToSender::Need { file: A, chunks: one(0..9) },
+        ])
+        .unwrap();
+}
+
+/// Too many groups for one recipe: the receiver hears of it before it hears of them, and the file can still go whole.
+#[test]
+fn a_recipe_of_too_many_groups_is_given_up_in_time() {
+    let hello = Hello::ours();
+    let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+    let mut told = 0;
+    let failed = 'session: loop {
+        while let Some((id, work)) = machine.poll_work() {
+            machine.answer(id, endless(work)).unwrap();
+        }
+        while let Some(frame) = machine.poll_frame() {
+            match frame {
+                ToReceiver::Listing { .. } => machine.handle(want(A)).unwrap(),
+                ToReceiver::Groups { groups, .. } => {
+                    told += groups.len();
+                    machine.handle(ToSender::Lack { file: A, groups: Vec::new() }).unwrap();
+                }
+                ToReceiver::Failed { trouble, .. } => break 'session trouble,
+                _ => {}
+            }
+        }
+    };
+    assert_eq!(failed.kind, TroubleKind::Vanished, "which is tried again: {failed:?}");
+    assert_eq!(told, MAX_GROUPS);
+}
+
+/// A file of 2^40 bytes whose every minimal chunk is a group.
+fn endless(work: sender::Work) -> sender::Answer {
+    use sender::{Answer, Listed, Opened, Scanned, Work};
+    let meta = file_of(1 << 40);
+    match work {
+        Work::List { .. } => {
+            let entries = vec![Entry { name: name("a"), meta }];
+            Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
+        }
+        Work::Open { .. } => Answer::Opened(Ok(Opened { meta, body: None })),
+        Work::Scan { mut grouper, .. } => {
+            let chunks = vec![Chunk { len: 512, ..Chunk::of(b"x") }; 8192];
+            let group = |chunk| grouper.push(chunk).or_else(|| grouper.finish());
+            let groups = chunks.iter().filter_map(group).collect();
+            let consumed = 8192 * 512;
+            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end: false, grouper }))
+        }
+        _ => Answer::Closed,
+    }
+}
+
+/// What the receiver gave up on may still be on its way, even at the very end.
+#[test]
+fn late_frames_about_a_settled_file_are_ignored() {
+    let mut victim = Victim::needed();
+    victim.hands.faults.write = 100;
+    victim.take([ToReceiver::Listed { intact: true }, fill(one(0..1), 1000)]).unwrap();
+    for _ in 0..3 {
+        victim.take([failed(1), failed(2), failed(3)]).unwrap();
+    }
+    assert!(victim.machine.is_finished());
+    victim.take([fill(one(1..2), 2000), end(), failed(1), groups(&[(1, 1)])]).unwrap();
+    let late = PeerError::Unexpected("more after the end of the list");
+    assert_eq!(victim.refusal(listing("", &[], Extent::Last)), late);
+    assert_eq!(victim.refusal(ToReceiver::Trouble(trouble(TroubleKind::Failed))), late);
+}
+
+/// What was to be compared is gone: that is a difference, and no reason to write in a dry run.
+#[test]
+fn a_dry_run_that_cannot_compare_writes_nothing() {
+    let options = Options { dry_run: true, checksum: true, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let frame = listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last);
+    victim.machine.handle(frame).unwrap();
+    let (id, look) = victim.machine.poll_work().unwrap();
+    let found = victim.hands.perform(look);
+    victim.hands.tree.0.clear();
+    victim.machine.answer(id, found).unwrap();
+    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    assert!(victim.machine.is_finished());
+    assert!(!victim.frames.iter().any(|frame| matches!(frame, ToSender::Want { .. })));
+}
+
+#[test]
+fn a_stale_failure_does_not_end_the_next_attempt() {
+    let mut victim = Victim::needed();
+    // The chunk is wrong: the receiver asks for the file whole, while the sender fails the first attempt.
+    victim.take([fill(one(0..1), 1000)]).unwrap();
+    victim.take([failed(1), start_whole(10)]).unwrap();
+    let wants = victim.frames.iter().filter(|frame| matches!(frame, ToSender::Want { .. })).count();
+    assert_eq!(wants, 2, "the second attempt goes on");
+}
+
+#[test]
+fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
+    let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
+    machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
+    let (id, _) = machine.poll_work().unwrap();
+    assert!(machine.answer(id, receiver::Answer::Removed(Ok(1))).is_err());
+    assert!(machine.answer(id, receiver::Answer::Looked(Vec::new())).is_err());
+}
+
+fn fast() -> ProptestConfig {
+    let cases = std::env::var("DELTIC_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig { cases: cases.unwrap_or(3000), ..ProptestConfig::default() }
+}
+
+/// One thing that happens to a machine under test.
+#[derive(Clone, Debug)]
+enum Event<F> {
+    Frame(F),
+    /// Perform a piece of work that waits, and say that it failed or not.
+    Work {
+        pick: usize,
+        luck: u8,
+    },
+}
+
+fn events<F: Clone + std::fmt::Debug + 'static>(
+    frame: impl Strategy<Value = F> + 'static,
+) -> impl Strategy<Value = Vec<Event<F>>> {
+    let work = (0..5usize, any::<u8>()).prop_map(|(pick, luck)| Event::Work { pick, luck });
+    prop::collection::vec(prop_oneof![3 => frame.prop_map(Event::Frame), 2 => work], 0..60)
+}
+
+/// Frames that fit a small tree more often than any would.
+fn likely_to_receiver() -> impl Strategy<Value = ToReceiver> {
+    let scripted: Vec<ToReceiver> = [
+        listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
+        listing("", &[("d", file_of(600_000))], Extent::Last),
+        listing("c", &[("a", file_of(3000))], Extent::Last),
+        ToReceiver::Listed { intact: true },
+        chunks(one(0..1), &[1000, 2000]),
+        chunks(one(1..2), &[3000]),
+        groups(&[(3000, 2)]),
+        groups(&[(3000, 1)]),
+        fill(one(0..1), 1000),
+        fill(one(0..1), 5),
+        fill(one(1..2), 2000),
+    ]
+    .into();
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..8usize, 1..3u32).prop_map(
+        |(file, which, attempt)| {
+            let frame = [
+                start(3000),
+                start_whole(5),
+                start_whole(600_000),
+                groups(&[(3000, 2)]),
+                chunks(one(0..1), &[1000, 2000]),
+                fill(one(0..1), 1000),
+                end(),
+                failed(attempt),
+            ][which]
+                .clone();
+            numbered(frame, FileNo(file))
+        },
+    );
+    prop_oneof![2 => prop::sample::select(scripted), 4 => about, 1 => frames::to_receiver()]
+}
+
+fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
+    match frame {
+        ToReceiver::Start { meta, how, spec, .. } => ToReceiver::Start { file, meta, how, spec },
+        ToReceiver::Groups { groups, .. } => ToReceiver::Groups { file, groups },
+        ToReceiver::Chunks { groups, chunks, .. } => ToReceiver::Chunks { file, groups, chunks },
+        ToReceiver::Fill { chunks, payload, .. } => ToReceiver::Fill { file, chunks, payload },
+        ToReceiver::End { digest, .. } => ToReceiver::End { file, digest },
+        ToReceiver::Failed { attempt, trouble, .. } => {
+            ToReceiver::Failed { file, attempt, trouble }
+        }
+        other => other,
+    }
+}
+
+fn likely_to_sender() -> impl Strategy<Value = ToSender> {
+    let about = (0..4u64, 0..7usize).prop_map(|(file, which)| {
+        let file = FileNo(file);
+        let same = Done::Same { touched: false, differs: Differs::default() };
+        [
+            ToSender::Want { file, how: How::Recipe },
+            ToSender::Want { file, how: How::Whole },
+            ToSender::Lack { file, groups: one(0..1) },
+            ToSender::Lack { file, groups: Vec::new() },
+            ToSender::Need { file, chunks: one(0..1) },
+            ToSender::Settled { upto: file },
+            ToSender::Done { file, done: same },
+        ][which]
+            .clone()
+    });
+    prop_oneof![4 => about, 1 => frames::to_sender()]
+}
+
+fn setback(luck: u8) -> Setback {
+    Setback { trouble: trouble(TroubleKind::Failed), retry: luck & 1 == 0 }
+}
+
+/// An answer of the right kind and of any content.
+fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
+    use receiver::{Answer, Indexed, OldLens, Work};
+    let fails = luck.is_multiple_of(5);
+    let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
+    match work {
+        Work::Look { paths } => {
+            let metas =
+                [None, Some(file_of(3000)), Some(file_of(5)), Some(dir()), Some(file_of(0))];
+            let look = |n: usize| match (luck as usize + n) % 7 {
+                n @ 0..5 => Ok(metas[n].clone()),
+                _ => Err(trouble(TroubleKind::Failed)),
+            };
+            Answer::Looked((0..paths.len()).map(look).collect())
+        }
+        Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
+        Work::Extra { .. } => Answer::Extra(Ok(vec![(name("z"), u64::from(luck))])),
+        Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
+        Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
+        Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),
+        Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
+        Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
+            in_place: [None, Some(0), Some(3000)][luck as usize % 3],
+            leftovers: vec![3000; luck as usize % 2],
+        })),
+        Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
+        Work::Index { spec, .. } => {
+            let bytes = vec![luck % 2; 3000];
+            let chunks = scan(&spec.build(), &bytes, AtEnd::Yes).chunks;
+            Answer::Indexed(Ok(Indexed { chunks, at_end: luck.is_multiple_of(2) }))
+        }
+        Work::Copy { .. } => Answer::Copied(done(luck)),
+        Work::Write { pieces, .. } => {
+            let fingerprint = |_: &receiver::Piece| Chunk::of(&[luck]).fingerprint;
+            Answer::Written(done(luck).map(|()| pieces.iter().map(fingerprint).collect()))
+        }
+        Work::Commit { proof, .. } | Work::Confirm { proof, .. } => {
+            _ = proof.holds();
+            Answer::Done(done(luck))
+        }
+        _ => Answer::Done(done(luck)),
+    }
+}
+
+fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
+    use sender::{Answer, Body, Listed, Opened, Scanned, Work};
+    let sad = || {
+        trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
+    };
+    let fails = luck.is_multiple_of(7);
+    let plain = |len: usize| Payload::Plain(vec![0; len]);
+    match work {
+        Work::List { .. } if fails => Answer::Listed(Err(sad())),
+        Work::List { dir: at } => {
+            let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
+            let entry = |n: usize| Entry {
+                name: name(&n.to_string()),
+                meta: meta[(luck as usize + n) % 4].clone(),
+            };
+            let mut entries: Vec<_> = (0..4).map(entry).collect();
+            if at.is_root() {
+                entries.push(Entry { name: name("d"), meta: dir() });
+            }
+            Answer::Listed(Ok(Listed { own: None, entries, troubles: Vec::new() }))
+        }
+        Work::Open { .. } if fails => Answer::Opened(Err(sad())),
+        Work::Open { .. } => {
+            let meta = file_of([0, 5, 3000, i64::MAX as u64][luck as usize % 4]);
+            let body = (meta.len == 5).then(|| Body { payload: plain(5), digest: digest_of([]) });
+            Answer::Opened(Ok(Opened { meta, body }))
+        }
+        Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
+        Work::Scan { spec, mut grouper, .. } => {
+            let found = scan(&spec.build(), &vec![luck; 3000], AtEnd::Yes);
+            let mut groups: Vec<_> =
+                found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+            groups.extend(grouper.finish());
+            let at_end = !luck.is_multiple_of(3);
+            let (chunks, consumed) = (found.chunks, found.consumed as u64);
+            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+        }
+        Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
+        Work::Seal { chunks, .. } => Answer::Sealed(Ok(digest_of(chunks.iter()))),
+        Work::Read { .. } if fails => Answer::Read(Err(sad())),
+        Work::Read { spans, .. } => {
+            let len = spans.iter().map(|span| span.len as usize).sum();
+            Answer::Read(Ok((plain(len), vec![Chunk::of(&[luck])])))
+        }
+        Work::Close { .. } => Answer::Closed,
+    }
+}
+
+proptest! {
+    #![proptest_config(fast())]
+
+    #[test]
+    fn no_frames_and_answers_make_a_receiver_panic(
+        events in events(likely_to_receiver()),
+        flags: [bool; 4],
+        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
+    ) {
+        let [dry_run, checksum, whole_file, recursive] = flags;
+        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, ..options() };
+        let mut machine = Receiver::new(Setting { options, ..Setting::default() });
+        let mut waiting = Vec::new();
+        for event in events {
+            match event {
+                Event::Frame(frame) => if machine.handle(frame).is_err() { break },
+                Event::Work { pick, luck } => {
+                    waiting.extend(std::iter::from_fn(|| machine.poll_work()));
+                    if !waiting.is_empty() {
+                        let (id, work) = waiting.swap_remove(pick % waiting.len());
+                        let answer = receiver_answer(&work, luck);
+                        machine.answer(id, answer).unwrap();
+                    }
+                }
+            }
+            while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
+            while machine.poll_notice().is_some() {}
+        }
+    }
+
+    #[test]
+    fn no_frames_and_answers_make_a_sender_panic(events in events(likely_to_sender())) {
+        let hello = Hello::ours();
+        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+        let mut waiting = Vec::new();
+        let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
+        for event in lists.chain(events) {
+            match event {
+                Event::Frame(frame) => if machine.handle(frame).is_err() { break },
+                Event::Work { pick, luck } => {
+                    waiting.extend(std::iter::from_fn(|| machine.poll_work()));
+                    if !waiting.is_empty() {
+                        let (id, work) = waiting.swap_remove(pick % waiting.len());
+                        machine.answer(id, sender_answer(work, luck)).unwrap();
+                    }
+                }
+            }
+            while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
+            while machine.poll_notice().is_some() {}
+        }
+    }
+}
