@@ -44,7 +44,7 @@ pub(crate) trait Machine {
 
 /// Whoever does a machine's work, from any thread.
 pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
-    fn cost(&self, work: &M::Work) -> Cost;
+    fn cost(work: &M::Work) -> Cost;
     fn perform(&self, work: M::Work) -> M::Answer;
 }
 
@@ -102,6 +102,9 @@ impl Machine for Receiver {
     }
 }
 
+/// Threads that do the work of an `M`.
+type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
+
 /// Runs `machine` to its end.
 pub(crate) async fn drive<M: Machine, H: Hands<M>>(
     mut machine: M,
@@ -110,7 +113,8 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
     batches: &mpsc::Sender<Vec<u8>>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let (mut pool, mut results) = Pool::new();
+    let perform = move |(id, work)| (id, hands.perform(work));
+    let (mut pool, mut results) = Pool::new(perform);
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let (mut answers, mut taken) = (Vec::new(), Vec::new());
     loop {
@@ -119,7 +123,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
         }
         let writable = send_ready(&mut machine, batches);
         if writable {
-            start_work(&mut machine, &hands, &mut pool, &mut waiting);
+            start_work::<M, H>(&mut machine, &mut pool, &mut waiting);
             // Asking for work may have put frames into the machine's mouth.
             send_ready(&mut machine, batches);
         }
@@ -128,10 +132,12 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
         }
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => {
-                for (cost, (id, answer)) in answers.drain(..) {
-                    pool.finished(cost);
-                    let known = machine.answer(id, answer);
-                    known.expect("every answer is to work of this machine");
+                for done in answers.drain(..) {
+                    pool.finished(&done);
+                    for (id, answer) in done.results {
+                        let known = machine.answer(id, answer);
+                        known.expect("every answer is to work of this machine");
+                    }
                 }
             }
             // Some frames at a time: each may add to the backlog.
@@ -199,22 +205,21 @@ async fn send_rest<M: Machine>(
     Ok(())
 }
 
-/// Starts work while threads are free; a piece that finds none waits for the next answer.
+/// Starts work while there is room for it; a piece that finds none waits for the next answer.
 fn start_work<M: Machine, H: Hands<M>>(
     machine: &mut M,
-    hands: &Arc<H>,
-    pool: &mut Pool<(WorkId, M::Answer)>,
+    pool: &mut PoolOf<M>,
     waiting: &mut Option<(WorkId, M::Work)>,
 ) {
     while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
-        let cost = hands.cost(&work);
+        let cost = H::cost(&work);
         if !pool.has_room(cost) {
             *waiting = Some((id, work));
-            return;
+            break;
         }
-        let hands = Arc::clone(hands);
-        pool.run(cost, move || (id, hands.perform(work)));
+        pool.take(cost, (id, work));
     }
+    pool.start();
 }
 
 fn gone() -> SyncError {

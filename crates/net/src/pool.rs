@@ -1,86 +1,143 @@
 //! Threads that do the machines' work: as many as there are processors for what computes, more for what waits for a disk.
 //!
-//! Threads of our own and not the runtime's: tens of thousands of short calls a second spend more on waking those than
-//! on the work itself.
+//! Threads of our own and not the runtime's, and short calls several at a time: with tens of thousands of them a second,
+//! waking threads would cost more than the calls.
+
+use std::collections::VecDeque;
 
 use crossbeam_channel as channel;
 use tokio::sync::mpsc;
 
 /// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
 const FLUSHERS: usize = 16;
-/// Calls that wait for a thread, for each thread: it finds the next one when it is done with one.
-const QUEUED: usize = 4;
+/// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
+const QUEUED: usize = 2;
+/// Work taken in and not done, of each kind but the heavy.
+const MAX_LIGHT: usize = 256;
 
 /// What a piece of work mostly costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// Processor time, and now and then a look at a disk.
-    Compute,
+    /// Processor time and a large buffer.
+    Heavy,
+    /// A few system calls.
+    Light,
     /// Waiting for a disk to flush.
     Flush,
 }
 
-/// A bounded number of blocking calls under way; what they return comes out of one queue.
-pub(crate) struct Pool<T> {
-    computing: Crew<T>,
-    flushing: Crew<T>,
-    under_way: [usize; 2],
+impl Cost {
+    const ALL: [Self; 3] = [Self::Heavy, Self::Light, Self::Flush];
+
+    /// Most pieces that one thread takes at a time.
+    const fn bundle(self) -> usize {
+        match self {
+            Self::Heavy => 1,
+            Self::Light => 16,
+            Self::Flush => 4,
+        }
+    }
 }
 
-/// Threads that take calls from one queue until it is closed.
-struct Crew<T> {
+/// A bounded amount of work under way; its results come out of one queue.
+pub(crate) struct Pool<W, R> {
+    crews: [Crew<W, R>; 3],
+}
+
+/// Threads of one kind of work, and what waits for them.
+struct Crew<W, R> {
+    cost: Cost,
     threads: usize,
-    calls: channel::Sender<Call<T>>,
+    waiting: VecDeque<W>,
+    bundles: channel::Sender<Vec<W>>,
+    bundles_out: usize,
+    work_out: usize,
+    results: std::marker::PhantomData<fn() -> R>,
 }
 
-type Call<T> = Box<dyn FnOnce() -> T + Send>;
+/// The results of one bundle, in order.
+pub(crate) struct Done<R> {
+    cost: Cost,
+    /// One for each piece of work.
+    pub(crate) results: Vec<R>,
+}
 
-/// What calls returned, and of which kind they were.
-pub(crate) type Results<T> = mpsc::UnboundedReceiver<(Cost, T)>;
-
-impl<T: Send + 'static> Pool<T> {
-    /// A pool as wide as the machine, and where its results come out: as bounded as the calls under way.
-    pub(crate) fn new() -> (Self, Results<T>) {
+impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
+    /// A pool as wide as the machine whose threads do `work`, and where the results come out: as bounded as what the
+    /// pool takes in.
+    pub(crate) fn new(
+        work: impl Fn(W) -> R + Clone + Send + 'static,
+    ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
         let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2);
         let (done, results) = mpsc::unbounded_channel();
-        let computing = Crew::new(cores, Cost::Compute, &done);
-        let flushing = Crew::new(FLUSHERS, Cost::Flush, &done);
-        (Self { computing, flushing, under_way: [0; 2] }, results)
+        let crew = |cost| {
+            let threads = if cost == Cost::Flush { FLUSHERS } else { cores };
+            Crew::new(cost, threads, &work, &done)
+        };
+        (Self { crews: Cost::ALL.map(crew) }, results)
     }
 
-    /// Whether another call of this kind can be taken now.
+    /// Whether more work of this kind can be taken in.
     pub(crate) fn has_room(&self, cost: Cost) -> bool {
-        self.under_way[cost as usize] < self.crew(cost).threads * (1 + QUEUED)
+        let crew = &self.crews[cost as usize];
+        let most = if cost == Cost::Heavy { crew.threads * (1 + QUEUED) } else { MAX_LIGHT };
+        crew.work_out + crew.waiting.len() < most
     }
 
-    /// Runs `call`; the caller has asked for room, and says [`Pool::finished`] when its result is out.
-    pub(crate) fn run(&mut self, cost: Cost, call: impl FnOnce() -> T + Send + 'static) {
-        self.under_way[cost as usize] += 1;
-        let taken = self.crew(cost).calls.send(Box::new(call));
-        taken.expect("the threads end after the queue");
+    /// Takes work in; the caller has asked for room.
+    pub(crate) fn take(&mut self, cost: Cost, work: W) {
+        self.crews[cost as usize].waiting.push_back(work);
     }
 
-    /// A result of this kind has come out.
-    pub(crate) fn finished(&mut self, cost: Cost) {
-        self.under_way[cost as usize] -= 1;
+    /// Hands what was taken in to the threads.
+    pub(crate) fn start(&mut self) {
+        self.crews.iter_mut().for_each(Crew::start);
     }
 
-    fn crew(&self, cost: Cost) -> &Crew<T> {
-        match cost {
-            Cost::Compute => &self.computing,
-            Cost::Flush => &self.flushing,
-        }
+    /// Notes that results have come out.
+    pub(crate) fn finished(&mut self, done: &Done<R>) {
+        let crew = &mut self.crews[done.cost as usize];
+        crew.bundles_out -= 1;
+        crew.work_out -= done.results.len();
     }
 }
 
-impl<T: Send + 'static> Crew<T> {
-    fn new(threads: usize, cost: Cost, done: &mpsc::UnboundedSender<(Cost, T)>) -> Self {
-        let (calls, taken) = channel::unbounded::<Call<T>>();
+impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
+    fn new(
+        cost: Cost,
+        threads: usize,
+        work: &(impl Fn(W) -> R + Clone + Send + 'static),
+        done: &mpsc::UnboundedSender<Done<R>>,
+    ) -> Self {
+        let (bundles, taken) = channel::unbounded::<Vec<W>>();
         for _ in 0..threads {
-            let (taken, done) = (taken.clone(), done.clone());
-            // Nobody waits for a result once the session has ended.
-            std::thread::spawn(move || taken.iter().try_for_each(|call| done.send((cost, call()))));
+            let (work, taken, done) = (work.clone(), taken.clone(), done.clone());
+            std::thread::spawn(move || {
+                for bundle in taken {
+                    let results = bundle.into_iter().map(&work).collect();
+                    // Nobody waits for a result once the session has ended.
+                    if done.send(Done { cost, results }).is_err() {
+                        return;
+                    }
+                }
+            });
         }
-        Self { threads, calls }
+        let (waiting, results) = (VecDeque::new(), std::marker::PhantomData);
+        Self { cost, threads, waiting, bundles, bundles_out: 0, work_out: 0, results }
+    }
+
+    /// Spreads what waits over the threads that will be free first, in bundles no larger than that asks for.
+    fn start(&mut self) {
+        let most = self.threads * (1 + QUEUED);
+        while !self.waiting.is_empty() && self.bundles_out < most {
+            let share = self.waiting.len().div_ceil(self.threads);
+            let bundle: Vec<W> = self
+                .waiting
+                .drain(..share.min(self.cost.bundle()).min(self.waiting.len()))
+                .collect();
+            self.bundles_out += 1;
+            self.work_out += bundle.len();
+            self.bundles.send(bundle).expect("the threads end after the queue");
+        }
     }
 }

@@ -203,8 +203,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, .. } = setting.options;
-        let keep = Keep { modes, times };
-        let hands = Arc::new(ReceivingHands::new(store, keep, durability(&setting.options)));
+        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }));
         let frames = self.frames();
         drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
     }

@@ -10,7 +10,7 @@ use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{Answer, CopyRun, Indexed, OldLens, Piece, Proof, Receiver, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Commit, Durability, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
 
 use super::sending::scan_segment;
 use super::{Buffers, failed, lock, setback};
@@ -24,8 +24,6 @@ const COUNT_UPTO: u64 = 1 << 20;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
-    /// Whether the store flushes what it commits.
-    flushes: bool,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -44,14 +42,14 @@ impl<S: Store> Default for Slot<S> {
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
-    fn cost(&self, work: &Work) -> Cost {
+    fn cost(work: &Work) -> Cost {
         match work {
-            Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush
-                if self.flushes =>
-            {
+            Work::Index { .. } | Work::Copy { .. } | Work::Write { .. } => Cost::Heavy,
+            // Whatever the store makes durable; where it does not, there is nothing to wait for.
+            Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
             }
-            _ => Cost::Compute,
+            _ => Cost::Light,
         }
     }
 
@@ -110,9 +108,8 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep, durability: Durability) -> Self {
-        let flushes = durability == Durability::Run;
-        Self { store, keep, flushes, slots: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(store: S, keep: Keep) -> Self {
+        Self { store, keep, slots: Mutex::default(), buffers: Buffers::default() }
     }
 
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<(Name, u64)>, Trouble> {

@@ -29,8 +29,11 @@ pub(crate) struct SendingHands<T: Tree> {
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
-    fn cost(&self, _: &Work) -> Cost {
-        Cost::Compute
+    fn cost(work: &Work) -> Cost {
+        match work {
+            Work::Scan { .. } | Work::Read { .. } | Work::Seal { .. } => Cost::Heavy,
+            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+        }
     }
 
     fn perform(&self, work: Work) -> Answer {

@@ -8,178 +8,31 @@
 //! the list is complete, every file done ──► delete, set directories, flush, Finished
 //! ```
 
+mod ask;
 mod attempt;
 mod closing;
 mod deciding;
 mod file;
+mod proof;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::ops::Range;
-use std::sync::Arc;
 
-use deltic_core::chunk::ChunkerSpec;
-use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
-use deltic_core::{ChunkNo, Fingerprint, Index, Meta, Name, RelPath, ShortFingerprint, Span};
+use deltic_core::{Meta, Name, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
-use crate::message::{Extent, FileNo, Payload, ToReceiver, ToSender};
+use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Notice, Progress, Totals, Trouble, TroubleKind};
-use crate::work::{Concerns, Handle, Jobs, Setback, UnknownAnswer, WorkId};
+use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use closing::Closing;
 use deciding::{Cleared, Section};
 use file::{Incoming, Queue};
+use proof::ProofPart;
 
-/// What the receiver asks its driver to do. Paths are below the destination's root.
-#[expect(missing_docs, reason = "each variant's line names its fields")]
-#[derive(Debug)]
-pub enum Work {
-    /// Look at these names; answer with [`Answer::Looked`].
-    Look { paths: Vec<RelPath> },
-    /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
-    /// [`Answer::Extra`].
-    Extra { dir: RelPath, keep: HashSet<Name> },
-    /// Make a directory; answer with [`Answer::Done`].
-    MakeDir { path: RelPath },
-    /// Make a symbolic link; answer with [`Answer::Done`].
-    MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
-    /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
-    SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; answer with [`Answer::SetDirs`].
-    SetDirs { dirs: Vec<(RelPath, Meta)> },
-    /// Remove a name and all below it; answer with [`Answer::Removed`].
-    Remove { path: RelPath },
-    /// Open every old version of a file: the one in place, then what killed runs left. Answer with [`Answer::Opened`].
-    OpenOld { handle: Handle, path: RelPath },
-    /// Read old version `part` (counted from 0 in the order of [`OldLens`]) from `start`, cut and sum about a segment; answer with [`Answer::Indexed`].
-    Index { handle: Handle, part: usize, start: u64, spec: ChunkerSpec },
-    /// Copy runs of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
-    Copy { handle: Handle, path: RelPath, len: u64, runs: Vec<CopyRun> },
-    /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
-    Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
-    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
-    /// Answer with [`Answer::Done`].
-    Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
-    /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
-    /// with [`Answer::Done`].
-    Replace { path: RelPath, meta: Meta, seen: Option<Meta>, payload: Payload, digest: Digest },
-    /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
-    Confirm { handle: Handle, proof: Proof },
-    /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
-    /// its handle; a file that was committed, or confirmed and touched, has none.
-    Abandon { handle: Handle },
-    /// Remove what killed runs left; answer with [`Answer::Done`].
-    Sweep,
-    /// Flush every change to the disk; answer with [`Answer::Done`].
-    Flush,
-}
-
-/// Bytes of the old versions and where they go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyRun {
-    /// Place in the old versions.
-    pub old: Span,
-    /// Place in the new version.
-    pub new_start: u64,
-}
-
-/// A chunk of a payload and where it goes; `short` is what its fingerprint begins with, if a recipe said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Place in the new version.
-    pub span: Span,
-    /// What to expect.
-    pub short: Option<ShortFingerprint>,
-}
-
-/// What the driver answers.
-#[derive(Debug)]
-pub enum Answer {
-    /// What stands at each path.
-    Looked(Vec<Result<Option<Meta>, Trouble>>),
-    /// Names in any order, each with how many names removing it would remove.
-    Extra(Result<Vec<(Name, u64)>, Trouble>),
-    /// The directories that could not be set.
-    SetDirs(Vec<Trouble>),
-    /// What there is to match against.
-    Opened(Result<OldLens, Setback>),
-    /// Chunks from where the work started; at the end of the part the last one ends with it.
-    Indexed(Result<Indexed, Setback>),
-    /// The copies are in place.
-    Copied(Result<(), Setback>),
-    /// The fingerprints of the pieces, in order; each began as it should.
-    Written(Result<Vec<Fingerprint>, Setback>),
-    /// How many names were removed.
-    Removed(Result<u64, Trouble>),
-    /// It is done.
-    Done(Result<(), Setback>),
-}
-
-/// The lengths in bytes of a file's old versions; laid end to end in this order they are what copies refer to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OldLens {
-    /// The one in place, if it is a regular file.
-    pub in_place: Option<u64>,
-    /// What killed runs left of it.
-    pub leftovers: Vec<u64>,
-}
-
-/// What an index work found.
-#[derive(Debug)]
-pub struct Indexed {
-    /// The chunks that are final.
-    pub chunks: Vec<Chunk>,
-    /// Whether the part's end was reached.
-    pub at_end: bool,
-}
-
-/// What shows that a rebuilt file is the sender's, to the last bit.
-#[derive(Debug)]
-pub struct Proof {
-    digest: Digest,
-    index: Arc<Index>,
-    parts: Vec<ProofPart>,
-}
-
-/// A run of the new version's chunks, by where their fingerprints are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProofPart {
-    /// Copied from old.
-    Old(Range<ChunkNo>),
-    /// Received, in order.
-    New(Vec<Chunk>),
-}
-
-impl Proof {
-    /// Whether the chunks that were copied and written have the digest that the sender took. Hashes about 1 % of the
-    /// file's length.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
-        let mut take = |chunk: Chunk| {
-            len += u64::from(chunk.len);
-            if let Some(group) = grouper.push(&chunk) {
-                digest.push(&group);
-            }
-        };
-        for part in &self.parts {
-            match part {
-                ProofPart::Old(range) => {
-                    self.index.chunks(range.clone()).for_each(|(span, fingerprint)| {
-                        take(Chunk { len: span.len, fingerprint });
-                    })
-                }
-                ProofPart::New(chunks) => chunks.iter().copied().for_each(&mut take),
-            }
-        }
-        if let Some(group) = grouper.finish() {
-            digest.push(&group);
-        }
-        digest.finish(len) == self.digest
-    }
-}
+pub use ask::{Answer, CopyRun, Indexed, OldLens, Piece, Work};
+pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
-use deltic_protocol::{Hello, ToReceiver, ToSender, WorkId, negotiate};
+use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, WorkId, negotiate};
 
 use super::Dice;
 use super::case::Case;
@@ -98,6 +98,10 @@ impl Session {
         assert!(self.source.is_idle(), "the sender left files open");
         assert!(self.destination.is_idle(), "the receiver left versions open");
         assert_eq!(self.receiver.backlog_bytes(), 0);
+        // No credit leaks away: a leak would stop a long session in its midst.
+        let (sender, receiver) = (format!("{:?}", self.sender), format!("{:?}", self.receiver));
+        assert!(sender.contains("groups_out: 0, scans_out: 0,"), "{sender}");
+        assert!(receiver.contains("groups_out: 0, backlog_bytes: 0,"), "{receiver}");
         let totals = self.told_by_receiver.totals.expect("the receiver said so");
         assert_eq!(self.told_by_sender.totals, Some(totals));
         totals
@@ -123,12 +127,12 @@ impl Session {
             0 => {
                 let frame = read(&self.to_receiver.pop_front().unwrap(), ToReceiver::decode);
                 let handled = self.receiver.handle(frame.clone());
-                handled.unwrap_or_else(|error| panic!("receiver: {error}: {frame:?}"));
+                handled.unwrap_or_else(|error| refused("receiver", &error, &frame));
             }
             1 => {
                 let frame = read(&self.to_sender.pop_front().unwrap(), ToSender::decode);
                 let handled = self.sender.handle(frame.clone());
-                handled.unwrap_or_else(|error| panic!("sender: {error}: {frame:?}"));
+                handled.unwrap_or_else(|error| refused("sender", &error, &frame));
             }
             2 => {
                 let (id, work) = self.sending.swap_remove(self.dice.below(self.sending.len()));
@@ -166,7 +170,12 @@ impl Session {
     }
 }
 
-type Decode<F> = fn(u8, &[u8]) -> Result<F, deltic_protocol::PeerError>;
+fn refused(who: &str, error: &PeerError, frame: &dyn std::fmt::Debug) {
+    let frame: String = format!("{frame:?}").chars().take(300).collect();
+    panic!("the {who} refuses an honest frame: {error}: {frame}");
+}
+
+type Decode<F> = fn(u8, &[u8]) -> Result<F, PeerError>;
 
 /// Reads one whole frame.
 pub fn read<F>(bytes: &[u8], decode: Decode<F>) -> F {

@@ -1,0 +1,210 @@
+//! What is left out and what is removed: filters as rsync has them, and deletions that are no accident.
+
+mod common;
+
+use std::fs;
+
+use common::{Way, WAYS, World, rsync};
+
+fn world(extra: usize) -> World {
+    let world = World::new();
+    for name in ["a", "b", "sub/c"] {
+        world.write(format!("src/{name}"), "content");
+    }
+    world.ok("-a --no-fsync src/ dst/");
+    for n in 0..extra {
+        world.write(format!("dst/extra {}/{n}", n % 3), "");
+    }
+    world
+}
+
+fn extras(world: &World) -> usize {
+    let count = |n| fs::read_dir(world.path(format!("dst/extra {n}"))).map_or(0, Iterator::count);
+    (0..3).map(count).sum()
+}
+
+fn delete(way: Way, options: &str) -> String {
+    format!("-a --no-fsync --delete {options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+#[test]
+fn extra_names_stay_without_delete_and_go_with_it() {
+    for way in WAYS {
+        let world = world(20);
+        world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst/")));
+        assert_eq!(extras(&world), 20);
+        let run = world.ok(&delete(way, "--stats"));
+        world.assert_same("src", "dst");
+        assert_eq!(run.stat("Number of deleted files"), 23, "{way:?}");
+    }
+}
+
+#[test]
+fn more_than_a_thousand_names_stay_until_a_number_is_named() {
+    for way in WAYS {
+        let world = world(1100);
+        world.write("src/new", "still synced");
+        let run = world.fails(25, &delete(way, ""));
+        assert!(run.stderr.contains("1103 names would go") && run.stderr.contains("hint: "), "{run:#?}");
+        assert_eq!((extras(&world), world.read("dst/new")), (1100, b"still synced".to_vec()));
+        world.fails(25, &delete(way, "-n"));
+        world.fails(25, &delete(way, "--max-delete 1102"));
+        assert_eq!(extras(&world), 1100, "{way:?}");
+        world.ok(&delete(way, "--max-delete 1103"));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn many_names_may_go_that_are_a_small_part_of_the_tree() {
+    let world = world(0);
+    for n in 0..3400 {
+        world.write(format!("src/many/{n}"), "");
+    }
+    world.ok(&delete(Way::Local, ""));
+    for n in 0..1100 {
+        world.write(format!("dst/extra 0/{n}"), "");
+    }
+    world.ok(&delete(Way::Push, ""));
+    world.assert_same("src", "dst");
+}
+
+#[test]
+fn an_empty_source_removes_nothing_unless_a_number_is_named() {
+    for way in WAYS {
+        let world = world(2);
+        fs::remove_dir_all(world.path("src")).unwrap();
+        world.mkdir("src");
+        world.fails(25, &delete(way, ""));
+        assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
+        world.ok(&delete(way, "--max-delete 100"));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn nothing_is_removed_where_a_source_is_missing_or_a_file_fails() {
+    for way in WAYS {
+        let world = world(3);
+        let missing = if way == Way::Pull { ":missing" } else { "missing" };
+        let words = delete(way, "").replace(" src/", &format!(" src/ {missing}"));
+        let words = words.replace("h:src/", &format!("h:src/ {missing}"));
+        let run = world.fails(23, &words);
+        assert!(run.stderr.contains("missing") && run.stderr.contains("delete nothing"), "{run:#?}");
+        assert_eq!(extras(&world), 3, "{way:?}");
+    }
+}
+
+#[test]
+fn nothing_is_removed_that_is_excluded_or_below_a_source_that_was_not_asked_for() {
+    for way in WAYS {
+        let world = world(3);
+        world.write("dst/cache/precious", "x");
+        world.write("dst/sub/x.keep", "x");
+        world.write("dst/gone", "x");
+        world.ok(&delete(way, "--exclude cache/ --exclude *.keep"));
+        for (name, stays) in [("cache/precious", true), ("sub/x.keep", true), ("gone", false)] {
+            assert_eq!(world.exists(format!("dst/{name}")), stays, "{way:?} {name}");
+        }
+        // Of a source that is a directory of a name only that directory is compared.
+        world.write("dst/src/old", "x");
+        let words = delete(way, "").replace("src/", "src");
+        world.ok(&words);
+        assert!(!world.exists("dst/src/old") && world.exists("dst/cache/precious"), "{way:?}");
+        // A list of files is no list of a directory.
+        let words = delete(way, "").replace("src/", "src/a");
+        world.ok(&words);
+        assert!(world.exists("dst/sub/c"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_directory_with_an_excluded_name_in_it_stays_with_that_name() {
+    for way in WAYS {
+        let world = world(0);
+        world.write("dst/old/x.keep", "x");
+        world.write("dst/old/goes", "x");
+        let run = world.sync(&delete(way, "--exclude *.keep").split_whitespace().collect::<Vec<_>>());
+        assert!(world.exists("dst/old/x.keep") && !world.exists("dst/old/goes"), "{way:?} {run:#?}");
+        assert!(matches!(run.code, Some(0 | 23)), "{way:?} {run:#?}");
+    }
+}
+
+#[test]
+fn what_a_link_points_to_is_never_removed() {
+    for way in WAYS {
+        let world = world(0);
+        world.write("outside/canary", "alive");
+        world.link("../outside", "dst/link");
+        world.link("../outside", "dst/sub/link");
+        world.ok(&delete(way, ""));
+        world.assert_same("src", "dst");
+        assert_eq!(world.read("outside/canary"), b"alive", "{way:?}");
+    }
+}
+
+#[test]
+fn deletion_without_recursion_removes_nothing() {
+    let world = world(3);
+    let run = world.sync(&["-t", "--delete", "src/", "dst/"]);
+    assert_eq!((extras(&world), world.exists("dst/sub/c")), (3, true), "{run:#?}");
+}
+
+/// A tree of names that the patterns below tell apart.
+fn filter_tree() -> World {
+    let world = World::new();
+    for dir in ["", "build/", "doc/", "doc/build/", "src/", "src/build/deep/", "a/b/c/"] {
+        for name in ["x.o", "x.c", "build.txt", "README", "[odd]", "a b", "core", "*"] {
+            world.write(format!("src/{dir}{name}"), "");
+        }
+    }
+    world.write("src/other/core/file", "");
+    world
+}
+
+const PATTERNS: [&str; 36] = [
+    "*.o", "*.c", "x.?", "x.[co]", "x.[!o]", "x.[^o]", "build", "build/", "/build", "/build/", "doc/build",
+    "/doc/build/", "**/build", "src/**", "src/*", "/src/***", "a/**/c", "a/*/c/", "**.txt", "*", "*/", "README",
+    "read*", "core", "core/", r"\[odd\]", "[[]odd]", r"\*", "a b", "?", "**", "b/c/*.o", "/a/b/c/x.o", "c/", "**/c/**",
+    "[[:upper:]]*",
+];
+
+#[test]
+fn filters_take_and_leave_what_those_of_rsync_do() {
+    let world = filter_tree();
+    let rules = |seed: usize| {
+        let mut state = seed as u64 + 1;
+        let mut below = move |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let mut words = Vec::new();
+        for _ in 0..=below(4) {
+            let option = ["--exclude", "--include"][below(2)];
+            words.push(format!("{option}={}", PATTERNS[below(PATTERNS.len())]));
+        }
+        words
+    };
+    let single = PATTERNS.iter().map(|pattern| vec![format!("--exclude={pattern}")]);
+    let only = PATTERNS.iter().map(|pattern| {
+        vec!["--include=*/".into(), format!("--include={pattern}"), "--exclude=*".into()]
+    });
+    let mut wrong = Vec::new();
+    for (n, rules) in single.chain(only).chain((0..60).map(rules)).enumerate() {
+        let from = if n % 4 == 3 { "src" } else { "src/" };
+        let words: Vec<&str> = ["-rin"].into_iter().chain(rules.iter().map(String::as_str)).collect();
+        let words = [&words[..], &[from, "new"]].concat();
+        let Some(theirs) = rsync(&world, &words) else { return };
+        let ours = world.sync(&words);
+        assert_eq!(ours.code, Some(0), "{words:?} {ours:#?}");
+        // The root is made, and that is no change of a name.
+        let theirs: Vec<_> = theirs.lines().into_iter().filter(|line| !line.ends_with(" ./")).map(String::from).collect();
+        let ours: Vec<_> = ours.lines().into_iter().filter(|line| !line.ends_with(" ./")).map(String::from).collect();
+        if ours != theirs {
+            let differ = ours.iter().filter(|line| !theirs.contains(line)).map(|line| format!("only ours {line}"));
+            let more = theirs.iter().filter(|line| !ours.contains(line)).map(|line| format!("only theirs {line}"));
+            wrong.push((words.join(" "), differ.chain(more).take(4).collect::<Vec<_>>()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of the lists: {wrong:#?}", wrong.len());
+}

@@ -1,0 +1,317 @@
+//! What goes wrong with files: each name that fails is told, the others arrive, nothing is torn, nothing leaves the root.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, noise, skip};
+
+#[test]
+fn a_missing_source_is_named_and_the_others_arrive() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("one", "1");
+        world.write("two", "2");
+        let more = if way == Way::Pull { ":missing :two" } else { "missing two" };
+        let run = world.fails(23, &format!("-a {} {more} {}", way.from("one"), way.to("dst/")));
+        assert!(run.stderr.contains("missing: no such file or directory"), "{way:?} {run:#?}");
+        assert_eq!((world.read("dst/one"), world.read("dst/two")), (b"1".to_vec(), b"2".to_vec()));
+        let run = world.fails(23, &format!("-a {} {}", way.from("missing/"), way.to("dst/")));
+        assert!(run.stderr.contains("missing"), "{way:?} {run:#?}");
+        assert!(world.exists("dst/one"));
+    }
+}
+
+/// Syncs as somebody who may not do everything; loudly nothing where that cannot be.
+fn sync_as_nobody(world: &World, words: &str) -> Option<Run> {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let me: &[&str] = if is_root() { &nobody } else { &[] };
+    if is_root() {
+        let tried = is_installed("setpriv")
+            && Run::of(world.command("setpriv", nobody).args([DELTIC, "--version"])).code == Some(0);
+        if !tried {
+            skip("root may read everything, and the program cannot be run as somebody else");
+            return None;
+        }
+        for name in ["", "src", "dst"] {
+            std::os::unix::fs::chown(world.path(name), Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let words = words.split_whitespace();
+    let mut command = match is_root() {
+        true => world.command("setpriv", me.iter().chain(&[DELTIC, "sync", "-e", SHELL])),
+        false => world.command(DELTIC, ["sync", "-e", SHELL]),
+    };
+    Some(Run::of(command.args(["--deltic-path", DELTIC]).args(words)))
+}
+
+#[test]
+fn an_unreadable_file_or_directory_is_named_and_the_others_arrive_and_nothing_is_deleted() {
+    for way in WAYS {
+        let world = World::new();
+        for name in ["src/good", "src/secret", "src/locked/below", "src/z", "dst/extra"] {
+            world.write(name, "content");
+        }
+        world.chmod("src/secret", 0o000);
+        world.chmod("src/locked", 0o000);
+        let words = format!("-a --delete {} {}", way.from("src/"), way.to("dst/"));
+        let Some(run) = sync_as_nobody(&world, &words) else { return };
+        world.chmod("src/locked", 0o755);
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        for name in ["secret: permission denied", "locked: permission denied"] {
+            assert!(run.stderr.contains(name), "{way:?} no {name} in {run:#?}");
+        }
+        assert!(world.exists("dst/good") && world.exists("dst/z") && !world.exists("dst/secret"));
+        assert!(world.exists("dst/extra"), "{way:?} {run:#?}");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_named_and_keeps_what_it_holds() {
+    for way in WAYS {
+        let world = World::new();
+        for name in ["src/locked/new", "src/locked/old", "src/open"] {
+            world.write(name, "new content");
+        }
+        world.write("dst/locked/old", "old");
+        world.chmod("dst/locked", 0o555);
+        let words = format!("-rt {} {}", way.from("src/"), way.to("dst/"));
+        let Some(run) = sync_as_nobody(&world, &words) else { return };
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        assert!(run.stderr.contains("locked/new: permission denied"), "{way:?} {run:#?}");
+        assert_eq!((world.read("dst/locked/old"), world.exists("dst/open")), (b"old".to_vec(), true));
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn a_link_below_the_destination_is_replaced_and_never_followed() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("outside/canary", "alive");
+        world.write("outside/sub/file", "alive");
+        let before = common::tree::picture(&world.path("outside"));
+        world.write("src/sub/file", "new");
+        world.write("src/deep/er/file", "new");
+        world.write("src/canary", "new");
+        world.mkdir("dst/deep");
+        for (target, name) in
+            [("../outside/sub", "sub"), ("../outside/canary", "canary"), ("../../outside", "deep/er")]
+        {
+            world.link(target, &format!("dst/{name}"));
+        }
+        world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst/")));
+        assert_eq!(common::tree::picture(&world.path("outside")), before, "{way:?}");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_link_in_place_of_the_staging_directory_is_not_followed() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/file", noise(5000, 1));
+        world.mkdir("outside");
+        world.mkdir("dst");
+        world.link("../outside", "dst/.deltic");
+        let run = world.sync(&["-a".into(), way.from("src/"), way.to("dst/")]);
+        assert!(fs::read_dir(world.path("outside")).unwrap().next().is_none(), "{way:?} {run:#?}");
+        assert!(run.code == Some(0) || !run.stderr.is_empty(), "{way:?} {run:#?}");
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_is_named_and_the_others_arrive() {
+    for way in [Way::Push, Way::Pull] {
+        let world = World::new();
+        // More than may be under way at once: the last are opened only after others are done.
+        for n in 0..366 {
+            world.write(format!("src/{n:03}"), noise(1000, n));
+        }
+        let run = thread::scope(|scope| {
+            let words = format!("-a --no-fsync --bwlimit 100K {} {}", way.from("src/"), way.to("dst/"));
+            let words: Vec<_> = words.split_whitespace().map(String::from).collect();
+            let world = &world;
+            let syncing = scope.spawn(move || world.sync(&words));
+            // Once something is there, everything was listed.
+            while !world.exists("dst/000") && !syncing.is_finished() {
+                thread::sleep(Duration::from_millis(2));
+            }
+            for n in 356..366 {
+                fs::remove_file(world.path(format!("src/{n}"))).unwrap();
+            }
+            syncing.join().unwrap()
+        });
+        assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
+        assert_eq!(run.stderr.matches("no such file or directory").count(), 10, "{way:?} {run:#?}");
+        world.assert_same("src", "dst");
+    }
+}
+
+/// The value of each block of `bytes`; each must be of one value.
+fn blocks(bytes: &[u8]) -> Vec<u8> {
+    let block = |block: &[u8]| {
+        assert!(block.iter().all(|byte| *byte == block[0]), "a block is of two versions");
+        block[0]
+    };
+    bytes.chunks(64 << 10).map(block).collect()
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_never_a_mixture() {
+    const BLOCKS: u64 = 48;
+    for (way, option) in [(Way::Local, ""), (Way::Local, "--no-whole-file"), (Way::Push, "-z"), (Way::Pull, "-W")] {
+        let world = World::new();
+        world.write("src/busy", vec![0; (BLOCKS as usize) << 16]);
+        world.write("src/calm", "calm");
+        world.ok(&format!("-a src/ dst/"));
+        world.write("src/calm", "still calm");
+        let (busy, stop) = (world.path("src/busy"), AtomicBool::new(false));
+        let run = thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = fs::File::options().write(true).open(&busy).unwrap();
+                for version in (1..=250_u8).cycle() {
+                    for block in 0..BLOCKS {
+                        file.write_all_at(&[version; 64 << 10], block << 16).unwrap();
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let words = format!("-a --no-fsync {option} {} {}", way.from("src/"), way.to("dst/"));
+            let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+            stop.store(true, Ordering::Relaxed);
+            run
+        });
+        let got = blocks(&world.read("dst/busy"));
+        // At any instant the file is some blocks of one version and then those of the one before.
+        let steps: Vec<_> = got.windows(2).filter(|pair| pair[0] != pair[1]).collect();
+        let one_instant = match &steps[..] {
+            [] => true,
+            [step] => step[0] == step[1].wrapping_add(1) || (step[0], step[1]) == (1, 250),
+            _ => false,
+        };
+        assert!(one_instant, "{way:?} {option}: {got:?} {run:#?}");
+        match run.code {
+            Some(24) => {
+                assert!(run.stderr.contains("busy: changed meanwhile"), "{run:#?}");
+                assert_eq!(got[0], 0, "{way:?} {option}: it was said to have failed");
+            }
+            code => assert_eq!(code, Some(0), "{way:?} {option} {run:#?}"),
+        }
+        assert_eq!(world.read("dst/calm"), b"still calm");
+        world.ok("-a src/ dst/");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn a_changed_destination_is_not_overwritten_unseen() {
+    // Somebody writes to the destination while its new version is on the way.
+    let world = World::new();
+    world.write("src/file", noise(400_000, 1));
+    world.write("dst/file", "old");
+    let run = thread::scope(|scope| {
+        let syncing = scope.spawn(|| world.sync(&["-a", "--bwlimit", "300K", "src/", "h:dst/"]));
+        while !world.exists("dst/.deltic") && !syncing.is_finished() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        world.write("dst/file", "somebody else's");
+        syncing.join().unwrap()
+    });
+    let kept = world.read("dst/file") == b"somebody else's";
+    assert!(kept == (run.code == Some(23)), "{run:#?}");
+    world.ok("-a src/ dst/");
+    world.assert_same("src", "dst");
+}
+
+/// A small file system at `dst`, gone with this value.
+struct Disk<'a>(&'a World);
+
+impl<'a> Disk<'a> {
+    fn mount(world: &'a World, size: &str) -> Option<Self> {
+        world.mkdir("dst");
+        let words = ["-t", "tmpfs", "-o", size, "tmpfs", "dst"];
+        let mounted = is_root() && Run::of(&mut world.command("mount", words)).code == Some(0);
+        if !mounted {
+            skip("a small file system cannot be mounted here");
+        }
+        mounted.then(|| Self(world))
+    }
+
+    fn remount(&self, size: &str) {
+        let words = ["-o", &format!("remount,{size}"), "dst"];
+        assert_eq!(Run::of(&mut self.0.command("mount", words)).code, Some(0));
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["-l", "dst"]));
+    }
+}
+
+#[test]
+fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
+    for way in WAYS {
+        for limit in ["size=2M", "size=20M,nr_inodes=12"] {
+            let world = World::new();
+            let Some(disk) = Disk::mount(&world, limit) else { return };
+            world.write("dst/big", "old content");
+            for n in 0..8 {
+                world.write(format!("src/small {n}"), noise(3000, n));
+            }
+            let inodes = limit.contains("inodes");
+            for n in 0..if inodes { 20 } else { 0 } {
+                world.write(format!("src/t{n}"), "many");
+            }
+            world.write("src/big", noise(if inodes { 3000 } else { 4 << 20 }, 1));
+            let words = format!("-a {} {}", way.from("src/"), way.to("dst/"));
+            let run = world.fails(23, &words);
+            assert!(run.stderr.contains("no space left on device"), "{way:?} {limit} {run:#?}");
+            if !inodes {
+                for n in 0..8 {
+                    let name = format!("small {n}");
+                    assert!(world.exists(format!("dst/{name}")), "{way:?} {name} {run:#?}");
+                }
+                assert_eq!(world.read("dst/big"), b"old content", "{way:?}");
+            }
+            for name in fs::read_dir(world.path("dst")).unwrap().map(|entry| entry.unwrap().file_name()) {
+                let name = name.into_string().unwrap();
+                if name != ".deltic" && name != "big" {
+                    assert!(world.read(format!("dst/{name}")) == world.read(format!("src/{name}")), "{name}");
+                }
+            }
+            disk.remount("size=20M,nr_inodes=1000");
+            world.ok(&words);
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+        }
+    }
+}
+
+#[test]
+fn special_files_are_skipped_by_name() {
+    let world = World::new();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, 0o600.into());
+    rustix::fs::mknodat(rustix::fs::CWD, world.path("src/fifo"), kind, mode, 0).unwrap();
+    world.write("src/file", "x");
+    for way in WAYS {
+        let run = world.sync(&["-a".into(), way.from("src/"), way.to("dst/")]);
+        assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+        assert!(run.stderr.starts_with("deltic: skip ") && run.stderr.contains("fifo"), "{run:#?}");
+        assert!(world.exists("dst/file") && !world.exists("dst/fifo"));
+    }
+    // Where one stands in a file's place it is replaced, not written to.
+    world.write("src/other", "x");
+    rustix::fs::mknodat(rustix::fs::CWD, world.path("dst/other"), kind, mode, 0).unwrap();
+    let run = world.sync(&["-a", "src/other", "dst/"]);
+    assert_eq!((run.code, world.read("dst/other")), (Some(0), b"x".to_vec()), "{run:#?}");
+}

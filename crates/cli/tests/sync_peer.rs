@@ -1,0 +1,317 @@
+//! Other ends that are missing, talkative, cut off, killed or hostile; and readers of our own output that leave.
+
+mod common;
+
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::peer::{agreed, entry, hello, listing, sync_over, sync_with};
+use common::{DELTIC, Run, SHELL, World, noise};
+use deltic_core::Kind;
+use deltic_protocol::message::{FileNo, How};
+use deltic_protocol::{ToReceiver, ToSender};
+
+const PUSH: [&str; 2] = ["src/", "h:dst/"];
+const PULL: [&str; 2] = ["h:src/", "dst/"];
+
+fn world() -> World {
+    let world = World::new();
+    world.write("src/file", "content");
+    world
+}
+
+#[track_caller]
+fn assert_ends(run: &Run, codes: &[i32], says: &str) {
+    assert!(run.code.is_some_and(|code| codes.contains(&code)), "not {codes:?}: {run:#?}");
+    assert!(run.stderr.starts_with("deltic: ") && run.stderr.contains(says), "no {says:?}: {run:#?}");
+    assert!(!run.stderr.contains("panicked"), "{run:#?}");
+}
+
+#[test]
+fn a_remote_shell_that_is_not_there_is_named() {
+    for operands in [PUSH, PULL] {
+        let run = sync_over(&world(), "/no/such/shell -p 22", &operands);
+        assert_ends(&run, &[14], "/no/such/shell");
+        assert!(run.stderr.contains("hint: is it installed?"), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_from_a_broken_connection() {
+    let world = world();
+    for operands in [PUSH, PULL] {
+        let words = ["sync", "-a", "-e", SHELL, "--deltic-path", "/no/such/deltic"];
+        let run = Run::of(&mut world.command(DELTIC, words.iter().chain(&operands)));
+        assert_eq!(run.code, Some(127), "{run:#?}");
+        assert!(run.stderr.contains("--deltic-path says where"), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_shell_that_prints_a_banner_is_quoted_and_told_from_another_protocol() {
+    for operands in [PUSH, PULL] {
+        let shell = r#"sh -c 'shift; echo "Welcome to host!"; exec "$@"' rsh"#;
+        let run = sync_over(&world(), shell, &operands);
+        assert_ends(&run, &[2], "Welcome");
+        assert!(run.stderr.contains("print something at login"), "{run:#?}");
+        let run = sync_over(&world(), r#"sh -c 'echo hi; cat >/dev/null' rsh"#, &operands);
+        assert_ends(&run, &[2], "hi");
+    }
+}
+
+#[test]
+fn an_other_end_that_closes_at_once_is_an_early_end_with_its_reason() {
+    for operands in [PUSH, PULL] {
+        assert_ends(&sync_over(&world(), "true", &operands), &[12], "closed");
+        assert_ends(&sync_over(&world(), "sh -c 'exit 255' rsh", &operands), &[12], "255");
+        let run = sync_over(&world(), "sh -c 'kill -9 $$' rsh", &operands);
+        assert_ends(&run, &[12], "signal: 9");
+    }
+}
+
+#[test]
+fn a_connection_cut_anywhere_leaves_old_or_new_and_the_next_run_completes() {
+    let (old, new) = (noise(600_000, 1), noise(600_000, 2));
+    for (operands, cut) in [
+        (PUSH, r#"sh -c 'shift; head -c LIMIT | "$@"' rsh"#),
+        (PULL, r#"sh -c 'shift; "$@" | head -c LIMIT' rsh"#),
+    ] {
+        for limit in [0, 3, 8, 11, 12, 60, 110, 150, 200, 300, 5000, 262_144, 300_000, 599_000] {
+            let world = World::new();
+            world.write("src/large", &new);
+            world.write("src/small", "new");
+            world.write("dst/large", &old);
+            world.write("dst/small", "older");
+            let run = sync_over(&world, &cut.replace("LIMIT", &limit.to_string()), &operands);
+            assert_ends(&run, &[10, 12], "");
+            let large = world.read("dst/large");
+            assert!(large == old || large == new, "{operands:?} cut at {limit}");
+            assert!([&b"older"[..], b"new"].contains(&&*world.read("dst/small")), "{limit}");
+            world.ok(&format!("-a --no-fsync {} {}", operands[0], operands[1]));
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_other_end_has_received_is_not_sent_again() {
+    let world = World::new();
+    world.write("src/large", noise(24 << 20, 5));
+    let shell = r#"sh -c 'shift; head -c 20000000 | "$@"' rsh"#;
+    let run = sync_over(&world, shell, &PUSH);
+    assert_ends(&run, &[10, 12], "run the same command again");
+    let again = world.ok("-a --stats src/ h:dst/");
+    world.assert_same("src", "dst");
+    world.assert_clean("dst");
+    let literal = again.stat("Literal data");
+    assert!(literal < (24 << 20) - 20_000_000 + (8 << 20), "{literal} bytes sent again");
+}
+
+#[test]
+fn an_other_end_killed_in_the_midst_leaves_old_or_new_and_no_litter_after_the_next_run() {
+    for operands in [PUSH, PULL] {
+        let world = World::new();
+        let (old, new) = (noise(3_000_000, 1), noise(3_000_000, 2));
+        world.write("src/large", &new);
+        world.write("dst/large", &old);
+        let shell = r#"sh -c 'shift; exec 3<&0; "$@" <&3 & sleep 0.4; kill -9 $!; wait $!' rsh"#;
+        let run = sync_over(&world, shell, &[&["--bwlimit", "2M"], &operands[..]].concat());
+        assert_ends(&run, &[10, 12], "");
+        assert!(world.read("dst/large") == old, "{operands:?}");
+        let again = world.ok(&format!("-a --stats {} {}", operands[0], operands[1]));
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+        assert!(again.stat("Matched data") > 0, "{operands:?}: everything was sent again");
+    }
+}
+
+#[test]
+fn garbage_after_a_proper_hello_breaks_the_protocol() {
+    let kinds = |said: Vec<u8>| [said, agreed()];
+    for (start, operands) in kinds(hello()).into_iter().flat_map(|start| [(start.clone(), PUSH), (start, PULL)]) {
+        for garbage in [
+            &noise(5000, 3)[..],
+            b"Segmentation fault\n",
+            &[0xff; 100],
+            &[0; 100],
+            &[250, 1, 0, 0, 7],
+            &[16, 255, 255, 255],
+        ] {
+            let world = world();
+            let run = sync_with(&world, &[&start, garbage].concat(), &operands);
+            assert_ends(&run, &[12], "protocol");
+            assert!(run.stderr.contains("hint: "), "{run:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_other_version_shares_no_protocol() {
+    for operands in [PUSH, PULL] {
+        let mut said = hello();
+        let at = said.windows(6).position(|word| word == b"recipe").expect("it is there");
+        said[at] = b'R';
+        assert_ends(&sync_with(&world(), &said, &operands), &[2], "");
+    }
+}
+
+/// A frame of a payload written by hand.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).expect("it is short").to_le_bytes();
+    [&[kind, len[0], len[1], len[2]], payload].concat()
+}
+
+#[test]
+fn a_claim_of_two_to_the_sixty_third_costs_nothing_wherever_it_stands() {
+    let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+    let (file, how) = (FileNo(0), How::Whole);
+    let list = listing(vec![entry("file", Kind::File, 5000)]);
+    let frames = [
+        (agreed(), list[agreed().len()..].to_vec(), PULL),
+        (list, ToReceiver::Groups { file, groups: Vec::new() }.encode(), PULL),
+        (agreed(), ToSender::Want { file, how }.encode(), PUSH),
+        (agreed(), ToSender::Need { file, chunks: vec![0..1] }.encode(), PUSH),
+    ];
+    for (before, frame_bytes, operands) in frames {
+        let (kind, payload) = (frame_bytes[0], &frame_bytes[4..]);
+        for at in 0..payload.len() {
+            let claim = [&payload[..at], &huge, &payload[at + 1..]].concat();
+            // It closes its side then, or it would be waited for.
+            let world = world();
+            world.write("said", [&before[..], &frame(kind, &claim)].concat());
+            let shell = "sh -c 'cat said; exec 1>&-; exec cat >heard' rsh";
+            let start = Instant::now();
+            let run = sync_over(&world, shell, &operands);
+            assert_ends(&run, &[10, 12], "");
+            assert!(start.elapsed() < Duration::from_secs(10), "kind {kind} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_two_to_the_sixty_third_bytes_is_refused_or_fails_alone() {
+    let world = world();
+    for len in [1 << 62, u64::MAX / 2, u64::MAX] {
+        let list = listing(vec![entry("huge", Kind::File, len), entry("name", Kind::Dir, 0)]);
+        world.write("said", list);
+        let shell = "sh -c 'cat said; exec 1>&-; exec cat >heard' rsh";
+        assert_ends(&sync_over(&world, shell, &PULL), &[12], "");
+        assert!(!world.exists("dst/huge"), "{len}");
+    }
+}
+
+#[test]
+fn names_that_lead_out_are_refused() {
+    for name in ["../escape", "..", "/etc/x", "a/b", ".", ""] {
+        let world = world();
+        // A good listing in which the name is exchanged for one that no Name can be.
+        let good = "x".repeat(name.len().max(1));
+        let list = listing(vec![entry(&good, Kind::File, 3)]);
+        let mut payload = list[agreed().len() + 4..].to_vec();
+        let at = payload.windows(good.len()).rposition(|part| part == good.as_bytes());
+        let at = at.expect("the name is there");
+        payload.splice(at..at + good.len(), name.bytes());
+        payload[at - 1] = name.len() as u8;
+        let said = [agreed(), frame(16, &payload)].concat();
+        let run = sync_with(&world, &said, &PULL);
+        assert_ends(&run, &[12], "protocol");
+        assert!(!world.exists("escape") && !world.exists("dst/b"), "{name}");
+    }
+}
+
+#[test]
+fn names_that_were_not_asked_for_are_refused() {
+    let world = world();
+    let said = listing(vec![entry(".bashrc", Kind::File, 3)]);
+    assert_ends(&sync_with(&world, &said, &["h:notes", "dst/"]), &[12], "not asked for");
+    let said = listing(vec![entry("notes", Kind::Symlink(b"/etc"[..].into()), 0)]);
+    let run = sync_with(&world, &said, &["--no-links", "h:notes", "dst/"]);
+    assert_ends(&run, &[12], "");
+    assert!(!world.exists("dst/.bashrc") && !world.exists("dst/notes"));
+}
+
+#[test]
+fn no_flipped_bit_makes_a_wrong_file() {
+    let world = World::new();
+    let (one, two) = (noise(40_000, 1), noise(1500, 2));
+    world.write("src/one", &one);
+    world.write("src/two", &two);
+    world.write("dst/one", "old");
+    let shell = r#"sh -c 'shift; "$@" | tee stream' rsh"#;
+    assert_eq!(sync_over(&world, shell, &PULL).code, Some(0));
+    let stream = world.read("stream");
+    for n in 0..100_u64 {
+        let world = World::new();
+        world.write("dst/one", "old");
+        let mut flipped = stream.clone();
+        // Half of them near the start, where the frames are.
+        let reach = if n % 2 == 0 { 400 } else { stream.len() };
+        let at = u64::from_le_bytes(noise(8, n).try_into().expect("eight")) as usize % reach;
+        flipped[at] ^= 1 << (n % 8);
+        world.write("said", flipped);
+        let shell = "sh -c 'cat said; exec 1>&-; exec cat >heard' rsh";
+        let run = sync_over(&world, shell, &PULL);
+        assert!(run.code.is_some() && !run.stderr.contains("panicked"), "flip {n} at {at}: {run:#?}");
+        for entry in std::fs::read_dir(world.path("dst")).expect("it is there") {
+            let path = entry.expect("it is there").path();
+            if path.is_file() {
+                let bytes = std::fs::read(&path).expect("it can be read");
+                let known = bytes == one || bytes == two || bytes == b"old";
+                assert!(known, "flip {n} at {at} made a wrong {} {run:#?}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_stop_the_sync() {
+    let world = World::new();
+    for n in 0..500 {
+        world.write(format!("src/{n}"), "x");
+    }
+    let line = r#"{ "$0" sync -ai --no-fsync src/ dst/; echo $? >code; } | head -1"#;
+    let run = Run::of(&mut world.command("sh", ["-c", line, DELTIC]));
+    assert_eq!((run.stdout.lines().count(), world.read("code")), (1, b"0\n".to_vec()), "{run:#?}");
+    world.assert_same("src", "dst");
+    let line = r#""$0" sync -ai --no-fsync src/ full/ >/dev/full"#;
+    let run = Run::of(&mut world.command("sh", ["-c", line, DELTIC]));
+    assert_ends(&run, &[11], "write standard output");
+    world.assert_same("src", "full");
+}
+
+#[test]
+fn an_interrupt_ends_both_ends_and_the_next_run_goes_on() {
+    for operands in [PUSH, PULL] {
+        let world = World::new();
+        world.write("src/large", noise(4_000_000, 8));
+        let shell = r#"sh -c 'shift; echo $$ >pid; exec "$@"' rsh"#;
+        let words = ["sync", "-a", "--bwlimit", "2M", "-e", shell, "--deltic-path", DELTIC];
+        let mut command = std::process::Command::new(DELTIC);
+        command.args(words).args(operands).current_dir(world.path("")).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program starts");
+        let wait_until = |what: &str, done: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !done() {
+                assert!(start.elapsed() < Duration::from_secs(20), "{operands:?}: {what}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        };
+        wait_until("nothing was staged", &|| world.exists("dst/.deltic"));
+        thread::sleep(Duration::from_millis(300));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        let output = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(20), "{operands:?} {stderr}");
+        assert!(stderr.contains("interrupted"), "{stderr}");
+        assert!(!world.exists("dst/large"));
+        let far = String::from_utf8(world.read("pid")).expect("a number");
+        wait_until("the far end lives on", &|| !std::path::Path::new(&format!("/proc/{}", far.trim())).exists());
+        let again = world.ok(&format!("-a --stats {} {}", operands[0], operands[1]));
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+        assert!(again.stat("Matched data") > 0, "{operands:?}: everything was sent again");
+    }
+}

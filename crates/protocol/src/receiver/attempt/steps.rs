@@ -1,0 +1,373 @@
+//! What moves an attempt on: frames and answers in, frames and work out.
+
+use std::ops::Range;
+
+use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::delta::Op;
+use deltic_core::recipe::Digest;
+use deltic_core::{Fingerprint, Meta, Span};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};
+use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
+use crate::receiver::{Indexed, Place, Receiver, Work};
+use crate::report::{Action, Differs};
+use crate::work::{Handle, Setback};
+
+use super::{Attempt, Copies, Old, batches, runs};
+
+impl Receiver {
+    pub(in crate::receiver) fn start(
+        &mut self,
+        file: FileNo,
+        meta: Meta,
+        (how, spec): (How, ChunkerSpec),
+    ) -> Result<(), PeerError> {
+        // An attempt may have ended here while its beginning was on the way.
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        if !self.handles.contains_key(&incoming.handle) {
+            return Ok(());
+        }
+        let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
+        let fits = how == incoming.how && (how == How::Recipe || Ok(spec) == blocks);
+        if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
+            return Err(PeerError::Unexpected("start"));
+        }
+        incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
+        let handle = incoming.handle;
+        if how == How::Recipe {
+            self.jobs.ask(Work::Index { handle, part: 0, start: 0, spec }, Place::Index(handle));
+        }
+        Ok(())
+    }
+
+    /// The file's attempt; `None` where it has ended here and the sender cannot know yet.
+    fn attempt(&mut self, file: FileNo) -> Option<(Handle, &mut Attempt)> {
+        let incoming = self.files.get_mut(&file)?;
+        Some((incoming.handle, incoming.attempt.as_mut()?))
+    }
+
+    fn attempt_of(&mut self, handle: Handle) -> Option<(FileNo, &mut Attempt)> {
+        let (file, incoming) = self.incoming(handle)?;
+        Some((file, incoming.attempt.as_mut()?))
+    }
+
+    pub(in crate::receiver) fn indexed(
+        &mut self,
+        handle: Handle,
+        indexed: Result<Indexed, Setback>,
+    ) {
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let parts = incoming.parts.clone();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
+        let Old::Indexing(index) = &mut attempt.old else { return };
+        let (part, mut start) = attempt.indexing;
+        let base: u64 = parts[..part].iter().sum();
+        // An old version that cannot be read is only a version less to match against.
+        let Indexed { chunks, at_end } =
+            indexed.unwrap_or(Indexed { chunks: Vec::new(), at_end: true });
+        for chunk in chunks {
+            index.push(base + start, chunk);
+            start += u64::from(chunk.len);
+        }
+        let next = if at_end {
+            index.end_part();
+            (part + 1, 0)
+        } else {
+            (part, start)
+        };
+        attempt.indexing = next;
+        let spec = attempt.spec;
+        if next.0 < parts.len() {
+            let (part, start) = next;
+            self.jobs.ask(Work::Index { handle, part, start, spec }, Place::Index(handle));
+        } else {
+            attempt.knows_all();
+            self.resolve(file, None);
+        }
+    }
+
+    pub(in crate::receiver) fn groups(
+        &mut self,
+        file: FileNo,
+        lines: &[GroupLine],
+    ) -> Result<(), PeerError> {
+        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
+        if attempt.how != How::Recipe || attempt.end.is_some() {
+            return Err(PeerError::Unexpected("groups"));
+        }
+        if lines.is_empty() {
+            return Err(PeerError::Unexpected("no groups"));
+        }
+        attempt.tell(lines)?;
+        let told = attempt.told.back().cloned();
+        self.take_groups(lines.len() as u64)?;
+        self.resolve(file, told);
+        Ok(())
+    }
+
+    /// Matches the groups of one frame, or of all that are unanswered; answers what it can.
+    fn resolve(&mut self, file: FileNo, frame: Option<Range<u32>>) {
+        let Some((handle, attempt)) = self.attempt(file) else { return };
+        if !attempt.knows_old() {
+            return;
+        }
+        let frames = match frame {
+            Some(frame) => vec![frame],
+            None => attempt.told.iter().cloned().collect(),
+        };
+        let mut copies = Copies::default();
+        for frame in frames {
+            attempt.resolve(frame, &mut copies);
+        }
+        let answers = attempt.lacks();
+        let differs = answers.iter().any(|(_, lacked)| !lacked.is_empty());
+        for (told, groups) in answers {
+            self.groups_out -= u64::from(told.end - told.start);
+            self.frames.push_back(ToSender::Lack { file, groups });
+        }
+        self.advance(file);
+        self.copy(handle, copies.finish(), differs);
+        self.try_settle(handle);
+    }
+
+    /// Copies what was found, or holds it back while it may turn out that nothing changed.
+    fn copy(&mut self, handle: Handle, found: Vec<Op>, differs: bool) {
+        let dry_run = self.setting.options.dry_run;
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let in_place = incoming.len_in_place().unwrap_or(0);
+        let path = incoming.candidate.path.clone();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
+        let stays = |op: &Op| matches!(op, Op::Copy { old, new_start } if old.start == *new_start && old.end() <= in_place);
+        let mut ops = found;
+        if let Some(held) = &mut attempt.held {
+            let identical = !differs && ops.iter().all(stays);
+            held.append(&mut ops);
+            if identical {
+                return;
+            }
+            ops = attempt.held.take().unwrap_or_default();
+        }
+        if dry_run {
+            return self.differs(file, handle);
+        }
+        let len = attempt.meta.len;
+        let batches = batches(&ops);
+        attempt.jobs += batches.len();
+        for runs in batches {
+            let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
+            let work = Work::Copy { handle, path: path.clone(), len, runs };
+            self.jobs.ask(work, Place::Copy(handle, spans));
+        }
+    }
+
+    pub(in crate::receiver) fn chunks(
+        &mut self,
+        file: FileNo,
+        groups: &[Range<u32>],
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
+        if groups.is_empty() {
+            return Err(PeerError::Unexpected("chunks of no group"));
+        }
+        let (mut lines, mut copies, mut needed) = (lines, Copies::default(), Vec::new());
+        for no in groups.iter().cloned().flatten() {
+            if attempt.lacked.pop_front() != Some(no) {
+                return Err(PeerError::Unexpected("chunks of a group that was not asked for"));
+            }
+            let count = attempt.groups[no as usize].chunks as usize;
+            let own = lines.split_off(..count);
+            let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
+            needed.extend(attempt.spell(no, own, &mut copies)?);
+        }
+        if !lines.is_empty() {
+            return Err(PeerError::Unexpected("more chunks than their groups have"));
+        }
+        self.frames.push_back(ToSender::Need { file, chunks: runs(needed.into_iter()) });
+        self.advance(file);
+        self.copy(handle, copies.finish(), true);
+        self.try_settle(handle);
+        Ok(())
+    }
+
+    pub(in crate::receiver) fn fill(
+        &mut self,
+        file: FileNo,
+        ranges: &[Range<u32>],
+        payload: Payload,
+    ) -> Result<(), PeerError> {
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        let path = incoming.candidate.path.clone();
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else {
+            return Ok(());
+        };
+        let (mut chunks, mut pieces, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for chunk in ranges.iter().cloned().flatten() {
+            let piece = attempt.receive(chunk)?;
+            bytes += piece.span.len as usize;
+            if bytes > MAX_FRAME_BYTES {
+                return Err(PeerError::Limit("literal bytes in a frame"));
+            }
+            chunks.push(chunk);
+            pieces.push(piece);
+        }
+        if !payload.may_hold(bytes) {
+            return Err(PeerError::Unexpected("literals of another length than their chunks"));
+        }
+        let len = attempt.meta.len;
+        if attempt.is_single_block() {
+            attempt.literal = len;
+            attempt.body = Some(payload);
+            self.advance(file);
+            return Ok(());
+        }
+        attempt.jobs += 1;
+        self.backlog_bytes += bytes;
+        let spans = pieces.iter().map(|piece| piece.span).collect();
+        self.jobs.ask(
+            Work::Write { handle, path, len, pieces, payload },
+            Place::Write { handle, chunks, spans, payload_bytes: bytes },
+        );
+        Ok(())
+    }
+
+    pub(in crate::receiver) fn written(
+        &mut self,
+        handle: Handle,
+        (chunks, spans): (&[u32], &[Span]),
+        written: Result<Vec<Fingerprint>, Setback>,
+    ) {
+        let fingerprints = match written {
+            Ok(fingerprints) => fingerprints,
+            Err(setback) => return self.fail(handle, setback),
+        };
+        let Some((file, attempt)) = self.attempt_of(handle) else { return };
+        attempt.jobs -= 1;
+        for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
+            attempt.wrote(*chunk, fingerprint);
+            attempt.literal += u64::from(span.len);
+            let covered = attempt.cover.add(span.start, u64::from(span.len));
+            covered.expect("a chunk is received once, in its own place");
+        }
+        self.advance(file);
+        self.try_settle(handle);
+    }
+
+    pub(in crate::receiver) fn copied(
+        &mut self,
+        handle: Handle,
+        new: &[Span],
+        copied: Result<(), Setback>,
+    ) {
+        if let Err(setback) = copied {
+            return self.fail(handle, setback);
+        }
+        let Some((_, attempt)) = self.attempt_of(handle) else { return };
+        attempt.jobs -= 1;
+        for span in new {
+            let covered = attempt.cover.add(span.start, u64::from(span.len));
+            covered.expect("a group or chunk is matched once, in its own place");
+        }
+        self.try_settle(handle);
+    }
+
+    pub(in crate::receiver) fn end(
+        &mut self,
+        file: FileNo,
+        digest: Digest,
+    ) -> Result<(), PeerError> {
+        let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
+        let whole = attempt.how == How::Whole;
+        let blocks = attempt.meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
+        let complete = if whole {
+            attempt.blocks.len() as u64 == blocks
+        } else {
+            attempt.next_start == attempt.meta.len
+        };
+        if attempt.end.replace(digest).is_some() || !complete {
+            return Err(PeerError::Unexpected("the end of an incomplete file"));
+        }
+        self.try_settle(handle);
+        Ok(())
+    }
+
+    /// Commits the file, or finds that there is nothing to commit, once nothing more is to come.
+    fn try_settle(&mut self, handle: Handle) {
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let in_place = incoming.len_in_place();
+        let path = incoming.candidate.path.clone();
+        let seen = incoming.candidate.seen.clone();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
+        let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
+        if attempt.is_single_block() {
+            attempt.settling = true;
+            let meta = attempt.meta.clone();
+            let payload = attempt.body.take().unwrap_or(Payload::Plain(Vec::new()));
+            let payload_bytes = meta.len as usize;
+            self.backlog_bytes += payload_bytes;
+            self.jobs.ask(
+                Work::Replace { path, meta, seen, payload, digest },
+                Place::Replace { handle, payload_bytes },
+            );
+        } else if attempt.is_identical(in_place) {
+            attempt.settling = true;
+            let proof = attempt.proof(digest);
+            self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
+        } else if attempt.held.is_some() && attempt.how == How::Recipe {
+            // A prefix of the one in place: what was held back is needed after all.
+            self.copy(handle, Vec::new(), true);
+            self.try_settle(handle);
+        } else if attempt.cover.is_complete() {
+            attempt.settling = true;
+            let (meta, proof) = (attempt.meta.clone(), attempt.proof(digest));
+            self.jobs.ask(Work::Commit { handle, path, meta, seen, proof }, Place::Commit(handle));
+        } else {
+            debug_assert!(false, "file {} is quiet and not covered", file.0);
+        }
+    }
+
+    pub(in crate::receiver) fn committed(&mut self, handle: Handle, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            return self.fail(handle, setback);
+        }
+        let checksum = self.setting.options.checksum;
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let Some(attempt) = &incoming.attempt else { return };
+        let existed = incoming.candidate.old.is_some();
+        let done = Done::Replaced {
+            action: if existed { Action::Updated } else { Action::Created },
+            differs: Differs { content: checksum && existed, ..incoming.candidate.differs },
+            literal: attempt.literal,
+            matched: attempt.matched,
+        };
+        self.done(file, done);
+    }
+
+    /// The one in place is the new version; its attributes may still differ.
+    pub(in crate::receiver) fn confirmed(&mut self, handle: Handle, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            return self.fail(handle, setback);
+        }
+        let dry_run = self.setting.options.dry_run;
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let differs = incoming.candidate.differs;
+        let path = incoming.candidate.path.clone();
+        let Some(attempt) = &incoming.attempt else { return };
+        let meta = attempt.meta.clone();
+        if differs == Differs::default() || dry_run {
+            self.done(file, Done::Same { touched: differs != Differs::default(), differs });
+        } else {
+            self.jobs.ask(Work::SetMeta { path, meta }, Place::TouchFile(handle));
+        }
+    }
+
+    pub(in crate::receiver) fn touched(&mut self, handle: Handle, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            return self.fail(handle, setback);
+        }
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let differs = incoming.candidate.differs;
+        self.done(file, Done::Same { touched: true, differs });
+    }
+}
