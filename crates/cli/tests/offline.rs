@@ -77,7 +77,9 @@ fn every_stream_may_be_a_pipe() {
 #[test]
 fn versions_of_every_size_make_the_round_trip() {
     let world = world();
-    for (old, new) in [(0, 0), (0, 5), (5, 0), (1, 1), (70_000, 70_001), (2_000_000, 100), (9, 2_000_000)] {
+    for (old, new) in
+        [(0, 0), (0, 5), (5, 0), (1, 1), (70_000, 70_001), (2_000_000, 100), (9, 2_000_000)]
+    {
         world.write("old", noise(old, 1));
         world.write("new", noise(new, 1));
         ok(&world, "signature old -o sig");
@@ -102,7 +104,9 @@ fn a_wrong_old_is_told_from_a_damaged_delta() {
 #[test]
 fn a_truncated_or_corrupted_file_is_damaged_wherever_it_is_hurt() {
     let world = prepared();
-    for (name, words) in [("delta", "patch old hurt -o result"), ("sig", "delta hurt new -o result")] {
+    for (name, words) in
+        [("delta", "patch old hurt -o result"), ("sig", "delta hurt new -o result")]
+    {
         let good = world.read(name);
         let len = good.len();
         for keep in [0, 1, 7, 8, 20, 60, len / 2, len - 33, len - 1] {
@@ -132,7 +136,12 @@ fn a_truncated_or_corrupted_file_is_damaged_wherever_it_is_hurt() {
 #[test]
 fn files_of_another_kind_are_refused() {
     let world = prepared();
-    for words in ["patch old sig -o result", "patch old new -o result", "delta delta new -o result", "delta old new -o result"] {
+    for words in [
+        "patch old sig -o result",
+        "patch old new -o result",
+        "delta delta new -o result",
+        "delta old new -o result",
+    ] {
         fails(&world, 12, words);
     }
 }

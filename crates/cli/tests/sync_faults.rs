@@ -32,7 +32,8 @@ fn sync_as_nobody(world: &World, words: &str) -> Option<Run> {
     let me: &[&str] = if is_root() { &nobody } else { &[] };
     if is_root() {
         let tried = is_installed("setpriv")
-            && Run::of(world.command("setpriv", nobody).args([DELTIC, "--version"])).code == Some(0);
+            && Run::of(world.command("setpriv", nobody).args([DELTIC, "--version"])).code
+                == Some(0);
         if !tried {
             skip("root may read everything, and the program cannot be run as somebody else");
             return None;
@@ -84,7 +85,10 @@ fn a_destination_that_cannot_be_written_is_named_and_keeps_what_it_holds() {
         let Some(run) = sync_as_nobody(&world, &words) else { return };
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
         assert!(run.stderr.contains("locked/new: permission denied"), "{way:?} {run:#?}");
-        assert_eq!((world.read("dst/locked/old"), world.exists("dst/open")), (b"old".to_vec(), true));
+        assert_eq!(
+            (world.read("dst/locked/old"), world.exists("dst/open")),
+            (b"old".to_vec(), true)
+        );
         world.assert_clean("dst");
     }
 }
@@ -100,9 +104,11 @@ fn a_link_below_the_destination_is_replaced_and_never_followed() {
         world.write("src/deep/er/file", "new");
         world.write("src/canary", "new");
         world.mkdir("dst/deep");
-        for (target, name) in
-            [("../outside/sub", "sub"), ("../outside/canary", "canary"), ("../../outside", "deep/er")]
-        {
+        for (target, name) in [
+            ("../outside/sub", "sub"),
+            ("../outside/canary", "canary"),
+            ("../../outside", "deep/er"),
+        ] {
             world.link(target, &format!("dst/{name}"));
         }
         world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst/")));
@@ -134,7 +140,8 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
             world.write(format!("src/{n:03}"), noise(1000, n));
         }
         let run = thread::scope(|scope| {
-            let words = format!("-a --no-fsync --bwlimit 100K {} {}", way.from("src/"), way.to("dst/"));
+            let words =
+                format!("-a --no-fsync --bwlimit 100K {} {}", way.from("src/"), way.to("dst/"));
             let words: Vec<_> = words.split_whitespace().map(String::from).collect();
             let world = &world;
             let syncing = scope.spawn(move || world.sync(&words));
@@ -149,6 +156,7 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
         });
         assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
         assert_eq!(run.stderr.matches("no such file or directory").count(), 10, "{way:?} {run:#?}");
+        world.ok("-a --no-fsync src/ dst/");
         world.assert_same("src", "dst");
     }
 }
@@ -165,7 +173,9 @@ fn blocks(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_file_that_changes_while_it_is_read_is_never_a_mixture() {
     const BLOCKS: u64 = 48;
-    for (way, option) in [(Way::Local, ""), (Way::Local, "--no-whole-file"), (Way::Push, "-z"), (Way::Pull, "-W")] {
+    for (way, option) in
+        [(Way::Local, ""), (Way::Local, "--no-whole-file"), (Way::Push, "-z"), (Way::Pull, "-W")]
+    {
         let world = World::new();
         world.write("src/busy", vec![0; (BLOCKS as usize) << 16]);
         world.write("src/calm", "calm");
@@ -283,10 +293,15 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
                 }
                 assert_eq!(world.read("dst/big"), b"old content", "{way:?}");
             }
-            for name in fs::read_dir(world.path("dst")).unwrap().map(|entry| entry.unwrap().file_name()) {
+            for name in
+                fs::read_dir(world.path("dst")).unwrap().map(|entry| entry.unwrap().file_name())
+            {
                 let name = name.into_string().unwrap();
                 if name != ".deltic" && name != "big" {
-                    assert!(world.read(format!("dst/{name}")) == world.read(format!("src/{name}")), "{name}");
+                    assert!(
+                        world.read(format!("dst/{name}")) == world.read(format!("src/{name}")),
+                        "{name}"
+                    );
                 }
             }
             disk.remount("size=20M,nr_inodes=1000");

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::{Way, WAYS, World, is_installed, rsync, skip};
+use common::{WAYS, Way, World, is_installed, rsync, skip};
 
 fn world() -> World {
     let world = World::new();
@@ -177,8 +177,18 @@ fn rsync_puts_things_in_the_same_places() {
         return skip("rsync is not installed");
     }
     for words in [
-        "src dst", "src/ dst", "src dst/", "src/ dst/", "src/sub src/a dst", "src other dst/",
-        "src/ other/ dst", "one dst", "one dst/", "one other dst", "src/sub/. dst", "src/a src/sub/ dst",
+        "src dst",
+        "src/ dst",
+        "src dst/",
+        "src/ dst/",
+        "src/sub src/a dst",
+        "src other dst/",
+        "src/ other/ dst",
+        "one dst",
+        "one dst/",
+        "one other dst",
+        "src/sub/. dst",
+        "src/a src/sub/ dst",
     ] {
         let (ours, theirs) = (world(), world());
         for world in [&ours, &theirs] {

@@ -150,7 +150,11 @@ fn checksum_finds_what_size_and_time_hide_and_rewrites_nothing_that_is_equal() {
         let run = world.ok(&format!("-ac --stats {operands}"));
         assert_eq!(run.stat("Number of regular files transferred"), 1, "{way:?}");
         world.assert_same("src", "dst");
-        assert_eq!((world.inode("dst/same"), world.inode("dst/dir/below")), (same, below), "{way:?}");
+        assert_eq!(
+            (world.inode("dst/same"), world.inode("dst/dir/below")),
+            (same, below),
+            "{way:?}"
+        );
     }
 }
 

@@ -20,7 +20,19 @@ fn changes() -> World {
     world.write("src/link now", "a file");
     world.mkdir("src/dir mode");
     world.mkdir("src/dir time");
-    for name in ["size", "time", "mode", "both", "content", "link", "link time", "dir mode", "dir time", "dir", ""] {
+    for name in [
+        "size",
+        "time",
+        "mode",
+        "both",
+        "content",
+        "link",
+        "link time",
+        "dir mode",
+        "dir time",
+        "dir",
+        "",
+    ] {
         world.set_time(format!("src/{name}"), 1_000_000_000);
     }
     world.ok("-a src/ dst/");
@@ -62,7 +74,8 @@ fn a_removed_directory_is_named_as_one() {
     for way in WAYS {
         for options in ["-ai", "-ain"] {
             let world = changes();
-            let run = world.ok(&format!("{options} --delete {} {}", way.from("src/"), way.to("dst/")));
+            let run =
+                world.ok(&format!("{options} --delete {} {}", way.from("src/"), way.to("dst/")));
             assert!(run.lines().contains(&"*deleting   gone dir/"), "{way:?} {options} {run:#?}");
         }
     }
@@ -70,7 +83,9 @@ fn a_removed_directory_is_named_as_one() {
 
 #[test]
 fn itemized_changes_are_those_of_rsync() {
-    for options in ["-ai", "-aic", "-rltic", "-rlpi", "-rli", "-rpti", "-ai --delete", "-aic --delete"] {
+    for options in
+        ["-ai", "-aic", "-rltic", "-rlpi", "-rli", "-rpti", "-ai --delete", "-aic --delete"]
+    {
         for way in WAYS {
             let world = changes();
             let operands = [way.from("src/"), way.to("dst/")];
@@ -102,7 +117,10 @@ fn names_are_told_with_v_and_nothing_without() {
             assert!(told.lines().contains(&line), "{way:?}: no {line} in {told:#?}");
         }
         assert!(!told.lines().contains(&"dir/kept"));
-        assert!(told.stdout.contains("\nsent ") && told.stdout.ends_with("(dry run: nothing was changed)\n"));
+        assert!(
+            told.stdout.contains("\nsent ")
+                && told.stdout.ends_with("(dry run: nothing was changed)\n")
+        );
     }
 }
 
@@ -211,7 +229,10 @@ fn names_that_are_no_text_are_events_nevertheless() {
     let (run, events) = events(&world, "-a --json src/ dst/");
     assert_eq!((run.code, run.stdout.contains('\x1b')), (Some(0), false));
     let named = events.iter().find(|event| event.get("path_bytes").is_some()).expect("an event");
-    assert_eq!((&named["path_bytes"], &named["path"]), (&"ff1b5b324a0a".into(), &"\u{fffd}\x1b[2J\n".into()));
+    assert_eq!(
+        (&named["path_bytes"], &named["path"]),
+        (&"ff1b5b324a0a".into(), &"\u{fffd}\x1b[2J\n".into())
+    );
 }
 
 #[test]

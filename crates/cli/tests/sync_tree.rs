@@ -134,7 +134,9 @@ fn a_read_only_directory_is_filled_and_then_read_only_again() {
         sync(&world, way, "");
         world.assert_same("src", "dst");
         // For the temporary directory to go away.
-        for name in ["src", "src/locked", "src/locked/below", "dst", "dst/locked", "dst/locked/below"] {
+        for name in
+            ["src", "src/locked", "src/locked/below", "dst", "dst/locked", "dst/locked/below"]
+        {
             world.chmod(name, 0o755);
         }
     }
@@ -176,7 +178,18 @@ fn a_large_file_arrives_and_an_edit_of_it_costs_little() {
 
 #[test]
 fn sizes_around_every_boundary_arrive_and_grow_and_shrink() {
-    let sizes = [0, 1, 2047, 2048, 2049, 65_535, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, (4 << 20) + 1];
+    let sizes = [
+        0,
+        1,
+        2047,
+        2048,
+        2049,
+        65_535,
+        (256 << 10) - 1,
+        256 << 10,
+        (256 << 10) + 1,
+        (4 << 20) + 1,
+    ];
     let world = World::new();
     for way in WAYS {
         for shift in 0..2 {

@@ -32,6 +32,9 @@ use crate::transport::{Counters, Link, RawFrame, ReadEnd, read_frame, start_read
 
 /// How long the other end may take to greet: it may ask its user for a password first.
 const GREETING_PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
+const QUOTED_BYTES: u64 = 64;
+const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -79,6 +82,16 @@ impl Greeted {
         self.batches.send(frame).await.ok();
     }
 
+    async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
+        if !request.fits() {
+            let message =
+                "too many or too long paths and patterns for one run; sync a directory instead";
+            return Err(SyncError::Usage(message.into()));
+        }
+        self.say(request.encode()).await;
+        Ok(())
+    }
+
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         let frame = read_frame(&mut self.reader, &self.counters).await?;
         if frame.payload.len() > MAX_GREETING_BYTES {
@@ -102,7 +115,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
-        self.say(Request::Send { sources, options: options.clone() }.encode()).await;
+        self.ask(&Request::Send { sources, options: options.clone() }).await?;
         let frame = self.hear().await?;
         let Reply { single } = Reply::decode(frame.kind, &frame.payload)?;
         let expect = expected(paths);
@@ -125,7 +138,7 @@ impl Greeted {
         let sources = open_sources(&paths, &options)?;
         let single = sources.single_file();
         let destination = destination.as_bytes().into();
-        self.say(Request::Receive { destination, single, options: options.clone() }.encode()).await;
+        self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let frame = self.hear().await?;
         Reply::decode(frame.kind, &frame.payload)?;
         let result = self.send(sources, options, watch).await;
@@ -255,20 +268,31 @@ async fn hear_hello(
     reader: &mut (impl AsyncRead + Unpin),
     counters: &Counters,
 ) -> Result<Hello, SyncError> {
-    let mut magic = Vec::new();
-    let wanted = MAGIC.len() as u64;
-    let read = (&mut *reader).take(wanted).read_to_end(&mut magic).await;
-    read.map_err(|source| SyncError::Transport { action: "read from the other end", source })?;
-    counters.count_received(magic.len());
-    if magic.is_empty() {
-        return Err(ReadEnd::Closed.into());
-    }
-    check_magic(&magic)?;
+    hear_magic(reader).await?;
+    counters.count_received(MAGIC.len());
     let frame = read_frame(reader, counters).await?;
     if frame.payload.len() > MAX_GREETING_BYTES {
         return Err(PeerError::Limit("greeting").into());
     }
     Ok(Hello::decode(frame.kind, &frame.payload)?)
+}
+
+/// Reads [`MAGIC`]. What does not begin like it is told at once: a short banner may be followed by silence.
+async fn hear_magic(reader: &mut (impl AsyncRead + Unpin)) -> Result<(), SyncError> {
+    let failed = |source| SyncError::Transport { action: "read from the other end", source };
+    let mut heard = Vec::new();
+    while heard.len() < MAGIC.len() && MAGIC.starts_with(&heard) {
+        let wanted = (MAGIC.len() - heard.len()) as u64;
+        if (&mut *reader).take(wanted).read_buf(&mut heard).await.map_err(failed)? == 0 {
+            return Err(ReadEnd::Closed.into());
+        }
+    }
+    if heard != MAGIC {
+        // Enough to recognise it by, if it is there already.
+        let mut more = (&mut *reader).take(QUOTED_BYTES);
+        tokio::time::timeout(QUOTE_PATIENCE, more.read_buf(&mut heard)).await.ok();
+    }
+    Ok(check_magic(&heard)?)
 }
 
 /// A remote shell that ends before anything was said knows best why.

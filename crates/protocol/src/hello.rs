@@ -11,7 +11,7 @@ use deltic_core::path::printable;
 
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::limits::{MAX_CAPABILITIES, MAX_RULES};
+use crate::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES};
 use crate::options::{Delete, Options};
 use crate::wire::{Bad, Wire, whole};
 
@@ -138,9 +138,28 @@ pub enum Request {
 
 impl Request {
     /// The frame that asks so.
+    ///
+    /// # Panics
+    /// On a request that does not [fit](Self::fits).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(REQUEST, |to| match self {
+        framed(REQUEST, |to| self.put(to))
+    }
+
+    /// Whether the other end will take it: arguments and rules are bounded, in number and in bytes.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let (sources, options) = match self {
+            Self::Send { sources, options } => (sources.len(), options),
+            Self::Receive { options, .. } => (1, options),
+        };
+        let mut payload = Vec::new();
+        self.put(&mut payload);
+        sources.max(options.rules.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+    }
+
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
             Self::Send { sources, options } => {
                 to.put_u8(0);
                 sources.put(to);
@@ -152,7 +171,7 @@ impl Request {
                 single.put(to);
                 options.put(to);
             }
-        })
+        }
     }
 
     /// Reads the frame.

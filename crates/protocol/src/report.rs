@@ -1,6 +1,6 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
-use deltic_core::RelPath;
+use deltic_core::{Kind, RelPath};
 
 /// One name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,18 @@ pub enum Item {
     Dir,
     /// A symbolic link.
     Symlink,
+}
+
+impl Item {
+    /// The kind that a change of such an entry is said to be of; a device counts as a file.
+    #[must_use]
+    pub const fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::Dir => Self::Dir,
+            Kind::Symlink(_) => Self::Symlink,
+            Kind::File | Kind::Other => Self::File,
+        }
+    }
 }
 
 /// What was done to a name.

@@ -1143,7 +1143,14 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Looked((0..paths.len()).map(look).collect())
         }
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
-        Work::Extra { .. } => Answer::Extra(Ok(vec![(name("z"), u64::from(luck))])),
+        Work::Extra { .. } => {
+            let (name, names) = (name("z"), u64::from(luck));
+            Answer::Extra(Ok(vec![deltic_protocol::receiver::Extra {
+                name,
+                item: deltic_protocol::report::Item::File,
+                names,
+            }]))
+        }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
         Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),

@@ -258,3 +258,26 @@ fn nothing_is_deleted_after_a_failure() {
         assert_eq!(totals.deleted, 0);
     }
 }
+
+#[test]
+fn a_full_directory_in_the_way_counts_as_its_names() {
+    let files: Vec<_> = (0..1500).map(|no| format!("d/{no}")).collect();
+    let mut old: Vec<_> = files.iter().map(|name| (name.as_str(), vec![1; 3])).collect();
+    old.sort();
+    let mut old = tree_of(&old);
+    old.0.insert(path("d"), Node::other(deltic_core::Kind::Dir, NOW, 0o755));
+    for (delete, goes) in [
+        (Delete::Never, false),
+        (Delete::Guarded, false),
+        (Delete::AtMost(1500), false),
+        (Delete::AtMost(1501), true),
+    ] {
+        let mut case = plain(tree_of(&[("d", vec![2; 10])]), old.clone());
+        case.options.delete = delete;
+        let mut session = Session::new(&case, &mut Dice::new(11));
+        let totals = session.finish();
+        assert_eq!(session.destination.tree.is_dir(&path("d")), !goes, "{delete:?}");
+        assert_eq!(totals.deleted, if goes { 1501 } else { 0 }, "{delete:?}");
+        assert_eq!(totals.failed, u64::from(!goes), "{delete:?}");
+    }
+}

@@ -126,7 +126,11 @@ impl World {
     }
 
     /// `program` with `words`, in this world.
-    pub fn command(&self, program: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    pub fn command(
+        &self,
+        program: &str,
+        words: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.dir.path()).timeout(PATIENCE);
         command.env("HOME", self.dir.path()).env_remove("DELTIC_RSH").env("LC_ALL", "C");
@@ -160,7 +164,9 @@ impl World {
     #[track_caller]
     pub fn assert_same(&self, src: &str, dst: &str) {
         tree::assert_same(&self.path(src), &self.path(dst));
-        if let Some(run) = rsync(self, &["-anci", "--delete", &format!("{src}/"), &format!("{dst}/")]) {
+        if let Some(run) =
+            rsync(self, &["-anci", "--delete", &format!("{src}/"), &format!("{dst}/")])
+        {
             assert_eq!(run.stdout, "", "rsync sees differences between {src} and {dst}");
         }
     }
@@ -183,7 +189,8 @@ impl Run {
     /// The number in the line `label: 1,234 bytes …` of `--stats`.
     #[track_caller]
     pub fn stat(&self, label: &str) -> u64 {
-        let line = self.stdout.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(": "));
+        let line =
+            self.stdout.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(": "));
         let line = line.unwrap_or_else(|| panic!("no {label} in {self:#?}"));
         let digits: String =
             line.chars().take_while(|c| *c != ' ').filter(char::is_ascii_digit).collect();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use deltic_core::{Entry, Kind, Meta, Name, Timestamp};
 use deltic_protocol::Hello;
+use deltic_protocol::ToReceiver;
 use deltic_protocol::hello::{MAGIC, Reply};
 use deltic_protocol::message::Extent;
-use deltic_protocol::ToReceiver;
 
 use super::{DELTIC, Run, World};
 

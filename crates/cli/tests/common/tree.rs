@@ -37,7 +37,8 @@ pub fn picture(root: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 fn look(root: &Path, path: &Path, picture: &mut BTreeMap<PathBuf, String>) {
-    let meta = path.symlink_metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let meta =
+        path.symlink_metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let content = if meta.is_symlink() {
         format!("-> {}", fs::read_link(path).expect("it is a link").display())
     } else if meta.is_file() {

@@ -7,8 +7,10 @@ use deltic_core::recipe::{Chunk, Digest, digest_of};
 use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath};
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
-use deltic_protocol::receiver::{Answer, CopyRun, Indexed, OldLens, Piece, Proof, Receiver, Work};
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::receiver::{
+    Answer, CopyRun, Extra, Indexed, OldLens, Piece, Proof, Receiver, Work,
+};
+use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
 
@@ -112,7 +114,7 @@ impl<S: Store> ReceivingHands<S> {
         Self { store, keep, slots: Mutex::default(), buffers: Buffers::default() }
     }
 
-    fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<(Name, u64)>, Trouble> {
+    fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
         let listing = match self.store.list(dir) {
             Ok(listing) => listing,
             // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
@@ -129,9 +131,9 @@ impl<S: Store> ReceivingHands<S> {
         let extras = listing.entries.into_iter().filter(|entry| !keep.contains(&entry.name));
         Ok(extras
             .map(|entry| {
-                let below =
-                    if entry.meta.is_dir() { self.count_below(dir, &entry.name) } else { 0 };
-                (entry.name, 1 + below)
+                let is_dir = entry.meta.is_dir();
+                let below = if is_dir { self.count_below(dir, &entry.name) } else { 0 };
+                Extra { name: entry.name, item: Item::of(&entry.meta.kind), names: 1 + below }
             })
             .collect())
     }

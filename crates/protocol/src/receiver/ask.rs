@@ -7,7 +7,7 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
 
 use crate::message::Payload;
-use crate::report::Trouble;
+use crate::report::{Item, Trouble};
 use crate::work::{Handle, Setback};
 
 use super::Proof;
@@ -74,13 +74,24 @@ pub struct Piece {
     pub short: Option<ShortFingerprint>,
 }
 
+/// A name that stands at the destination and was not asked to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// The name.
+    pub name: Name,
+    /// What kind of entry it is.
+    pub item: Item,
+    /// How many names removing it would remove, itself included.
+    pub names: u64,
+}
+
 /// What the driver answers.
 #[derive(Debug)]
 pub enum Answer {
     /// What stands at each path.
     Looked(Vec<Result<Option<Meta>, Trouble>>),
     /// Names in any order, each with how many names removing it would remove.
-    Extra(Result<Vec<(Name, u64)>, Trouble>),
+    Extra(Result<Vec<Extra>, Trouble>),
     /// The directories that could not be set.
     SetDirs(Vec<Trouble>),
     /// What there is to match against.

@@ -10,7 +10,7 @@ use crate::options::Delete;
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
-use super::{List, Place, Receiver, Work};
+use super::{Extra, List, Place, Receiver, Work};
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +58,19 @@ impl Receiver {
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let most = self.most_deletes();
-        let names = extras.iter().map(|(_, names)| names).sum::<u64>();
+        let names = extras.iter().map(|(_, extra)| extra.names).sum::<u64>() + self.cleared_names;
         if names > most {
             let message = format!(
                 "delete nothing: {names} names would go, more than {most}; --max-delete={names} allows it"
             );
             return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }
-        for (path, names) in extras {
+        for (path, Extra { item, names, .. }) in extras {
             if self.setting.options.dry_run {
                 self.totals.deleted += names;
-                self.deleted(path);
+                self.deleted(path, item);
             } else {
-                self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path));
+                self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
             }
         }
     }
@@ -86,18 +86,18 @@ impl Receiver {
         }
     }
 
-    pub(super) fn removed(&mut self, path: RelPath, removed: Result<u64, Trouble>) {
+    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Result<u64, Trouble>) {
         match removed {
             Ok(names) => {
                 self.totals.deleted += names;
-                self.deleted(path);
+                self.deleted(path, item);
             }
             Err(trouble) => self.trouble(trouble),
         }
     }
 
-    fn deleted(&mut self, path: RelPath) {
-        let (item, action, differs) = (Item::File, Action::Deleted, Differs::default());
+    fn deleted(&mut self, path: RelPath, item: Item) {
+        let (action, differs) = (Action::Deleted, Differs::default());
         self.changed(Change { path, item, action, differs });
     }
 

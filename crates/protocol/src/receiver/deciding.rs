@@ -1,6 +1,6 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -8,8 +8,9 @@ use crate::options::{Delete, Options};
 use crate::report::{Action, Change, Differs, Item, Trouble};
 use crate::work::Setback;
 
+use super::clearing::Cleared;
 use super::file::Candidate;
-use super::{Place, Receiver, Work, ends};
+use super::{Extra, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
@@ -19,13 +20,6 @@ pub(super) struct Section {
     entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
-}
-
-/// An entry that waits until the directory in its place is gone.
-#[derive(Debug)]
-pub(super) enum Cleared {
-    ForFile(Candidate),
-    ForSymlink { meta: Meta, change: Change },
 }
 
 impl Section {
@@ -302,16 +296,10 @@ impl Receiver {
         }
     }
 
-    fn make_symlink(&mut self, meta: Meta, change: Change) {
+    pub(super) fn make_symlink(&mut self, meta: Meta, change: Change) {
         let Kind::Symlink(target) = &meta.kind else { return };
         let (path, target) = (change.path.clone(), target.clone());
         self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
-    }
-
-    /// Removes the directory that stands in an entry's place.
-    fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
-        self.clearing.insert(file, entry);
-        self.jobs.ask(Work::Remove { path }, Place::Clear { file });
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
@@ -371,27 +359,10 @@ impl Receiver {
         self.changed(Change { path, item: Item::File, action, differs });
     }
 
-    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
-        let Some(entry) = self.clearing.remove(&file) else { return };
-        self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
-        match (entry, removed) {
-            (Cleared::ForFile(mut candidate), Ok(_)) => {
-                candidate.seen = None;
-                self.queue.push(candidate);
-            }
-            (Cleared::ForSymlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
-            (Cleared::ForFile(candidate), Err(trouble)) => {
-                self.report_settled(candidate.meta.len);
-                self.trouble(trouble);
-            }
-            (Cleared::ForSymlink { .. }, Err(trouble)) => self.trouble(trouble),
-        }
-    }
-
-    pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<(Name, u64)>, Trouble>) {
+    pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<Extra>, Trouble>) {
         match names {
             Ok(names) => {
-                let extra = |(name, count): (Name, u64)| Some((dir.join(&name).ok()?, count));
+                let extra = |extra: Extra| Some((dir.join(&extra.name).ok()?, extra));
                 self.extras.extend(names.into_iter().filter_map(extra));
             }
             Err(trouble) => self.trouble(trouble),

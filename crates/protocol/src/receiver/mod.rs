@@ -10,6 +10,7 @@
 
 mod ask;
 mod attempt;
+mod clearing;
 mod closing;
 mod deciding;
 mod file;
@@ -23,15 +24,16 @@ use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
+use clearing::Cleared;
 use closing::Closing;
-use deciding::{Cleared, Section};
+use deciding::Section;
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
-pub use ask::{Answer, CopyRun, Indexed, OldLens, Piece, Work};
+pub use ask::{Answer, CopyRun, Extra, Indexed, OldLens, Piece, Work};
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -74,7 +76,9 @@ pub struct Receiver {
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: HashSet<Name>,
     /// What stands at the destination and not in the list, and how many names each is with all below.
-    extras: Vec<(RelPath, u64)>,
+    extras: Vec<(RelPath, Extra)>,
+    /// Names that had to go to make way, and count as deletions.
+    cleared_names: u64,
     root_is_whole: bool,
     queue: Queue,
     /// What is listed where a directory stands that is being removed.
@@ -101,11 +105,12 @@ enum List {
 enum Place {
     Look(u64),
     Extra(RelPath),
+    CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
     Symlink { change: Change },
     Touch { change: Change },
     Clear { file: FileNo },
-    Remove(RelPath),
+    Remove(RelPath, Item),
     SetDirs,
     Sweep,
     Flush,
@@ -159,6 +164,7 @@ impl Receiver {
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
+            cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
@@ -239,12 +245,17 @@ impl Receiver {
         match (self.jobs.answered(id)?, answer) {
             (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
+            (Place::CountBelow { file, path }, Answer::Extra(below)) => {
+                self.counted(file, path, below);
+            }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Symlink { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }
             (Place::Clear { file }, Answer::Removed(removed)) => self.cleared(file, removed),
-            (Place::Remove(path), Answer::Removed(removed)) => self.removed(path, removed),
+            (Place::Remove(path, item), Answer::Removed(removed)) => {
+                self.removed(path, item, removed);
+            }
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }

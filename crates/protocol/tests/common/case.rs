@@ -51,8 +51,19 @@ impl Case {
             destination_faults: DestinationFaults::default(),
             cut: None,
         };
+        // Which of several directories in the way a small limit lets go depends on the order of answers.
+        if matches!(case.options.delete, Delete::AtMost(_)) && case.has_dirs_in_the_way() {
+            case.options.delete = Delete::Guarded;
+        }
         case.add_faults(&mut dice);
         case
+    }
+
+    fn has_dirs_in_the_way(&self) -> bool {
+        let in_the_way = |(path, node): (&RelPath, &Node)| {
+            !node.meta.is_dir() && self.old.0.get(path).is_some_and(|old| old.meta.is_dir())
+        };
+        self.new.0.iter().any(in_the_way)
     }
 
     fn add_faults(&mut self, dice: &mut Dice) {

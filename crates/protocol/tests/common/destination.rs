@@ -113,7 +113,12 @@ impl Destination {
                 for entry in self.tree.children(&dir) {
                     if dir_is_real && !keep.contains(&entry.name) {
                         let path = dir.join(&entry.name).unwrap();
-                        extras.push((entry.name, self.tree.count(&path)));
+                        let names = self.tree.count(&path);
+                        extras.push(deltic_protocol::receiver::Extra {
+                            name: entry.name,
+                            item: deltic_protocol::report::Item::File,
+                            names,
+                        });
                     }
                 }
                 Answer::Extra(Ok(extras))

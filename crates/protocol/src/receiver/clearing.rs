@@ -1,0 +1,74 @@
+//! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
+//! their limit allows it.
+
+use std::collections::HashSet;
+
+use deltic_core::{Meta, RelPath};
+
+use crate::limits::GUARDED_DELETES;
+use crate::message::FileNo;
+use crate::options::Delete;
+use crate::report::{Change, Trouble, TroubleKind};
+
+use super::file::Candidate;
+use super::{Extra, Place, Receiver, Work};
+
+/// An entry that waits until the directory in its place is gone.
+#[derive(Debug)]
+pub(super) enum Cleared {
+    ForFile(Candidate),
+    ForSymlink { meta: Meta, change: Change },
+}
+
+impl Receiver {
+    /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
+    pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
+        self.clearing.insert(file, entry);
+        let all = Work::Extra { dir: path.clone(), keep: HashSet::new() };
+        self.jobs.ask(all, Place::CountBelow { file, path });
+    }
+
+    pub(super) fn counted(
+        &mut self,
+        file: FileNo,
+        path: RelPath,
+        below: Result<Vec<Extra>, Trouble>,
+    ) {
+        let names = match below {
+            Ok(below) => 1 + below.iter().map(|extra| extra.names).sum::<u64>(),
+            Err(trouble) => return self.cleared(file, Err(trouble)),
+        };
+        // How long the list will be is not known yet.
+        let most = match self.setting.options.delete {
+            Delete::AtMost(most) => most,
+            Delete::Guarded => GUARDED_DELETES,
+            Delete::Never => 0,
+        };
+        if self.cleared_names + names > most {
+            let message = format!(
+                "replace {path}: {names} names in that directory would go, with others more than {most}; \
+                 --max-delete allows it"
+            );
+            return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
+        }
+        self.cleared_names += names;
+        self.jobs.ask(Work::Remove { path }, Place::Clear { file });
+    }
+
+    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
+        let Some(entry) = self.clearing.remove(&file) else { return };
+        self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        match (entry, removed) {
+            (Cleared::ForFile(mut candidate), Ok(_)) => {
+                candidate.seen = None;
+                self.queue.push(candidate);
+            }
+            (Cleared::ForSymlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
+            (Cleared::ForFile(candidate), Err(trouble)) => {
+                self.report_settled(candidate.meta.len);
+                self.trouble(trouble);
+            }
+            (Cleared::ForSymlink { .. }, Err(trouble)) => self.trouble(trouble),
+        }
+    }
+}
