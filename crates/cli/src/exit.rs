@@ -84,7 +84,9 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) => Self::Files,
-            SyncError::Protocol(_) | SyncError::Disconnected(_) => Self::Stream,
+            SyncError::Protocol(_) | SyncError::Disconnected(_) | SyncError::NoAnswer(_) => {
+                Self::Stream
+            }
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
             SyncError::NoRemoteProgram => Self::NoRemoteProgram,
@@ -118,6 +120,7 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
         SyncError::Incompatible(_) => {
             Some("is the same deltic on both machines? --deltic-path names another one over there")
         }
+        SyncError::NoAnswer(_) => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::NoRemoteProgram => {
             Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
         }

@@ -74,6 +74,9 @@ impl Request {
     /// What `args` ask for, or why they make no sense together.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         let (sources, destination) = ends(&args.operands)?;
+        if args.delete && !recursive(args) {
+            bail!("--delete removes nothing without -r or -a");
+        }
         let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
         let plan = Plan {
             sources,
@@ -158,7 +161,7 @@ fn show(word: &OsStr) -> String {
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more.
 fn options(args: &SyncArgs, local: bool) -> Options {
     Options {
-        recursive: args.recursive || (args.archive && !args.no_recursive),
+        recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms),
         times: args.times || (args.archive && !args.no_times),
@@ -174,6 +177,10 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         durable: !args.no_fsync,
         rules: args.rules.0.clone(),
     }
+}
+
+const fn recursive(args: &SyncArgs) -> bool {
+    args.recursive || (args.archive && !args.no_recursive)
 }
 
 fn view(args: &SyncArgs, terminals: Terminals) -> View {
@@ -254,8 +261,8 @@ mod tests {
     fn deletion_is_guarded_until_a_number_is_named() {
         for (words, delete) in [
             ("a b", Delete::Never),
-            ("--delete a b", Delete::Guarded),
-            ("--delete --max-delete 7 a b", Delete::AtMost(7)),
+            ("-r --delete a b", Delete::Guarded),
+            ("-a --delete --max-delete 7 a b", Delete::AtMost(7)),
         ] {
             assert_eq!(request(words).unwrap().plan.options.delete, delete, "{words}");
         }

@@ -155,10 +155,13 @@ fn what_a_link_points_to_is_never_removed() {
 }
 
 #[test]
-fn deletion_without_recursion_removes_nothing() {
+fn deletion_without_recursion_is_refused() {
     let world = world(3);
-    let run = world.sync(&["-t", "--delete", "src/", "dst/"]);
-    assert_eq!((extras(&world), world.exists("dst/sub/c")), (3, true), "{run:#?}");
+    for words in ["-t --delete src/ dst/", "-a --no-r --delete src/ dst/"] {
+        let run = world.fails(1, words);
+        assert!(run.stderr.contains("--delete removes nothing without -r"), "{run:#?}");
+        assert_eq!((extras(&world), world.exists("dst/sub/c")), (3, true));
+    }
 }
 
 /// A tree of names that the patterns below tell apart.

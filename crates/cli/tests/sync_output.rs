@@ -41,13 +41,13 @@ fn changes() -> World {
     world.write("src/new dir/new", "new");
     world.link("nowhere", "src/new link");
     world.write("src/content", "AS IT WAS");
-    fs::remove_file(world.path("src/gone")).unwrap();
-    fs::remove_dir_all(world.path("src/gone dir")).unwrap();
+    fs::remove_file(world.path("src/gone")).expect("it is there");
+    fs::remove_dir_all(world.path("src/gone dir")).expect("it is there");
     for (name, target) in [("link", "new"), ("link now", "target")] {
-        fs::remove_file(world.path(format!("src/{name}"))).unwrap();
+        fs::remove_file(world.path(format!("src/{name}"))).expect("it is there");
         world.link(target, &format!("src/{name}"));
     }
-    fs::remove_file(world.path("src/file now")).unwrap();
+    fs::remove_file(world.path("src/file now")).expect("it is there");
     world.write("src/file now", "a file");
     for name in ["mode", "both", "dir mode"] {
         world.chmod(&format!("src/{name}"), 0o700);
@@ -113,7 +113,7 @@ fn names_are_told_with_v_and_nothing_without() {
         let quiet = world.ok(&format!("-an --delete {operands}"));
         assert_eq!(quiet.stdout, "");
         let told = world.ok(&format!("-avn --delete {operands}"));
-        for line in ["new dir/", "new dir/new", "size", "mode", "link", "deleting gone", "./"] {
+        for line in ["new dir/", "new dir/new", "size", "mode", "link", "deleting gone", "deleting gone dir/", "./"] {
             assert!(told.lines().contains(&line), "{way:?}: no {line} in {told:#?}");
         }
         assert!(!told.lines().contains(&"dir/kept"));
@@ -215,6 +215,7 @@ fn events_are_documented_and_say_what_happened() {
         assert_eq!(change("mode"), "file touched [mode]");
         assert_eq!(change("link"), "symlink updated [content,time]");
         assert_eq!(change("gone"), "file deleted []");
+        assert_eq!(change("gone dir"), "dir deleted []");
         assert_eq!(change("."), "dir touched [time]");
         assert_eq!(last["deleted"], 3);
     }

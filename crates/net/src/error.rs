@@ -19,6 +19,9 @@ pub enum SyncError {
         /// Why it was not.
         source: io::Error,
     },
+    /// The remote shell ended before the program there said anything: it never connected, or was not let in.
+    #[error("the remote shell ended before deltic answered ({0})")]
+    NoAnswer(std::process::ExitStatus),
     /// The remote shell ran and did not find the program there.
     #[error("the remote shell did not find deltic there")]
     NoRemoteProgram,

@@ -23,7 +23,7 @@ use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
 use session::{Greeted, dial};
-use transport::{Counters, Link};
+use transport::{Counters, Heard, Link};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +92,7 @@ async fn converse(
     let link = connect(plan)?;
     let (greeted, child) = Greeted::new(link, Arc::clone(counters), plan.bwlimit).await?;
     let result = dial(greeted, plan, watch).await;
-    match (result, transport::farewell(child).await) {
+    match (result, transport::farewell(child, Heard::Hello).await) {
         // How the other end's shell ended says more than that its stream did.
         (Err(SyncError::Disconnected(_)), Some(error)) => Err(error),
         (result, _) => result,

@@ -28,7 +28,9 @@ use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::place::{Resolved, expand, resolve};
 use crate::plan;
-use crate::transport::{Counters, Link, RawFrame, ReadEnd, read_frame, start_reader, start_writer};
+use crate::transport::{
+    Counters, Heard, Link, RawFrame, ReadEnd, farewell, read_frame, start_reader, start_writer,
+};
 
 /// How long the other end may take to greet: it may ask its user for a password first.
 const GREETING_PATIENCE: Duration = Duration::from_secs(120);
@@ -300,7 +302,7 @@ async fn explain(error: SyncError, child: Option<tokio::process::Child>) -> Sync
     if !matches!(error, SyncError::Disconnected(_)) {
         return error;
     }
-    crate::transport::farewell(child).await.unwrap_or(error)
+    farewell(child, Heard::Nothing).await.unwrap_or(error)
 }
 
 fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncError> {

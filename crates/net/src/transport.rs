@@ -67,8 +67,15 @@ pub(crate) fn spawn(remote: &Remote, host: &str) -> Result<Link, SyncError> {
     Ok(Link { reader, writer, child: Some(child) })
 }
 
+/// Whether the other end ever said anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Nothing,
+    Hello,
+}
+
 /// Waits for the child to exit; what its end means, if it did not end well.
-pub(crate) async fn farewell(child: Option<Child>) -> Option<SyncError> {
+pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncError> {
     let mut child = child?;
     let Ok(status) = tokio::time::timeout(CHILD_PATIENCE, child.wait()).await else {
         // It was told to end by its closed streams; it is ours to stop.
@@ -80,6 +87,7 @@ pub(crate) async fn farewell(child: Option<Child>) -> Option<SyncError> {
     match status {
         Ok(status) if status.success() => None,
         Ok(status) if status.code() == Some(127) => Some(SyncError::NoRemoteProgram),
+        Ok(status) if heard == Heard::Nothing => Some(SyncError::NoAnswer(status)),
         Ok(status) => {
             Some(SyncError::Disconnected(format!("the remote shell ended with {status}")))
         }

@@ -87,6 +87,15 @@ impl World {
         self.path(name).symlink_metadata().is_ok()
     }
 
+    /// What is in a directory, as text.
+    pub fn names(&self, dir: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(dir)).expect("it can be listed");
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.expect("it can be listed").file_name().to_string_lossy().into_owned()
+        };
+        entries.map(name).collect()
+    }
+
     pub fn mkdir(&self, name: &str) {
         fs::create_dir_all(self.path(name)).expect("it can be made");
     }

@@ -1,0 +1,140 @@
+//! The transport that people use: the system's ssh, to an sshd of our own on a loopback port.
+
+mod common;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{DELTIC, Run, World, edited, is_installed, noise, skip};
+
+/// How long sshd may take to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An sshd that lets its own user in with one key; it ends with this value.
+struct Sshd {
+    child: Child,
+    port: u16,
+    key: PathBuf,
+}
+
+impl Sshd {
+    /// Starts one; loudly nothing where there is none to start.
+    fn start(world: &World) -> Option<Self> {
+        let program = ["/usr/sbin/sshd", "/usr/bin/sshd"].map(Path::new).into_iter();
+        let Some(program) = program.into_iter().find(|path| path.is_file()) else {
+            skip("sshd is not installed");
+            return None;
+        };
+        if !is_installed("ssh") || !is_installed("ssh-keygen") {
+            skip("ssh is not installed");
+            return None;
+        }
+        for name in ["host", "user"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(name));
+            assert!(keygen.status().expect("ssh-keygen starts").success());
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        let at = |name: &str| world.path(name).display().to_string();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n",
+            at("host"),
+            at("user.pub"),
+        );
+        world.write("sshd_config", config);
+        if common::is_root() {
+            // Where its packaging would have made it at boot.
+            std::fs::create_dir_all("/run/sshd").expect("root may");
+        }
+        let child = Command::new(program)
+            .args(["-D", "-f"])
+            .arg(world.path("sshd_config"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sshd starts");
+        let sshd = Self { child, port, key: world.path("user") };
+        sshd.wait();
+        Some(sshd)
+    }
+
+    fn wait(&self) {
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(start.elapsed() < PATIENCE, "sshd does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The remote shell that reaches it.
+    fn shell(&self) -> String {
+        format!(
+            "ssh -p {} -i '{}' -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+             -o LogLevel=ERROR",
+            self.port,
+            self.key.display()
+        )
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is reaped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sync(world: &World, sshd: &Sshd, words: &[&str]) -> Run {
+    let shell = sshd.shell();
+    let fixed = ["sync", "-e", &shell, "--deltic-path", DELTIC];
+    Run::of(&mut world.command(DELTIC, fixed.iter().chain(words)))
+}
+
+#[test]
+fn a_tree_goes_there_and_back_over_the_systems_ssh() {
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world) else { return };
+    let old = noise(3_000_000, 1);
+    world.write("src/large", &old);
+    world.write("src/dir/a name; $(with) 'signs'", "content");
+    world.link("large", "src/link");
+    let there = format!("127.0.0.1:{}", world.path("dst").display());
+
+    let run = sync(&world, &sshd, &["-a", "src/", &there]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    world.assert_same("src", "dst");
+
+    world.write("src/large", edited(&old, 1_000_000));
+    let run = sync(&world, &sshd, &["-a", "--stats", "src/", &there]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    assert!(run.stat("Literal data") < 100_000, "{run:#?}");
+    world.assert_same("src", "dst");
+
+    let run = sync(&world, &sshd, &["-a", &format!("{there}/"), "back"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    world.assert_same("src", "back");
+}
+
+#[test]
+fn an_ssh_that_cannot_connect_is_told_apart_from_a_missing_program() {
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world) else { return };
+    world.write("src/file", "content");
+    let there = format!("127.0.0.1:{}", world.path("dst").display());
+    let mut missing = world.command(DELTIC, ["sync", "-a", "-e", &sshd.shell()]);
+    let run = Run::of(missing.args(["--deltic-path", "/no/such/deltic", "src/", &there]));
+    assert_eq!(run.code, Some(127), "{run:#?}");
+    assert!(run.stderr.contains("--deltic-path"), "{run:#?}");
+    drop(sshd);
+    let nobody = "ssh -p 1 -o BatchMode=yes -o ConnectTimeout=5";
+    let mut refused = world.command(DELTIC, ["sync", "-a", "-e", nobody, "src/", &there]);
+    let run = Run::of(&mut refused);
+    assert_eq!(run.code, Some(12), "{run:#?}");
+    assert!(run.stderr.contains("before deltic answered"), "{run:#?}");
+    assert!(!world.exists("dst"));
+}
