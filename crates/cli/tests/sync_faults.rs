@@ -94,6 +94,28 @@ fn a_destination_that_cannot_be_written_is_named_and_keeps_what_it_holds() {
 }
 
 #[test]
+fn a_read_only_directory_of_ours_is_updated_as_rsync_does() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("dst");
+        for text in ["as it was", "and as it is now"] {
+            world.write("src/locked/below/file", text);
+            for name in ["src/locked/below", "src/locked"] {
+                world.chmod(name, 0o555);
+            }
+            let words = format!("-a {} {}", way.from("src/"), way.to("dst/"));
+            let Some(run) = sync_as_nobody(&world, &words) else { return };
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {text}");
+            assert_eq!(world.read("dst/locked/below/file"), text.as_bytes(), "{way:?}");
+            assert_eq!(world.mode("dst/locked/below"), 0o555, "{way:?}");
+            for name in ["src/locked", "src/locked/below"] {
+                world.chmod(name, 0o755);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_link_below_the_destination_is_replaced_and_never_followed() {
     for way in WAYS {
         let world = World::new();
@@ -141,7 +163,7 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
         }
         let run = thread::scope(|scope| {
             let words =
-                format!("-a --no-fsync --bwlimit 100K {} {}", way.from("src/"), way.to("dst/"));
+                format!("-a --no-fsync --bwlimit 300K {} {}", way.from("src/"), way.to("dst/"));
             let words: Vec<_> = words.split_whitespace().map(String::from).collect();
             let world = &world;
             let syncing = scope.spawn(move || world.sync(&words));
@@ -274,7 +296,7 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
         for limit in ["size=2M", "size=20M,nr_inodes=12"] {
             let world = World::new();
             let Some(disk) = Disk::mount(&world, limit) else { return };
-            world.write("dst/big", "old content");
+            world.write("dst/z big", "old content");
             for n in 0..8 {
                 world.write(format!("src/small {n}"), noise(3000, n));
             }
@@ -282,19 +304,23 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
             for n in 0..if inodes { 20 } else { 0 } {
                 world.write(format!("src/t{n}"), "many");
             }
-            world.write("src/big", noise(if inodes { 3000 } else { 4 << 20 }, 1));
+            world.write("src/z big", noise(if inodes { 3000 } else { 4 << 20 }, 1));
             let words = format!("-a {} {}", way.from("src/"), way.to("dst/"));
             let run = world.fails(23, &words);
             assert!(run.stderr.contains("no space left on device"), "{way:?} {limit} {run:#?}");
             if !inodes {
                 for n in 0..8 {
                     let name = format!("small {n}");
-                    assert!(world.exists(format!("dst/{name}")), "{way:?} {name} {run:#?}");
+                    let named = run.stderr.contains(&format!("write {name}: no space left"));
+                    assert!(
+                        named != world.exists(format!("dst/{name}")),
+                        "{way:?} {name} {run:#?}"
+                    );
                 }
-                assert_eq!(world.read("dst/big"), b"old content", "{way:?}");
+                assert_eq!(world.read("dst/z big"), b"old content", "{way:?}");
             }
             for name in
-                world.names("dst").iter().filter(|name| !["big", ".deltic"].contains(&&***name))
+                world.names("dst").iter().filter(|name| !["z big", ".deltic"].contains(&&***name))
             {
                 let (got, sent) = (format!("dst/{name}"), format!("src/{name}"));
                 assert!(world.read(got) == world.read(sent), "{way:?} {limit} {name}");

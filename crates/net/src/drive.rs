@@ -5,6 +5,7 @@
 //! backlog is small. So every queue has a bound and no two ends can block each other (docs/protocol.md, "Credit").
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -25,6 +26,9 @@ const BATCH_BYTES: usize = 256 << 10;
 const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken.
 const MAX_BACKLOG_BYTES: usize = 8 << 20;
+
+/// How long the last words of an end that reads no more may take to arrive.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the two machines have in common.
 pub(crate) trait Machine {
@@ -154,7 +158,10 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
             }
             // Only wakes the loop: capacity is looked at again above.
             permit = batches.reserve(), if !writable => {
-                permit.map_err(|_| gone())?;
+                if permit.is_err() {
+                    let heard = hear_out(&mut machine, &mut frames, watch);
+                    return tokio::time::timeout(LAST_PATIENCE, heard).await.unwrap_or_else(|_| Err(gone()));
+                }
             }
         }
     }
@@ -191,13 +198,32 @@ fn next_batch<M: Machine>(machine: &mut M) -> Option<Vec<u8>> {
     Some(batch)
 }
 
+/// The other end reads no more. What it said before that decides how this ends: it may be done, or have told why not.
+async fn hear_out<M: Machine>(
+    machine: &mut M,
+    frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    while !machine.is_finished() && machine.backlog_bytes() <= MAX_BACKLOG_BYTES {
+        let Some(frame) = frames.recv().await else { break };
+        take(machine, frame)?;
+        while let Some(notice) = machine.poll_notice() {
+            watch(notice);
+        }
+    }
+    if machine.is_finished() { Ok(()) } else { Err(gone()) }
+}
+
 async fn send_rest<M: Machine>(
     machine: &mut M,
     batches: &mpsc::Sender<Vec<u8>>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     while let Some(batch) = next_batch(machine) {
-        batches.send(batch).await.map_err(|_| gone())?;
+        if batches.send(batch).await.is_err() {
+            // An end that is gone by now needs no more.
+            break;
+        }
     }
     while let Some(notice) = machine.poll_notice() {
         watch(notice);
