@@ -89,7 +89,8 @@ pub trait Store: Tree {
     /// Where the staging directory exists and cannot be read.
     fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError>;
 
-    /// Makes sure that `path` is a directory, for its owner alone until [`Store::set_meta`]; replaces anything else.
+    /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`], which gives a new one
+    /// its mode and an old one that was closed to its owner the one it had; replaces anything else.
     ///
     /// # Errors
     /// Where it cannot be made.

@@ -21,7 +21,7 @@ pub enum Work {
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
     Extra { dir: RelPath, keep: HashSet<Name> },
-    /// Make a directory; answer with [`Answer::Done`].
+    /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },

@@ -265,7 +265,11 @@ impl Receiver {
             self.changed(Change { path: path.clone(), item, action, differs });
         }
         self.dirs.push((path.clone(), meta));
-        self.release(&path);
+        if old.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run || path.is_root() {
+            self.release(&path);
+        } else {
+            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+        }
     }
 
     fn decide_symlink(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
@@ -369,6 +373,9 @@ impl Receiver {
         }
     }
 }
+
+/// What an owner needs of a directory to work in it.
+const OWNER_BITS: u32 = 0o700;
 
 /// In which of the carried attributes two entries of one kind differ.
 fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {

@@ -32,6 +32,11 @@ impl Attrs {
         Self { mode, mode_is_optional: false, times: keep.times.then(|| times(meta)) }
     }
 
+    /// The mode alone.
+    pub(super) fn of_mode(mode: u32) -> Self {
+        Self { mode: Some(mode & ALL_BITS), ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.mode.is_none() && self.times.is_none()
     }

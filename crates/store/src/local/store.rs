@@ -1,6 +1,6 @@
 //! A local directory as a destination.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -42,8 +42,9 @@ pub(super) struct Inner {
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
-    /// Directories made here that still lack their mode.
-    made: Mutex<HashSet<RelPath>>,
+    /// Directories that still lack their mode: those made here, and those that were opened to their owner, with the mode
+    /// that they had.
+    unfinished: Mutex<HashMap<RelPath, Option<u32>>>,
 }
 
 /// Makes the directory `path` unless it exists, but not the one above it.
@@ -73,7 +74,7 @@ impl LocalStore {
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
-            made: Mutex::default(),
+            unfinished: Mutex::default(),
         })))
     }
 
@@ -84,6 +85,20 @@ impl LocalStore {
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
         Place::of(&self.0.root, action, path)
+    }
+
+    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
+    /// will say so.
+    fn open_to_owner(&self, place: &Place) {
+        let Ok(stat) = place.dir.stat(&place.name) else { return };
+        let closed = stat.st_mode & OWNER_BITS != OWNER_BITS;
+        if !closed || rustix::process::geteuid().is_root() {
+            return;
+        }
+        let open = |dir| Attrs::of_mode(stat.st_mode | OWNER_BITS).set_unreadable(dir);
+        if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
+            lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
+        }
     }
 
     fn set_dir(&self, path: &RelPath, attrs: &Attrs) -> Result<(), StoreError> {
@@ -171,11 +186,14 @@ impl Store for LocalStore {
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
-                Err(Errno::EXIST) if clear_for_dir(&place).at(action, path)? => return Ok(()),
+                Err(Errno::EXIST) if clear_for_dir(&place).at(action, path)? => {
+                    self.open_to_owner(&place);
+                    return Ok(());
+                }
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(action, path)?;
-                    lock(&self.0.made).insert(path.clone());
+                    lock(&self.0.unfinished).insert(path.clone(), None);
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
                 }
@@ -206,9 +224,9 @@ impl Store for LocalStore {
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let attrs = match lock(&self.0.made).remove(path) {
-            true => Attrs::of_new(meta, keep, None, self.0.umask),
-            false => Attrs::of_existing(meta, keep),
+        let attrs = match lock(&self.0.unfinished).remove(path) {
+            Some(old_mode) => Attrs::of_new(meta, keep, old_mode, self.0.umask),
+            None => Attrs::of_existing(meta, keep),
         };
         match meta.kind {
             _ if attrs.is_empty() => Ok(()),
@@ -246,3 +264,6 @@ fn clear_for_dir(place: &Place) -> Result<bool, Errno> {
 }
 
 const SET_META: &str = "set metadata of";
+
+/// What an owner needs of a directory to work in it.
+const OWNER_BITS: u32 = 0o700;
