@@ -28,7 +28,8 @@ size=$(stat -c %s "$work/new.tar")
 echo "$what: $size bytes unpacked to a tar"
 
 # stat NAME: the number that stands after NAME in the statistics of the last run.
-stat_of() { sed -n "s/^$1: //p" "$work/said" | head -n 1 | tr -dc 0-9; }
+# Digits may hold commas; what follows the number is a unit, or the same number for people.
+stat_of() { sed -n "s/^$1: \([0-9,]*\).*/\1/p" "$work/said" | head -n 1 | tr -d ,; }
 
 # run LABEL TOTAL COMMAND...: one row of the table.
 run() {

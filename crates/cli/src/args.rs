@@ -27,7 +27,12 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a destination equal to its sources, here or over ssh
-    #[command(after_help = SYNC_EXAMPLES, override_usage = "deltic sync [OPTIONS] SRC... DEST")]
+    #[command(
+        after_help = SYNC_EXAMPLES,
+        override_usage = "deltic sync [OPTIONS] SRC... DEST",
+        args_override_self = true,
+        disable_help_flag = true
+    )]
     Sync(Box<SyncArgs>),
     Signature(signature::Args),
     Delta(delta::Args),
@@ -39,13 +44,32 @@ pub(crate) enum Command {
     Agent,
 }
 
+/// The words of a command line; `-h` alone asks for help, among others it is rsync's "for people".
+pub(crate) fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.collect();
+    if let [_, command, help] = &mut words[..]
+        && command == "sync"
+        && help == "-h"
+    {
+        *help = "--help".into();
+    }
+    words
+}
+
 /// The words of `deltic sync`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SyncArgs {
-    /// SRC... DEST: what to read and where it goes. One side may be on another machine, as [user@]host:path. A source
+    /// SRC... DEST: what to read and where it goes. One side may be on another machine, as `[user@]host:path`. A source
     /// that ends in a slash stands for its contents
     #[arg(value_name = "PATH", required = true)]
     pub(crate) operands: Vec<OsString>,
+
+    /// Print this help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
+    /// Accepted as in rsync: figures are for people anyway (with --stats exact as well)
+    #[arg(short = 'h', long, help_heading = SHOW)]
+    pub(crate) human_readable: bool,
 
     /// Same as -rlpt; owner, group and devices are not carried yet
     #[arg(short, long, help_heading = CARRY)]

@@ -87,6 +87,7 @@ impl From<&SyncError> for Exit {
             SyncError::Protocol(_) | SyncError::Disconnected(_) | SyncError::NoAnswer(_) => {
                 Self::Stream
             }
+            SyncError::Internal => Self::Files,
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
             SyncError::NoRemoteProgram => Self::NoRemoteProgram,
@@ -130,6 +131,7 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
             Some("update deltic on both machines; if that does not help, please report it")
         }
         SyncError::Usage(_) => Some("see `deltic sync --help`"),
+        SyncError::Internal => Some("please report it, with what was printed before"),
         SyncError::Selection(_) | SyncError::Refused(_) | SyncError::Interrupted => None,
     }
 }

@@ -25,7 +25,7 @@ use args::{Cli, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    match Cli::try_parse_from(args::words(std::env::args_os())) {
         Ok(cli) => run(cli.command).into(),
         Err(error) => args::explain(&error).into(),
     }

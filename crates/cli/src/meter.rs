@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Item, Notice};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
 /// What is known of a run so far.
@@ -20,7 +20,7 @@ pub(crate) struct Meter {
     pub(crate) complete: bool,
     /// Bytes that are up to date, matched or sent.
     pub(crate) settled: u64,
-    /// Names changed so far.
+    /// Files changed so far.
     pub(crate) changed: u64,
     /// The share shown last, in parts of [`Self::WHOLE`].
     share: u64,
@@ -36,7 +36,7 @@ impl Meter {
         match *notice {
             Notice::Listed { files, bytes, complete } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
-            Notice::Changed(_) => self.changed += 1,
+            Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
             Notice::Trouble(_) | Notice::Finished(_) => {}
         }
     }

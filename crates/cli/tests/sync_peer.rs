@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::peer::{agreed, entry, hello, listing, sync_over, sync_with};
 use common::{DELTIC, Run, SHELL, World, noise};
-use deltic_core::Kind;
+use deltic_core::{Kind, Name};
+use deltic_protocol::hello::Reply;
 use deltic_protocol::message::{FileNo, How};
 use deltic_protocol::{ToReceiver, ToSender};
 
@@ -330,5 +331,28 @@ fn an_interrupt_ends_both_ends_and_the_next_run_goes_on() {
         world.assert_same("src", "dst");
         world.assert_clean("dst");
         assert!(again.stat("Matched data") > 0, "{operands:?}: everything was sent again");
+    }
+}
+
+#[test]
+fn a_sender_that_claims_one_file_gets_no_further_than_what_was_asked_for() {
+    let single = Reply { single: Some(Name::new(b"x").expect("a name")) };
+    let said = |frames: &[Vec<u8>]| [hello(), single.encode(), frames.concat()].concat();
+    let planted = || listing(vec![entry(".profile", Kind::File, 3), entry("x", Kind::Dir, 0)]);
+    for operands in [&["h:src/", "new"][..], &["h:src", "new"], &["h:src", "h:x", "new"]] {
+        let world = world();
+        world.write("kept", "content");
+        let words = [&["--delete"][..], operands].concat();
+        let run = sync_with(&world, &said(&[planted()]), &words);
+        assert!(run.code.is_some_and(|code| code != 0), "{operands:?} {run:#?}");
+        assert!(!world.exists(".profile") && !world.exists("x"), "{operands:?} {run:#?}");
+        assert_eq!(world.read("kept"), b"content");
+    }
+    // Where one file was asked for, it is one file that may come.
+    let world = world();
+    let listings = [vec![entry("x", Kind::Dir, 0)], vec![entry("x", Kind::File, 3)]];
+    for entries in listings {
+        let run = sync_with(&world, &said(&[listing(entries)]), &["h:x", "new"]);
+        assert_ends(&run, &[12], "");
     }
 }

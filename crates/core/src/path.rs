@@ -4,6 +4,7 @@
 //! a value that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Longest name of one directory entry, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -55,9 +56,9 @@ impl Name {
     }
 }
 
-/// A path below a root: zero or more [`Name`]s. The root itself is the empty path.
+/// A path below a root: zero or more [`Name`]s. The root itself is the empty path. Clones share its bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RelPath(Box<[u8]>);
+pub struct RelPath(Arc<[u8]>);
 
 impl RelPath {
     /// The root itself.
@@ -142,7 +143,7 @@ pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            let bidi = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             if c.is_control() || bidi { text.extend(c.escape_default()) } else { text.push(c) }
         }
         for byte in chunk.invalid() {

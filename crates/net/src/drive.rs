@@ -26,6 +26,8 @@ const BATCH_BYTES: usize = 256 << 10;
 const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken.
 const MAX_BACKLOG_BYTES: usize = 8 << 20;
+/// Frames to be sent beyond which a receiver takes none in.
+const MAX_FRAMES_WAITING: usize = 4096;
 
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -43,7 +45,8 @@ pub(crate) trait Machine {
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
     fn is_finished(&self) -> bool;
-    fn backlog_bytes(&self) -> usize;
+    /// Whether it should be given no frame now.
+    fn is_full(&self) -> bool;
 }
 
 /// Whoever does a machine's work, from any thread.
@@ -74,8 +77,9 @@ impl Machine for Sender {
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
     }
-    fn backlog_bytes(&self) -> usize {
-        0
+    fn is_full(&self) -> bool {
+        // A receiver counts on being heard.
+        false
     }
 }
 
@@ -101,8 +105,8 @@ impl Machine for Receiver {
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
     }
-    fn backlog_bytes(&self) -> usize {
-        Self::backlog_bytes(self)
+    fn is_full(&self) -> bool {
+        self.backlog_bytes() > MAX_BACKLOG_BYTES || self.frames_waiting() > MAX_FRAMES_WAITING
     }
 }
 
@@ -137,6 +141,9 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => {
                 for done in answers.drain(..) {
+                    if done.panicked {
+                        return Err(SyncError::Internal);
+                    }
                     pool.finished(&done);
                     for (id, answer) in done.results {
                         let known = machine.answer(id, answer);
@@ -145,7 +152,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
                 }
             }
             // Some frames at a time: each may add to the backlog.
-            count = frames.recv_many(&mut taken, AT_ONCE), if machine.backlog_bytes() <= MAX_BACKLOG_BYTES => {
+            count = frames.recv_many(&mut taken, AT_ONCE), if !machine.is_full() => {
                 if count == 0 {
                     return Err(ReadEnd::Closed.into());
                 }
@@ -171,7 +178,9 @@ fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result
     let frame = frame.map_err(SyncError::from)?;
     if let Some(Abort { cause, message }) = Abort::decode(frame.kind, &frame.payload)? {
         return Err(match cause {
-            AbortCause::Selection => SyncError::Selection(message),
+            AbortCause::Selection => {
+                SyncError::Selection(format!("the other end reports: {message}"))
+            }
             AbortCause::Protocol | AbortCause::Internal => SyncError::Refused(message),
         });
     }
@@ -204,7 +213,7 @@ async fn hear_out<M: Machine>(
     frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    while !machine.is_finished() && machine.backlog_bytes() <= MAX_BACKLOG_BYTES {
+    while !machine.is_finished() && !machine.is_full() {
         let Some(frame) = frames.recv().await else { break };
         take(machine, frame)?;
         while let Some(notice) = machine.poll_notice() {

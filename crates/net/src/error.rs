@@ -45,6 +45,9 @@ pub enum SyncError {
         /// Why it failed.
         source: io::Error,
     },
+    /// A bug: a thread of ours panicked, and said where on standard error.
+    #[error("an internal error ended the run")]
+    Internal,
     /// Ctrl-C.
     #[error("interrupted; run the same command again to go on where it stopped")]
     Interrupted,

@@ -4,6 +4,7 @@
 //! waking threads would cost more than the calls.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 
 use crossbeam_channel as channel;
 use tokio::sync::mpsc;
@@ -58,8 +59,10 @@ struct Crew<W, R> {
 /// The results of one bundle, in order.
 pub(crate) struct Done<R> {
     cost: Cost,
-    /// One for each piece of work.
+    /// One for each piece of work; fewer where one of them panicked.
     pub(crate) results: Vec<R>,
+    /// Whether one did: the session cannot go on.
+    pub(crate) panicked: bool,
 }
 
 impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
@@ -114,9 +117,14 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
             let (work, taken, done) = (work.clone(), taken.clone(), done.clone());
             std::thread::spawn(move || {
                 for bundle in taken {
-                    let results = bundle.into_iter().map(&work).collect();
-                    // Nobody waits for a result once the session has ended.
-                    if done.send(Done { cost, results }).is_err() {
+                    let mut results = Vec::with_capacity(bundle.len());
+                    let all = AssertUnwindSafe(|| {
+                        // Once the session has ended, nobody waits for a result, and nothing more is to be done.
+                        let wanted = bundle.into_iter().take_while(|_| !done.is_closed());
+                        results.extend(wanted.map(&work));
+                    });
+                    let panicked = std::panic::catch_unwind(all).is_err();
+                    if done.send(Done { cost, results, panicked }).is_err() {
                         return;
                     }
                 }

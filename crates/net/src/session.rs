@@ -1,5 +1,6 @@
 //! One session from its first byte to its last, at either end.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -101,7 +102,7 @@ impl Greeted {
         }
         match Abort::decode(frame.kind, &frame.payload)? {
             Some(Abort { cause: AbortCause::Selection, message }) => {
-                Err(SyncError::Selection(message))
+                Err(SyncError::Selection(format!("the other end reports: {message}")))
             }
             Some(Abort { message, .. }) => Err(SyncError::Refused(message)),
             None => Ok(frame),
@@ -121,6 +122,8 @@ impl Greeted {
         let frame = self.hear().await?;
         let Reply { single } = Reply::decode(frame.kind, &frame.payload)?;
         let expect = expected(paths);
+        // The other end's word does not make one file of what was asked for as a directory.
+        let single = single.filter(|name| expect == Some(HashSet::from([name.clone()])));
         let result = match resolve(destination.as_bytes(), single.as_ref()) {
             Ok(resolved) => self.receive(resolved, (options, expect), watch).await,
             Err(error) => Err(error),
@@ -168,8 +171,9 @@ impl Greeted {
             }
             Request::Receive { destination, single, options } => {
                 let resolved = resolve(&destination, single.as_ref())?;
+                let expect = single.filter(|_| resolved.rename.is_some());
                 self.say(Reply { single: None }.encode()).await;
-                self.receive(resolved, (options, None), watch).await
+                self.receive(resolved, (options, expect.map(|name| [name].into())), watch).await
             }
         }
     }
@@ -190,7 +194,7 @@ impl Greeted {
     async fn receive(
         &mut self,
         resolved: Resolved,
-        (options, expect): (Options, Option<std::collections::HashSet<Name>>),
+        (options, expect): (Options, Option<HashSet<Name>>),
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
@@ -203,7 +207,7 @@ impl Greeted {
             SyncError::Selection(format!("destination {root}: {error}"))
         };
         if missing {
-            create_root(&root).map_err(unusable)?;
+            create_root(&root, durability(&options)).map_err(unusable)?;
         }
         let local =
             LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
@@ -317,7 +321,7 @@ fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncEr
 }
 
 /// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
-fn expected(paths: &[OsString]) -> Option<std::collections::HashSet<Name>> {
+fn expected(paths: &[OsString]) -> Option<HashSet<Name>> {
     let name = |path: &OsString| {
         let last = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
         (last != b"~").then(|| Name::new(last).ok()).flatten()

@@ -108,15 +108,20 @@ impl Victim {
 
     /// `a` is wanted by recipe.
     fn wanted() -> Self {
+        Self::wanted_of(9000)
+    }
+
+    /// The same, of a length that was listed.
+    fn wanted_of(len: u64) -> Self {
         let mut victim = Self::plain();
-        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
+        victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
         assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Recipe }));
         victim
     }
 
     /// `a` has been started with a version of `len` bytes.
     fn started(len: u64) -> Self {
-        let mut victim = Self::wanted();
+        let mut victim = Self::wanted_of(len.max(9000));
         victim.take([start(len)]).unwrap();
         victim
     }
@@ -598,7 +603,7 @@ fn unsettled_entries_are_bounded() {
 
 #[test]
 fn unanswered_groups_are_bounded() {
-    let mut victim = Victim::wanted();
+    let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
     let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
     let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
@@ -611,7 +616,7 @@ fn unanswered_groups_are_bounded() {
 
 #[test]
 fn groups_of_one_file_are_bounded() {
-    let mut victim = Victim::wanted();
+    let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
     let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
     let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
@@ -622,6 +627,14 @@ fn groups_of_one_file_are_bounded() {
         victim.frames.clear();
     }
     assert_eq!(victim.refusal(frame), PeerError::Limit("length of a group"));
+}
+
+#[test]
+fn a_file_that_outgrew_what_was_listed_is_not_held_among_the_small() {
+    let mut victim = Victim::wanted();
+    victim.take([start(1 << 40)]).unwrap();
+    let failed = |frame: &ToSender| matches!(frame, ToSender::Done { done: Done::Failed(_), .. });
+    assert!(victim.frames.iter().any(failed), "{:?}", victim.frames);
 }
 
 #[test]
@@ -758,7 +771,7 @@ fn a_length_is_only_a_claim() {
     let mut victim = Victim::started(most);
     let widest = Sizes::new(512, 1 << 19, 1 << 19).unwrap();
     for spec in [ChunkerSpec::Gear(widest), ChunkerSpec::Ram(widest)] {
-        let mut other = Victim::wanted();
+        let mut other = Victim::wanted_of(most);
         let frame = ToReceiver::Start { file: A, meta: file_of(most), how: How::Recipe, spec };
         other.take([frame]).unwrap();
     }

@@ -65,6 +65,17 @@ impl Dir {
         }
     }
 
+    /// Flushes the directory in which the root at `path` has its name.
+    pub(crate) fn flush_above_root(path: &Path) -> Result<(), Errno> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = Self::open_root(above.unwrap_or_else(|| Path::new(".")))?;
+        // A directory that we may write and not read cannot be flushed by us.
+        match above.dir(&RelPath::root(), Use::Read) {
+            Err(Errno::ACCESS) => Ok(()),
+            opened => fs::fsync(opened?),
+        }
+    }
+
     /// The same handle with another way to resolve.
     #[cfg(test)]
     pub(crate) fn with_way(self, way: Way) -> Self {

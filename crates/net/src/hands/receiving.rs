@@ -19,9 +19,6 @@ use super::{Buffers, failed, lock, setback};
 use crate::drive::Hands;
 use crate::pool::Cost;
 
-/// Names below a directory beyond which counting what a deletion would take stops.
-const COUNT_UPTO: u64 = 1 << 20;
-
 /// Changes a store for a [`Receiver`].
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
@@ -75,8 +72,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Remove { path } => {
                 Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
             }
-            Work::OpenOld { handle, path } => {
-                Answer::Opened(self.open_old(handle, &path).map_err(|error| setback(&error)))
+            Work::OpenOld { handle, path, most } => {
+                Answer::Opened(self.open_old(handle, &path, most).map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, start, spec } => Answer::Indexed(
                 self.index(handle, (part, start), spec).map_err(|error| setback(&error)),
@@ -145,14 +142,11 @@ impl<S: Store> ReceivingHands<S> {
             count += listing.entries.len() as u64;
             let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
             dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
-            if count > COUNT_UPTO {
-                break;
-            }
         }
         count
     }
 
-    fn open_old(&self, handle: Handle, path: &RelPath) -> Result<OldLens, StoreError> {
+    fn open_old(&self, handle: Handle, path: &RelPath, most: u64) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
             Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
@@ -160,7 +154,8 @@ impl<S: Store> ReceivingHands<S> {
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
-        let leftovers = self.store.leftovers(path)?;
+        let mut leftovers = self.store.leftovers(path)?;
+        leftovers.retain(|snapshot| snapshot.meta().len <= most);
         let lens = OldLens {
             in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
             leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),

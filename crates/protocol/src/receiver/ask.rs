@@ -31,8 +31,9 @@ pub enum Work {
     SetDirs { dirs: Vec<(RelPath, Meta)> },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
-    /// Open every old version of a file: the one in place, then what killed runs left. Answer with [`Answer::Opened`].
-    OpenOld { handle: Handle, path: RelPath },
+    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each.
+    /// Answer with [`Answer::Opened`].
+    OpenOld { handle: Handle, path: RelPath, most: u64 },
     /// Read old version `part` (counted from 0 in the order of [`OldLens`]) from `start`, cut and sum about a segment; answer with [`Answer::Indexed`].
     Index { handle: Handle, part: usize, start: u64, spec: ChunkerSpec },
     /// Copy runs of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].

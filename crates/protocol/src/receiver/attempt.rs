@@ -136,6 +136,10 @@ impl Attempt {
         self.settling
     }
 
+    pub(super) fn groups_held(&self) -> u64 {
+        self.groups.len() as u64
+    }
+
     pub(super) fn groups_unanswered(&self) -> u64 {
         self.told.iter().map(|range| u64::from(range.end - range.start)).sum()
     }

@@ -60,8 +60,10 @@ impl Receiver {
         let most = self.most_deletes();
         let names = extras.iter().map(|(_, extra)| extra.names).sum::<u64>() + self.cleared_names;
         if names > most {
+            let why =
+                if self.told == 0 { "the source is empty" } else { "that looks like an accident" };
             let message = format!(
-                "delete nothing: {names} names would go, more than {most}; --max-delete={names} allows it"
+                "delete nothing: {names} names would go, and {why}; --max-delete={names} allows it"
             );
             return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }

@@ -85,6 +85,9 @@ impl Receiver {
         if section.dir.is_root() && !self.expects(section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
         }
+        if self.setting.rename.is_some() && !self.is_one_file(section) {
+            return Err(PeerError::Unexpected("more than the one file that was announced"));
+        }
         let Options { recursive, links, .. } = self.setting.options;
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
@@ -106,6 +109,16 @@ impl Receiver {
     fn expects(&self, section: &Section) -> bool {
         let Some(expect) = &self.setting.expect else { return true };
         section.own.is_none() && section.entries.iter().all(|entry| expect.contains(&entry.name))
+    }
+
+    /// Whether this listing is of one entry that is no directory, and the first to name any.
+    fn is_one_file(&self, section: &Section) -> bool {
+        let entries = section.entries.as_slice();
+        let is_first = self.told == 0 || entries.is_empty();
+        is_first
+            && section.own.is_none()
+            && entries.len() <= 1
+            && !entries.iter().any(|e| e.meta.is_dir())
     }
 
     /// Announces the directories of a section: what is listed of them waits until they are in place.

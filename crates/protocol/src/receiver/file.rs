@@ -37,6 +37,10 @@ impl Candidate {
     fn weight(&self) -> u64 {
         self.old.as_ref().map_or(0, |old| old.len).max(self.meta.len)
     }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.weight() > LARGE_FILE_BYTES
+    }
 }
 
 /// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
@@ -57,7 +61,7 @@ struct Active {
 
 impl Queue {
     pub(super) fn push(&mut self, candidate: Candidate) {
-        let large = candidate.weight() > LARGE_FILE_BYTES;
+        let large = candidate.is_large();
         let queue = if large { &mut self.large } else { &mut self.small };
         queue.insert(candidate.file, candidate);
     }
@@ -90,7 +94,7 @@ impl Queue {
     }
 
     fn settled(&mut self, candidate: &Candidate) {
-        if candidate.weight() > LARGE_FILE_BYTES {
+        if candidate.is_large() {
             self.active.large -= 1;
         } else {
             self.active.small -= 1;
@@ -119,6 +123,12 @@ pub(super) struct Incoming {
     failure: Option<Setback>,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
+}
+
+/// Length in bytes up to which what a killed run left may be of use. A longer one was of another file, or is an empty
+/// claim of a hostile sender, and would take its time to read.
+fn candidate_leftover(candidate: &Candidate) -> u64 {
+    candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
 impl Incoming {
@@ -172,7 +182,8 @@ impl Receiver {
             How::Whole => self.want(file, How::Whole),
             How::Recipe => {
                 let path = incoming.candidate.path.clone();
-                self.jobs.ask(Work::OpenOld { handle, path }, Place::OpenOld(handle));
+                let most = candidate_leftover(&incoming.candidate);
+                self.jobs.ask(Work::OpenOld { handle, path, most }, Place::OpenOld(handle));
             }
         }
     }
@@ -225,6 +236,7 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
+            self.groups_held -= attempt.groups_held();
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
@@ -257,8 +269,13 @@ impl Receiver {
         let Some(incoming) = self.files.get_mut(&file) else { return };
         match incoming.failure.take() {
             Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
-                // What went wrong may lie in what was matched: go without it (law 9). A comparison stays one.
-                incoming.how = if dry_run { How::Recipe } else { How::Whole };
+                // What went wrong may lie in what was matched: go without it (law 9). But a source that changed is matched
+                // again, until the last try, and a comparison stays one.
+                let changed = setback.trouble.kind == TroubleKind::Vanished;
+                let again = changed && incoming.tries + 1 < MAX_ATTEMPTS;
+                if !dry_run && !again {
+                    incoming.how = How::Whole;
+                }
                 incoming.parts.clear();
                 incoming.tries += 1;
                 self.begin(file);
@@ -292,7 +309,8 @@ impl Receiver {
         let Some(incoming) = self.files.remove(&file) else { return };
         self.unasked.remove(&file);
         self.handles.remove(&incoming.handle);
-        let Incoming { candidate, reported, .. } = incoming;
+        let Incoming { candidate, reported, attempt, .. } = incoming;
+        self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
         let (path, item) = (candidate.path, Item::File);

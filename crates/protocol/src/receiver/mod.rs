@@ -89,6 +89,8 @@ pub struct Receiver {
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
     groups_out: u64,
+    /// Groups of all recipes under way.
+    groups_held: u64,
     backlog_bytes: usize,
     closing: Option<Closing>,
 }
@@ -173,6 +175,7 @@ impl Receiver {
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
+            groups_held: 0,
             backlog_bytes: 0,
             closing: None,
         }
@@ -203,6 +206,13 @@ impl Receiver {
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
+    }
+
+    /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
+    /// they leave.
+    #[must_use]
+    pub fn frames_waiting(&self) -> usize {
+        self.frames.len()
     }
 
     /// Takes a frame from the sender.
@@ -352,6 +362,7 @@ impl Receiver {
 
     fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
         self.groups_out += groups;
+        self.groups_held += groups;
         if self.groups_out > GROUP_WINDOW {
             Err(PeerError::Limit("unanswered groups"))
         } else {

@@ -230,7 +230,7 @@ impl Destination {
 
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path } => Answer::Opened(self.open(handle, &path)),
+            Work::OpenOld { handle, path, .. } => Answer::Opened(self.open(handle, &path)),
             Work::Index { handle, part, start, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));

@@ -101,7 +101,10 @@ impl Session {
         // No credit leaks away: a leak would stop a long session in its midst.
         let (sender, receiver) = (format!("{:?}", self.sender), format!("{:?}", self.receiver));
         assert!(sender.contains("groups_out: 0, scans_out: 0,"), "{sender}");
-        assert!(receiver.contains("groups_out: 0, backlog_bytes: 0,"), "{receiver}");
+        assert!(
+            receiver.contains("groups_out: 0, groups_held: 0, backlog_bytes: 0,"),
+            "{receiver}"
+        );
         let totals = self.told_by_receiver.totals.expect("the receiver said so");
         assert_eq!(self.told_by_sender.totals, Some(totals));
         totals

@@ -79,7 +79,11 @@ impl Stages {
 
     /// The staging directory of `home`, which may be missing.
     pub(super) fn dir(&self, home: &RelPath) -> Result<Dir, Errno> {
-        self.root.dir(&staging_path(home)?, Use::Read)
+        let dir = self.root.dir(&staging_path(home)?, Use::Read)?;
+        let stat = fs::fstat(&dir)?;
+        // What others can change in there is not what we put there.
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+        if ours { Ok(dir) } else { Err(Errno::PERM) }
     }
 
     /// The staging directory of `home`, made if need be, and locked together with others who make something in it.

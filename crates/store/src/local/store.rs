@@ -51,8 +51,12 @@ pub(super) struct Inner {
 ///
 /// # Errors
 /// Where it cannot be made, or is something else.
-pub fn create_root(path: &Path) -> Result<(), StoreError> {
-    Dir::make_root(path).at("make directory", &RelPath::root())
+pub fn create_root(path: &Path, durability: Durability) -> Result<(), StoreError> {
+    Dir::make_root(path).at("make directory", &RelPath::root())?;
+    match durability {
+        Durability::Run => Dir::flush_above_root(path).at("flush above", &RelPath::root()),
+        Durability::None => Ok(()),
+    }
 }
 
 impl LocalStore {

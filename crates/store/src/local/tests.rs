@@ -109,12 +109,12 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
 #[test]
 fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();
-    create_root(&above.path().join("root")).unwrap();
-    create_root(&above.path().join("root")).unwrap();
-    let missing = create_root(&above.path().join("no/root"));
+    create_root(&above.path().join("root"), crate::Durability::Run).unwrap();
+    create_root(&above.path().join("root"), crate::Durability::Run).unwrap();
+    let missing = create_root(&above.path().join("no/root"), crate::Durability::Run);
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     fs::write(above.path().join("file"), b"").unwrap();
-    assert!(create_root(&above.path().join("file")).is_err());
+    assert!(create_root(&above.path().join("file"), crate::Durability::Run).is_err());
     let no_dir = LocalStore::open(&above.path().join("file"), LocalOptions::default());
     assert!(matches!(no_dir, Err(StoreError::NotADir { .. })));
 }

@@ -8,10 +8,10 @@ use deltic_core::recipe::Digest;
 use deltic_core::{Fingerprint, Meta, Span};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};
+use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Indexed, Place, Receiver, Work};
-use crate::report::{Action, Differs};
+use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::{Attempt, Copies, Old, batches, runs};
@@ -33,8 +33,16 @@ impl Receiver {
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
-        incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
         let handle = incoming.handle;
+        if meta.len > LARGE_FILE_BYTES && !incoming.candidate.is_large() {
+            // It is under way among many small ones, and would hold what only a few may.
+            let message =
+                format!("read {}: it has grown too much meanwhile", incoming.candidate.path);
+            let trouble = Trouble { kind: TroubleKind::Vanished, message };
+            self.fail(handle, Setback { trouble, retry: false });
+            return Ok(());
+        }
+        incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
         if how == How::Recipe {
             self.jobs.ask(Work::Index { handle, part: 0, start: 0, spec }, Place::Index(handle));
         }
@@ -92,7 +100,7 @@ impl Receiver {
         file: FileNo,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
-        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
+        let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
         if attempt.how != How::Recipe || attempt.end.is_some() {
             return Err(PeerError::Unexpected("groups"));
         }
@@ -102,6 +110,11 @@ impl Receiver {
         attempt.tell(lines)?;
         let told = attempt.told.back().cloned();
         self.take_groups(lines.len() as u64)?;
+        if self.groups_held > MAX_GROUPS as u64 {
+            let message = "receive: more groups under way than can be held".into();
+            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            self.fail(handle, Setback { trouble, retry: true });
+        }
         self.resolve(file, told);
         Ok(())
     }
