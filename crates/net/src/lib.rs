@@ -36,7 +36,7 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// Runs one sync to its end, telling `watch` what happens (from another thread).
+/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told.
 ///
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             _ = tokio::signal::ctrl_c() => Err(SyncError::Interrupted),
         }
     });
-    // Work under way when a run ends early writes only to staged files, which the next run takes up.
+    // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
     runtime.shutdown_timeout(Duration::from_millis(500));
     result?;
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
