@@ -24,8 +24,9 @@ use crate::transport::{RawFrame, ReadEnd};
 const BATCH_BYTES: usize = 256 << 10;
 /// Frames or answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
-/// Literals received and not yet written beyond which no frame is taken.
-const MAX_BACKLOG_BYTES: usize = 8 << 20;
+/// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
+/// a kill can cost, which the README bounds.
+const MAX_BACKLOG_BYTES: usize = 2 << 20;
 /// Frames to be sent beyond which a receiver takes none in.
 const MAX_FRAMES_WAITING: usize = 4096;
 

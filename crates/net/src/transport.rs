@@ -22,7 +22,7 @@ const MEMORY_PIPE_BYTES: usize = 1 << 20;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
 /// Frames between the reader and the driver: with fills of their usual length a few MiB.
-const FRAMES: usize = 16;
+const FRAMES: usize = 8;
 /// Bytes that are asked of the stream at once where frames are small.
 const BUFFER_BYTES: usize = 64 << 10;
 /// How long a child may take to exit once its streams are closed.
