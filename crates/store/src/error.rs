@@ -91,6 +91,16 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A source argument cannot be used; it is named as it was written.
+    #[error("{action} {argument}: {}", reason(source))]
+    Argument {
+        /// What was tried.
+        action: &'static str,
+        /// The argument, safe to print.
+        argument: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Any other answer of the system.
     #[error("{action} {path}: {}", reason(source))]
     Io {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use deltic_core::path::BadPath;
+use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Meta, Name, RelPath};
 use rustix::io::Errno;
 
@@ -45,12 +45,12 @@ impl SourceArg {
         }
     }
 
-    /// What errors call it: its path as far as it is one below a root.
-    fn path(&self) -> RelPath {
-        let dir = self.dir.as_os_str().as_bytes();
-        let names = dir.split(|b| *b == b'/').filter(|name| !matches!(*name, b"" | b"."));
-        let names: Vec<&[u8]> = names.chain(self.name.as_ref().map(Name::as_bytes)).collect();
-        RelPath::parse(&names.join(&b'/')).unwrap_or_default()
+    /// What the system answered to `action` on it.
+    fn error(&self, action: &'static str, errno: Errno) -> StoreError {
+        let mut path = self.dir.clone();
+        path.extend(self.name.iter().map(|name| OsStr::from_bytes(name.as_bytes())));
+        let argument = printable(path.as_os_str().as_bytes());
+        StoreError::Argument { action, argument, source: errno.into() }
     }
 }
 
@@ -137,10 +137,10 @@ impl Source {
     }
 
     fn list_into(&self, all: &mut Listing, rules: &Filter) -> Result<(), StoreError> {
-        let path = self.arg.path();
-        let dir = self.dir.as_ref().map_err(|errno| StoreError::new("open", &path, *errno))?;
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let Some(name) = &self.arg.name else {
-            let dir = dir.dir(&RelPath::root(), Use::Read).at("list", &path)?;
+            let dir = dir.dir(&RelPath::root(), Use::Read);
+            let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
             let one = list(&dir, &RelPath::root(), rules);
             all.entries.extend(one.entries);
             all.errors.extend(one.errors);
@@ -148,7 +148,7 @@ impl Source {
         };
         let in_root = RelPath::parse(name.as_bytes()).expect("a name is a path");
         check_path("list", &in_root)?;
-        let meta = look_at(dir, name).at("look at", &path)?;
+        let meta = look_at(dir, name).map_err(|errno| self.arg.error("look at", errno))?;
         if rules.admits(&in_root, meta.is_dir()) {
             all.entries.push(Entry { name: name.clone(), meta });
         }

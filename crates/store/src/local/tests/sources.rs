@@ -87,7 +87,7 @@ fn a_missing_source_is_told_and_the_others_go_on() {
     let listing = some.list(&RelPath::root()).unwrap();
     assert_eq!(listing.entries.len(), 1);
     assert_eq!(listing.errors.len(), 2);
-    assert!(listing.errors.iter().all(|error| matches!(error, StoreError::NotFound { .. })));
+    assert!(listing.errors.iter().all(|error| matches!(error, StoreError::Argument { .. })));
     assert!(listing.errors[0].to_string().ends_with("/no: no such file or directory"));
 }
 
