@@ -24,6 +24,9 @@ pub enum Kind {
     Other,
 }
 
+/// The mode bits that an owner needs of a directory to work in it.
+pub const OWNER_BITS: u32 = 0o700;
+
 /// An entry's kind, size, modification time and mode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meta {

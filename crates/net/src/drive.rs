@@ -177,13 +177,8 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
 
 fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result<(), SyncError> {
     let frame = frame.map_err(SyncError::from)?;
-    if let Some(Abort { cause, message }) = Abort::decode(frame.kind, &frame.payload)? {
-        return Err(match cause {
-            AbortCause::Selection => {
-                SyncError::Selection(format!("the other end reports: {message}"))
-            }
-            AbortCause::Protocol | AbortCause::Internal => SyncError::Refused(message),
-        });
+    if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
+        return Err(abort.into());
     }
     Ok(machine.handle(frame.kind, &frame.payload)?)
 }
@@ -260,6 +255,15 @@ fn start_work<M: Machine, H: Hands<M>>(
 
 fn gone() -> SyncError {
     SyncError::Disconnected("the other end does not read any more".into())
+}
+
+impl From<Abort> for SyncError {
+    fn from(Abort { cause, message }: Abort) -> Self {
+        match cause {
+            AbortCause::Selection => Self::Selection(format!("the other end reports: {message}")),
+            AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
+        }
+    }
 }
 
 impl From<PeerError> for SyncError {

@@ -101,10 +101,7 @@ impl Greeted {
             return Err(PeerError::Limit("greeting").into());
         }
         match Abort::decode(frame.kind, &frame.payload)? {
-            Some(Abort { cause: AbortCause::Selection, message }) => {
-                Err(SyncError::Selection(format!("the other end reports: {message}")))
-            }
-            Some(Abort { message, .. }) => Err(SyncError::Refused(message)),
+            Some(abort) => Err(abort.into()),
             None => Ok(frame),
         }
     }

@@ -1,5 +1,6 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
+use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
@@ -386,9 +387,6 @@ impl Receiver {
         }
     }
 }
-
-/// What an owner needs of a directory to work in it.
-const OWNER_BITS: u32 = 0o700;
 
 /// In which of the carried attributes two entries of one kind differ.
 fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Kind, Meta, RelPath};
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
@@ -268,6 +269,3 @@ fn clear_for_dir(place: &Place) -> Result<bool, Errno> {
 }
 
 const SET_META: &str = "set metadata of";
-
-/// What an owner needs of a directory to work in it.
-const OWNER_BITS: u32 = 0o700;
