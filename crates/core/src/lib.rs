@@ -12,9 +12,10 @@ pub mod recipe;
 #[doc(hidden)]
 pub mod reference;
 pub mod rule;
+pub mod simd;
 pub mod span;
 
-pub use chunk::{AnyChunker, Chunker, ChunkerSpec, Sizes};
+pub use chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
 pub use fingerprint::{Fingerprint, ShortFingerprint};
@@ -22,4 +23,5 @@ pub use index::{ChunkNo, Index};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
 pub use recipe::{AtEnd, Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
+pub use simd::Isa;
 pub use span::Span;

@@ -2,7 +2,7 @@
 //!
 //! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
 
-use crate::chunk::{ChunkerSpec, Sizes};
+use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
 use crate::fingerprint::{Fingerprint, ShortFingerprint};
 use crate::recipe::{Chunk, Digest, Group};
@@ -14,8 +14,11 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     let max = data.len().min(spec.max_len() as usize);
     let ends = |len: usize| match spec {
         ChunkerSpec::Fixed(_) => false,
-        ChunkerSpec::Gear(sizes) => gear_ends(*sizes, &data[..len]),
-        ChunkerSpec::Ram(sizes) => ram_ends(*sizes, &data[..len]),
+        ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
+            Algorithm::GearNc => gear_ends(*sizes, &data[..len]),
+            Algorithm::Ram => ram_ends(*sizes, &data[..len]),
+            Algorithm::Sieve => sieve_ends(*sizes, &data[..len]),
+        },
     };
     (1..max).find(|len| ends(*len)).unwrap_or(max)
 }
@@ -35,8 +38,12 @@ pub fn gear_hash(data: &[u8]) -> u64 {
 
 /// The number for one byte value: SplitMix64's answer number `byte`, counted from 0.
 fn gear(byte: u8) -> u64 {
-    let steps = u64::from(byte) + 1;
-    let state = 0x6465_6c74_6975_u64.wrapping_add(steps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    split_mix(0x6465_6c74_6975, byte.into())
+}
+
+/// SplitMix64's answer number `n`, counted from 0.
+fn split_mix(seed: u64, n: u64) -> u64 {
+    let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
@@ -46,6 +53,28 @@ fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
     chunk.len() > window && Some(&chunk[chunk.len() - 1]) >= chunk[..window].iter().max()
 }
+
+fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let bits = sizes.avg().ilog2() - 8;
+    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits.max(2) - 2 };
+    chunk.len() >= sizes.min() as usize
+        && sieve_gear(&chunk[chunk.len() - 8..]) == 0
+        && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros
+}
+
+fn sieve_gear(window: &[u8]) -> u8 {
+    let table: Vec<u8> = (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect();
+    let term = |byte: &u8| table[usize::from(byte % 16)] ^ table[16 + usize::from(byte / 16)];
+    window.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(2).wrapping_add(term(byte)))
+}
+
+fn sieve_hash(window: &[u8]) -> u64 {
+    let word = |n: usize| (0..8).fold(0, |sum, m| sum | u64::from(window[8 * n + m]) << (8 * m));
+    let key = |n: usize| split_mix(SIEVE_SEED, 4 + n as u64) | 1;
+    (0..4).fold(0, |sum: u64, n| sum.wrapping_add(key(n).wrapping_mul(word(n))))
+}
+
+const SIEVE_SEED: u64 = 0x6465_6c74_6965;
 
 /// All chunks of the file `data`.
 #[must_use]

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, recipe};
 use deltic_core::{
-    AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference, scan,
+    Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference,
+    scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole in the middle.
@@ -26,10 +27,13 @@ fn specs() -> [(&'static str, ChunkerSpec); 5] {
     let sizes = |min, avg, max| Sizes::new(min, avg, max).expect("sizes rise");
     [
         ("fixed 4096", ChunkerSpec::Fixed(FixedLen::new(4096).expect("length is in range"))),
-        ("gear 512 2048 8192", ChunkerSpec::Gear(sizes(512, 2048, 8192))),
-        ("gear 4096 8192 12288", ChunkerSpec::Gear(sizes(4096, 8192, 12288))),
-        ("ram 512 2048 8192", ChunkerSpec::Ram(sizes(512, 2048, 8192))),
-        ("ram 4096 8192 12288", ChunkerSpec::Ram(sizes(4096, 8192, 12288))),
+        ("gear 512 2048 8192", ChunkerSpec::ByContent(Algorithm::GearNc, sizes(512, 2048, 8192))),
+        (
+            "gear 4096 8192 12288",
+            ChunkerSpec::ByContent(Algorithm::GearNc, sizes(4096, 8192, 12288)),
+        ),
+        ("ram 512 2048 8192", ChunkerSpec::ByContent(Algorithm::Ram, sizes(512, 2048, 8192))),
+        ("ram 4096 8192 12288", ChunkerSpec::ByContent(Algorithm::Ram, sizes(4096, 8192, 12288))),
     ]
 }
 

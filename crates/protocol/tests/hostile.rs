@@ -11,7 +11,7 @@ use common::Dice;
 use common::destination::Destination;
 use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
-use deltic_core::chunk::{FixedLen, Sizes};
+use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{AtEnd, Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::{ChunkerSpec, Digest, Entry, Kind, Meta, RelPath, ShortFingerprint, Timestamp};
 use deltic_protocol::limits::{
@@ -770,7 +770,8 @@ fn a_length_is_only_a_claim() {
     let most = i64::MAX as u64;
     let mut victim = Victim::started(most);
     let widest = Sizes::new(512, 1 << 19, 1 << 19).unwrap();
-    for spec in [ChunkerSpec::Gear(widest), ChunkerSpec::Ram(widest)] {
+    for algorithm in Algorithm::ALL {
+        let spec = ChunkerSpec::ByContent(algorithm, widest);
         let mut other = Victim::wanted_of(most);
         let frame = ToReceiver::Start { file: A, meta: file_of(most), how: How::Recipe, spec };
         other.take([frame]).unwrap();

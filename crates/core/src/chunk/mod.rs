@@ -3,12 +3,17 @@
 mod fixed;
 mod gear;
 mod ram;
+mod sieve;
 
 pub use fixed::{Fixed, FixedLen};
 pub use gear::Gear;
 pub use ram::Ram;
+pub use sieve::Sieve;
+
+use std::str::FromStr;
 
 use crate::codec::{CodecError, Put, Reader};
+use crate::simd::Isa;
 
 /// Shortest minimum, in bytes. Only the last chunk of a file is shorter.
 pub const MIN_CHUNK_BYTES: u32 = 512;
@@ -97,15 +102,58 @@ impl Sizes {
     }
 }
 
+/// A content-defined chunker's algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Gear with normalised sizes, its window warmed up.
+    GearNc,
+    /// The Rapid Asymmetric Maximum.
+    Ram,
+    /// A sieve of gear hashes of eight bits, then a hash of what it leaves.
+    Sieve,
+}
+
+impl Algorithm {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::GearNc, Self::Ram, Self::Sieve];
+
+    /// Its name, as [`FromStr`] reads it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.facts().1
+    }
+
+    /// Its number in files and frames, and its name.
+    const fn facts(self) -> (u8, &'static str) {
+        match self {
+            Self::GearNc => (2, "gear-nc"),
+            Self::Ram => (3, "ram"),
+            Self::Sieve => (14, "sieve"),
+        }
+    }
+}
+
+/// No algorithm has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a chunker; there are fixed, {names}", names = Algorithm::ALL.map(Algorithm::name).join(", "))]
+pub struct UnknownAlgorithm(String);
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name() == name);
+        found.ok_or_else(|| UnknownAlgorithm(name.into()))
+    }
+}
+
 /// A chunker as data: what both ends agree on, and what a stored recipe was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkerSpec {
     /// Chunks of one length.
     Fixed(FixedLen),
-    /// Content-defined by a gear hash.
-    Gear(Sizes),
-    /// Content-defined by local maxima.
-    Ram(Sizes),
+    /// Chunks that their content ends.
+    ByContent(Algorithm, Sizes),
 }
 
 impl ChunkerSpec {
@@ -118,16 +166,27 @@ impl ChunkerSpec {
         let root = (file_len / LEN_PER_SQUARED_AVG).isqrt();
         let wanted = root.max(file_len.div_ceil(DEFAULT_CHUNKS)).min(DEFAULT_AVG_BYTES.1.into());
         let avg = (wanted as u32).next_power_of_two().max(DEFAULT_AVG_BYTES.0);
-        Self::Gear(Sizes { min: avg / DEFAULT_SPREAD, avg, max: avg * DEFAULT_SPREAD })
+        let sizes = Sizes { min: avg / DEFAULT_SPREAD, avg, max: avg * DEFAULT_SPREAD };
+        Self::ByContent(Algorithm::GearNc, sizes)
     }
 
-    /// The chunker itself.
+    /// The chunker itself, in its fastest form on this machine.
     #[must_use]
     pub fn build(&self) -> AnyChunker {
+        self.build_for(Isa::best())
+    }
+
+    /// The chunker itself, with the instructions of `isa` where it has a form for them. All forms find the same chunks
+    /// (law 4).
+    #[must_use]
+    pub fn build_for(&self, isa: Isa) -> AnyChunker {
         match *self {
             Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
-            Self::Gear(sizes) => AnyChunker::Gear(Gear::new(sizes)),
-            Self::Ram(sizes) => AnyChunker::Ram(Ram::new(sizes)),
+            Self::ByContent(algorithm, sizes) => match algorithm {
+                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes)),
+                Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
+                Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
+            },
         }
     }
 
@@ -136,7 +195,7 @@ impl ChunkerSpec {
     pub const fn min_len(&self) -> u32 {
         match self {
             Self::Fixed(len) => len.get(),
-            Self::Gear(sizes) | Self::Ram(sizes) => sizes.min,
+            Self::ByContent(_, sizes) => sizes.min,
         }
     }
 
@@ -145,7 +204,7 @@ impl ChunkerSpec {
     pub const fn max_len(&self) -> u32 {
         match self {
             Self::Fixed(len) => len.get(),
-            Self::Gear(sizes) | Self::Ram(sizes) => sizes.max,
+            Self::ByContent(_, sizes) => sizes.max,
         }
     }
 
@@ -156,12 +215,8 @@ impl ChunkerSpec {
                 out.put_u8(TAG_FIXED);
                 out.put_varint(len.get().into());
             }
-            Self::Gear(sizes) => {
-                out.put_u8(TAG_GEAR);
-                sizes.encode(out);
-            }
-            Self::Ram(sizes) => {
-                out.put_u8(TAG_RAM);
+            Self::ByContent(algorithm, sizes) => {
+                out.put_u8(algorithm.facts().0);
                 sizes.encode(out);
             }
         }
@@ -172,50 +227,47 @@ impl ChunkerSpec {
     /// # Errors
     /// [`CodecError`]; an unknown algorithm or lengths that [`Sizes::new`] refuses are out of range.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        match reader.u8()? {
-            TAG_FIXED => {
-                let len = FixedLen::new(reader.varint_u32()?);
-                len.map(Self::Fixed).map_err(|_| CodecError::OutOfRange)
+        let tag = reader.u8()?;
+        if tag == TAG_FIXED {
+            let len = FixedLen::new(reader.varint_u32()?);
+            return len.map(Self::Fixed).map_err(|_| CodecError::OutOfRange);
+        }
+        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.facts().0 == tag);
+        let algorithm = known.ok_or(CodecError::OutOfRange)?;
+        Ok(Self::ByContent(algorithm, Sizes::decode(reader)?))
+    }
+}
+
+/// Declares [`AnyChunker`]: a variant for each type of chunker, named like it.
+macro_rules! any_chunker {
+    ($($name:ident),+) => {
+        /// The chunker that a [`ChunkerSpec`] names.
+        #[derive(Clone, Copy, Debug)]
+        #[allow(missing_docs, reason = "each variant holds the type of its name")]
+        pub enum AnyChunker {
+            $($name($name)),+
+        }
+
+        impl Chunker for AnyChunker {
+            fn max_len(&self) -> usize {
+                match self {
+                    $(Self::$name(chunker) => chunker.max_len()),+
+                }
             }
-            TAG_GEAR => Sizes::decode(reader).map(Self::Gear),
-            TAG_RAM => Sizes::decode(reader).map(Self::Ram),
-            _ => Err(CodecError::OutOfRange),
+
+            #[inline]
+            fn cut(&self, data: &[u8]) -> usize {
+                match self {
+                    $(Self::$name(chunker) => chunker.cut(data)),+
+                }
+            }
         }
-    }
+    };
 }
 
-/// The chunker that a [`ChunkerSpec`] names.
-#[derive(Clone, Copy, Debug)]
-pub enum AnyChunker {
-    /// Chunks of one length.
-    Fixed(Fixed),
-    /// Content-defined by a gear hash.
-    Gear(Gear),
-    /// Content-defined by local maxima.
-    Ram(Ram),
-}
-
-impl Chunker for AnyChunker {
-    fn max_len(&self) -> usize {
-        match self {
-            Self::Fixed(chunker) => chunker.max_len(),
-            Self::Gear(chunker) => chunker.max_len(),
-            Self::Ram(chunker) => chunker.max_len(),
-        }
-    }
-
-    fn cut(&self, data: &[u8]) -> usize {
-        match self {
-            Self::Fixed(chunker) => chunker.cut(data),
-            Self::Gear(chunker) => chunker.cut(data),
-            Self::Ram(chunker) => chunker.cut(data),
-        }
-    }
-}
+any_chunker!(Fixed, Gear, Ram, Sieve);
 
 const TAG_FIXED: u8 = 1;
-const TAG_GEAR: u8 = 2;
-const TAG_RAM: u8 = 3;
 
 /// How many chunks a default recipe aims at, where the mean may still choose.
 const DEFAULT_CHUNKS: u64 = 1 << 19;
@@ -255,7 +307,8 @@ mod tests {
             (u64::MAX, 128 << 10),
         ] {
             let sizes = Sizes::new(avg / 4, avg, avg * 4).unwrap();
-            assert_eq!(ChunkerSpec::for_len(file_len), ChunkerSpec::Gear(sizes), "{file_len}");
+            let spec = ChunkerSpec::ByContent(Algorithm::GearNc, sizes);
+            assert_eq!(ChunkerSpec::for_len(file_len), spec, "{file_len}");
         }
     }
 }

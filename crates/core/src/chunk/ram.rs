@@ -13,24 +13,30 @@
 //!    the mean is `avg`; and no chunk is shorter than `min`.
 //! 3. A chunk ends at `max`, whatever its bytes.
 //!
+//! What the code does besides: no byte is larger than 255, so the search ends where it finds one. Most of a window of
+//! random or compressed bytes is never looked at.
+//!
 //! A cut depends on all of the chunk before it. After an edit boundaries meet again only by chance, and in data of few
 //! byte values that can take long; a gear chunker re-aligns sooner.
 
 use super::{Chunker, Sizes};
+use crate::simd::search::{find, largest};
+use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ram {
     window: usize,
     max: usize,
+    isa: Isa,
 }
 
 impl Ram {
-    /// A chunker for chunks of `sizes`.
+    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
     #[must_use]
-    pub fn new(sizes: Sizes) -> Self {
+    pub fn new(sizes: Sizes, isa: Isa) -> Self {
         let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
-        Self { window: window as usize, max: sizes.max() as usize }
+        Self { window: window as usize, max: sizes.max() as usize, isa }
     }
 }
 
@@ -39,12 +45,27 @@ impl Chunker for Ram {
         self.max
     }
 
+    #[inline]
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
         let Some((window, after)) = data.split_at_checked(self.window) else { return data.len() };
-        let top = window.iter().fold(0, |top: u8, byte| top.max(*byte));
-        let reached = after.iter().position(|byte| *byte >= top);
+        let reached = self.isa.run(Cut { window, after });
         reached.map_or(data.len(), |n| self.window + n + 1)
+    }
+}
+
+struct Cut<'a> {
+    window: &'a [u8],
+    after: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Option<usize> {
+        let top = simd.splat(largest(simd, self.window));
+        find(simd, self.after, |bytes| simd.ge(bytes, top))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Laws of the codec: what was put is read, nothing else is, and no bytes make a reader panic.
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::{ChunkerSpec, CodecError, Put, Reader, Sizes};
+use deltic_core::{Algorithm, ChunkerSpec, CodecError, Put, Reader, Sizes};
 use proptest::prelude::*;
 
 fn any_spec() -> impl Strategy<Value = ChunkerSpec> {
@@ -12,8 +12,8 @@ fn any_spec() -> impl Strategy<Value = ChunkerSpec> {
         (512u32..=512 << 10).prop_map(|len| {
             ChunkerSpec::Fixed(FixedLen::new(len).expect("length is in range"))
         }),
-        sizes.clone().prop_map(ChunkerSpec::Gear),
-        sizes.prop_map(ChunkerSpec::Ram),
+        (proptest::sample::select(&Algorithm::ALL[..]), sizes)
+            .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes)),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Laws of covers, copy runs and what they make.
 
 use deltic_core::{
-    AtEnd, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, Sizes, Span, reference, scan,
+    Algorithm, AtEnd, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, Sizes, Span, reference, scan,
 };
 use proptest::prelude::*;
 
@@ -70,7 +70,8 @@ proptest! {
 
 /// The steps from `old` to `new`, chunk by chunk.
 fn delta(old: &[u8], new: &[u8]) -> Vec<Op> {
-    let spec = ChunkerSpec::Gear(Sizes::new(512, 512, 2048).expect("sizes rise"));
+    let spec =
+        ChunkerSpec::ByContent(Algorithm::GearNc, Sizes::new(512, 512, 2048).expect("sizes rise"));
     let chunks = |data| scan(&spec.build(), data, AtEnd::Yes).chunks;
     let mut index = Index::new(usize::MAX);
     for (start, chunk) in placed(chunks(old)) {

@@ -1,13 +1,14 @@
 //! Laws of the two file formats: fed in any pieces they say the same, and damage is an error.
 
 use deltic_core::format::{Format, FormatError, Parser, delta, recipe};
-use deltic_core::{Chunk, Digest, Sizes, Span};
+use deltic_core::{Algorithm, Chunk, Digest, Sizes, Span};
 use proptest::prelude::*;
 
 use crate::random;
 
 fn spec() -> deltic_core::ChunkerSpec {
-    deltic_core::ChunkerSpec::Gear(Sizes::new(512, 1024, 4096).expect("sizes rise"))
+    let sizes = Sizes::new(512, 1024, 4096).expect("sizes rise");
+    deltic_core::ChunkerSpec::ByContent(Algorithm::GearNc, sizes)
 }
 
 /// All records of `bytes`, fed `piece` bytes at a time.

@@ -8,24 +8,29 @@ mod index;
 mod recipe;
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::{ChunkerSpec, Sizes};
+use deltic_core::{Algorithm, ChunkerSpec, Sizes};
 use proptest::prelude::*;
+use proptest::sample::select;
 
 /// Chunkers small enough that the oracle is done in time. Some have no room between their sizes, and some gears cut so
 /// often that a fault in its first or last bytes shows.
 pub(crate) fn specs() -> impl Strategy<Value = ChunkerSpec> {
-    let sizes = |min, avg, max| Sizes::new(min, avg, max).expect("sizes rise");
-    proptest::sample::select(vec![
-        ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range")),
-        ChunkerSpec::Gear(sizes(512, 1024, 4096)),
-        ChunkerSpec::Gear(sizes(513, 2048, 3001)),
-        ChunkerSpec::Gear(sizes(512, 512, 512)),
-        ChunkerSpec::Gear(sizes(512, 512, 4096)),
-        ChunkerSpec::Gear(sizes(512, 512, 519)),
-        ChunkerSpec::Ram(sizes(512, 1024, 4096)),
-        ChunkerSpec::Ram(sizes(700, 1024, 1500)),
-        ChunkerSpec::Ram(sizes(512, 512, 512)),
-    ])
+    let fixed = ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range"));
+    let sizes = [
+        (512, 1024, 4096),
+        (513, 2048, 3001),
+        (512, 512, 512),
+        (512, 512, 4096),
+        (512, 512, 519),
+        (700, 1024, 1500),
+    ];
+    let by_content = |(algorithm, (min, avg, max))| {
+        ChunkerSpec::ByContent(algorithm, Sizes::new(min, avg, max).expect("sizes rise"))
+    };
+    prop_oneof![
+        1 => Just(fixed),
+        9 => (select(&Algorithm::ALL[..]), select(sizes.to_vec())).prop_map(by_content),
+    ]
 }
 
 /// Lengths around every constant of [`specs`], and lengths of several chunks.

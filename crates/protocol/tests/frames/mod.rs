@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{FixedLen, Sizes};
+use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, Rule};
 use deltic_core::{
@@ -311,8 +311,8 @@ fn spec() -> impl Strategy<Value = ChunkerSpec> {
     prop_oneof![
         of(&[512, 256 << 10, 512 << 10])
             .prop_map(|len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap())),
-        sizes().prop_map(ChunkerSpec::Gear),
-        sizes().prop_map(ChunkerSpec::Ram),
+        (of(&Algorithm::ALL), sizes())
+            .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes)),
     ]
 }
 

@@ -1,0 +1,204 @@
+//! Vectors of bytes, once for all instruction sets: what the chunkers of VectorCDC (§4.1, §4.2) are written with.
+//!
+//! ```text
+//! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
+//! ```
+//!
+//! An algorithm is a [`Kernel`], generic over [`Simd`]. A value of a type that implements [`Simd`] is a *witness*: it is
+//! made by detection alone, so whoever holds one may use its instructions. With that, only two kinds of line are unsafe,
+//! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
+//! its features.
+
+mod scalar;
+pub(crate) mod search;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use scalar::Scalar;
+
+/// A vector of bytes and what chunkers do with it. Lane 0 holds the first byte.
+///
+/// Where an answer has one bit for each lane, bit 0 is of lane 0 and bits past the last lane are zero.
+pub(crate) trait Simd: Copy {
+    /// As many bytes as there are lanes.
+    type Vector: Copy;
+    /// Sixteen bytes to look up.
+    type Table: Copy;
+    /// What [`Simd::gear`] keeps between vectors.
+    type Gear: Copy;
+
+    /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
+    const LANES: usize;
+
+    /// The same byte in each lane.
+    fn splat(self, byte: u8) -> Self::Vector;
+
+    /// The first bytes of `bytes`, of which there must be enough.
+    fn load(self, bytes: &[u8]) -> Self::Vector;
+
+    /// The larger byte of each lane.
+    fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The smaller byte of each lane.
+    fn min(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The exclusive or of each lane.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Where `a >= b`.
+    fn ge(self, a: Self::Vector, b: Self::Vector) -> u64;
+
+    /// Where `a == b`.
+    fn eq(self, a: Self::Vector, b: Self::Vector) -> u64;
+
+    /// Where `a > b`.
+    #[inline(always)]
+    fn gt(self, a: Self::Vector, b: Self::Vector) -> u64 {
+        !self.ge(b, a) & all_lanes(Self::LANES)
+    }
+
+    /// The largest byte.
+    fn highest(self, a: Self::Vector) -> u8;
+
+    /// The smallest byte.
+    fn lowest(self, a: Self::Vector) -> u8;
+
+    /// A table of sixteen bytes.
+    fn table(self, bytes: &[u8; 16]) -> Self::Table;
+
+    /// What the table holds for the low four bits of each lane.
+    fn low_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
+
+    /// What the table holds for the high four bits of each lane.
+    fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
+
+    /// A gear hash before its first byte.
+    fn new_gear(self) -> Self::Gear;
+
+    /// The gear hash of eight bits at each lane: the sum of `terms[lane - k] << k` for k below 8 (mod 256), where lanes
+    /// below 0 are those of the vector before.
+    fn gear(self, state: &mut Self::Gear, terms: Self::Vector) -> Self::Vector;
+}
+
+/// Most lanes of any vector.
+pub(crate) const MAX_LANES: usize = 64;
+
+/// A bit for each of so many lanes.
+#[inline(always)]
+pub(crate) const fn all_lanes(lanes: usize) -> u64 {
+    u64::MAX >> (MAX_LANES - lanes)
+}
+
+/// An algorithm over vectors of any length.
+pub(crate) trait Kernel {
+    /// What it finds.
+    type Output;
+
+    /// Runs it. Implementations are `#[inline(always)]`: only inside of the caller may they use its instructions.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// An instruction set that this machine has. There is no other value: each was detected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Witness);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Witness {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse(x86::Sse),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86::Avx512),
+}
+
+/// Why an instruction set cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{wanted:?} is not an instruction set of this machine; it has {}", available.join(", "))]
+pub struct UnknownIsa {
+    wanted: String,
+    available: Vec<&'static str>,
+}
+
+static CHOSEN: OnceLock<Isa> = OnceLock::new();
+
+impl Isa {
+    /// Plain Rust, one byte at a time: every machine has it.
+    pub const SCALAR: Self = Self(Witness::Scalar);
+
+    /// All that this machine has, the best last.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        #[cfg(target_arch = "x86_64")]
+        let vectors = [
+            x86::Sse::detect().map(Witness::Sse),
+            x86::Avx2::detect().map(Witness::Avx2),
+            x86::Avx512::detect().map(Witness::Avx512),
+        ];
+        #[cfg(not(target_arch = "x86_64"))]
+        let vectors: [Option<Witness>; 0] = [];
+        [Self::SCALAR].into_iter().chain(vectors.into_iter().flatten().map(Self)).collect()
+    }
+
+    /// The one that chunkers use unless they are told otherwise: detected once, or what [`Isa::prefer`] said.
+    #[must_use]
+    pub fn best() -> Self {
+        *CHOSEN.get_or_init(|| Self::available().pop().unwrap_or(Self::SCALAR))
+    }
+
+    /// Makes [`Isa::best`] this one from now on; whether that was the first word on it.
+    pub fn prefer(self) -> bool {
+        CHOSEN.set(self).is_ok()
+    }
+
+    /// Its name, as [`FromStr`] reads it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Witness::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Witness::Sse(_) => "sse",
+            #[cfg(target_arch = "x86_64")]
+            Witness::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Witness::Avx512(_) => "avx512",
+        }
+    }
+
+    /// Runs `kernel` with the widest vectors of this instruction set.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Witness::Scalar => kernel.run(Scalar),
+            #[cfg(target_arch = "x86_64")]
+            Witness::Sse(sse) => sse.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Witness::Avx2(avx2) => avx2.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Witness::Avx512(avx512) => avx512.run(kernel),
+        }
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Isa {
+    type Err = UnknownIsa;
+
+    fn from_str(name: &str) -> Result<Self, UnknownIsa> {
+        let available = Self::available();
+        available.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| UnknownIsa {
+            wanted: name.into(),
+            available: available.iter().map(|isa| isa.name()).collect(),
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Vectors of one byte: the algorithms as the papers write them, for machines without anything wider.
+
+use super::Simd;
+
+/// Needs nothing, so anyone may make one.
+#[derive(Clone, Copy)]
+pub(super) struct Scalar;
+
+impl Simd for Scalar {
+    type Vector = u8;
+    type Table = [u8; 16];
+    type Gear = u8;
+
+    const LANES: usize = 1;
+
+    #[inline(always)]
+    fn splat(self, byte: u8) -> u8 {
+        byte
+    }
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8]) -> u8 {
+        bytes[0]
+    }
+
+    #[inline(always)]
+    fn max(self, a: u8, b: u8) -> u8 {
+        a.max(b)
+    }
+
+    #[inline(always)]
+    fn min(self, a: u8, b: u8) -> u8 {
+        a.min(b)
+    }
+
+    #[inline(always)]
+    fn xor(self, a: u8, b: u8) -> u8 {
+        a ^ b
+    }
+
+    #[inline(always)]
+    fn ge(self, a: u8, b: u8) -> u64 {
+        u64::from(a >= b)
+    }
+
+    #[inline(always)]
+    fn eq(self, a: u8, b: u8) -> u64 {
+        u64::from(a == b)
+    }
+
+    #[inline(always)]
+    fn highest(self, a: u8) -> u8 {
+        a
+    }
+
+    #[inline(always)]
+    fn lowest(self, a: u8) -> u8 {
+        a
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 16]) -> [u8; 16] {
+        *bytes
+    }
+
+    #[inline(always)]
+    fn low_nibbles(self, table: [u8; 16], a: u8) -> u8 {
+        table[usize::from(a & 15)]
+    }
+
+    #[inline(always)]
+    fn high_nibbles(self, table: [u8; 16], a: u8) -> u8 {
+        table[usize::from(a >> 4)]
+    }
+
+    #[inline(always)]
+    fn new_gear(self) -> u8 {
+        0
+    }
+
+    #[inline(always)]
+    fn gear(self, state: &mut u8, term: u8) -> u8 {
+        *state = (*state << 1).wrapping_add(term);
+        *state
+    }
+}
