@@ -55,17 +55,29 @@ fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
 }
 
 fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let bits = sizes.avg().ilog2() - 8;
-    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits.max(2) - 2 };
+    let bits = sizes.avg().ilog2();
+    let more = bits.clamp(12, 20) - 12;
+    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
+    let sums = sieve_sums(&chunk[chunk.len().saturating_sub(8)..]);
     chunk.len() >= sizes.min() as usize
-        && sieve_gear(&chunk[chunk.len() - 8..]) == 0
-        && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros
+        && sums[3][0] == 0
+        && sums[2][1].leading_zeros() >= more
+        && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros.max(8 + more) - 8 - more
 }
 
-fn sieve_gear(window: &[u8]) -> u8 {
+/// Terms of eight bytes, and sums of two, four and eight of them.
+fn sieve_sums(window: &[u8]) -> [Vec<u8>; 4] {
     let table: Vec<u8> = (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect();
     let term = |byte: &u8| table[usize::from(byte % 16)] ^ table[16 + usize::from(byte / 16)];
-    window.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(2).wrapping_add(term(byte)))
+    let sums = |parts: &[u8], turn| -> Vec<u8> {
+        let pairs = parts.chunks_exact(2);
+        pairs.map(|pair| pair[1].wrapping_add(pair[0].rotate_left(turn))).collect()
+    };
+    let ones: Vec<u8> = window.iter().map(term).collect();
+    let twos = sums(&ones, 1);
+    let fours = sums(&twos, 2);
+    let eights = sums(&fours, 4);
+    [ones, twos, fours, eights]
 }
 
 fn sieve_hash(window: &[u8]) -> u64 {
@@ -74,7 +86,7 @@ fn sieve_hash(window: &[u8]) -> u64 {
     (0..4).fold(0, |sum: u64, n| sum.wrapping_add(key(n).wrapping_mul(word(n))))
 }
 
-const SIEVE_SEED: u64 = 0x6465_6c74_6965;
+const SIEVE_SEED: u64 = 0x6465_6c74_6963;
 
 /// All chunks of the file `data`.
 #[must_use]

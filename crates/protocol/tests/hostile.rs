@@ -12,8 +12,10 @@ use common::destination::Destination;
 use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::recipe::{AtEnd, Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
-use deltic_core::{ChunkerSpec, Digest, Entry, Kind, Meta, RelPath, ShortFingerprint, Timestamp};
+use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
+use deltic_core::{
+    AtEnd, ChunkerSpec, Digest, Entry, Kind, Meta, RelPath, ShortFingerprint, Timestamp,
+};
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
     MAX_GROUPS, WHOLE_BLOCK_BYTES,

@@ -35,6 +35,37 @@ pub trait Chunker {
     fn cut(&self, data: &[u8]) -> usize;
 }
 
+/// Whether bytes are the last of their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// The file ends with them.
+    Yes,
+    /// More may follow.
+    No,
+}
+
+/// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
+/// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
+/// next chunk starts there.
+///
+/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of one
+/// pass over all of it (law 1).
+pub fn cut_all(
+    chunker: &impl Chunker,
+    data: &[u8],
+    at_end: AtEnd,
+    mut each: impl FnMut(&[u8]),
+) -> usize {
+    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
+    let mut rest = data;
+    while rest.len() >= enough {
+        let (chunk, after) = rest.split_at(chunker.cut(rest));
+        each(chunk);
+        rest = after;
+    }
+    data.len() - rest.len()
+}
+
 /// Why lengths do not describe chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSizes {

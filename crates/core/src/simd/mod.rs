@@ -28,8 +28,8 @@ pub(crate) trait Simd: Copy {
     type Vector: Copy;
     /// Sixteen bytes to look up.
     type Table: Copy;
-    /// What [`Simd::gear`] keeps between vectors.
-    type Gear: Copy;
+    /// What [`Simd::fours_and_eights`] keeps of the vectors before.
+    type Before: Copy;
 
     /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
     const LANES: usize;
@@ -48,6 +48,12 @@ pub(crate) trait Simd: Copy {
 
     /// The exclusive or of each lane.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The bits that are in both.
+    fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The bits that are in either.
+    fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     /// Where `a >= b`.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u64;
@@ -76,12 +82,19 @@ pub(crate) trait Simd: Copy {
     /// What the table holds for the high four bits of each lane.
     fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// A gear hash before its first byte.
-    fn new_gear(self) -> Self::Gear;
+    /// As if zeros had come before.
+    fn nothing(self) -> Self::Before;
 
-    /// The gear hash of eight bits at each lane: the sum of `terms[lane - k] << k` for k below 8 (mod 256), where lanes
-    /// below 0 are those of the vector before.
-    fn gear(self, state: &mut Self::Gear, terms: Self::Vector) -> Self::Vector;
+    /// Sums of the four and of the eight terms up to each lane, by doubling:
+    ///
+    /// ```text
+    /// twos(n)   = ones(n)  + rotate(ones(n - 1), 1)
+    /// fours(n)  = twos(n)  + rotate(twos(n - 2), 2)
+    /// eights(n) = fours(n) + rotate(fours(n - 4), 4)     of eight bits each, rotated towards the higher
+    /// ```
+    ///
+    /// Lanes below 0 are those of the vector before.
+    fn fours_and_eights(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
 }
 
 /// Most lanes of any vector.
