@@ -188,7 +188,7 @@ pub enum ChunkerSpec {
 }
 
 impl ChunkerSpec {
-    /// The default for a file of `file_len` bytes: gear chunks that grow with the file.
+    /// The default for a file of `file_len` bytes: sieve chunks that grow with the file.
     ///
     /// With the square root of the length, so that recipes and what an edit costs grow alike, until that would make more
     /// chunks than an index should hold; then in proportion.
@@ -198,7 +198,7 @@ impl ChunkerSpec {
         let wanted = root.max(file_len.div_ceil(DEFAULT_CHUNKS)).min(DEFAULT_AVG_BYTES.1.into());
         let avg = (wanted as u32).next_power_of_two().max(DEFAULT_AVG_BYTES.0);
         let sizes = Sizes { min: avg / DEFAULT_SPREAD, avg, max: avg * DEFAULT_SPREAD };
-        Self::ByContent(Algorithm::GearNc, sizes)
+        Self::ByContent(Algorithm::Sieve, sizes)
     }
 
     /// The chunker itself, in its fastest form on this machine.
@@ -338,7 +338,7 @@ mod tests {
             (u64::MAX, 128 << 10),
         ] {
             let sizes = Sizes::new(avg / 4, avg, avg * 4).unwrap();
-            let spec = ChunkerSpec::ByContent(Algorithm::GearNc, sizes);
+            let spec = ChunkerSpec::ByContent(Algorithm::Sieve, sizes);
             assert_eq!(ChunkerSpec::for_len(file_len), spec, "{file_len}");
         }
     }
