@@ -12,7 +12,9 @@ pub mod recipe;
 #[doc(hidden)]
 pub mod reference;
 pub mod rule;
+mod simd;
 pub mod span;
+pub mod weak;
 
 pub use chunk::{AnyChunker, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
@@ -23,3 +25,4 @@ pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
 pub use recipe::{AtEnd, Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
 pub use span::Span;
+pub use weak::Crc32c;
