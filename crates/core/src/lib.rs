@@ -14,6 +14,7 @@ pub mod reference;
 pub mod rule;
 pub mod simd;
 pub mod span;
+pub mod weak;
 
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
@@ -25,3 +26,4 @@ pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
 pub use simd::Isa;
 pub use span::Span;
+pub use weak::Crc32c;

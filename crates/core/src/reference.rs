@@ -155,6 +155,42 @@ pub fn find_chunk(
     neighbour.or_else(|| known.iter().position(equal))
 }
 
+/// CRC-32C of `data`, a bit at a time.
+#[must_use]
+pub fn crc32c(data: &[u8]) -> u32 {
+    !data.iter().fold(!0, |register, byte| zero_byte(register ^ u32::from(*byte)))
+}
+
+/// The sum of bytes with the sum `first` and `next_len` bytes behind them with the sum `next`.
+///
+/// The register after both is what bytes of the second kind leave of the one after the first, and those bytes differ from
+/// zeros by a value that depends on them alone.
+#[must_use]
+pub fn crc32c_concat(first: u32, next: u32, next_len: u64) -> u32 {
+    let bytes = !next ^ zero_bytes(!0, next_len);
+    !(zero_bytes(!first, next_len) ^ bytes)
+}
+
+/// The register of a CRC-32C after one zero byte.
+fn zero_byte(register: u32) -> u32 {
+    (0..8).fold(register, |register, _| (register >> 1) ^ (0x82f6_3b78 * (register & 1)))
+}
+
+/// The register after `len` zero bytes. What they do to it is linear: it suffices to know what becomes of each bit.
+fn zero_bytes(register: u32, len: u64) -> u32 {
+    let bits = |register: u32| (0..32).filter(move |bit| register >> bit & 1 == 1);
+    let image = |map: &[u32], register| bits(register).fold(0, |sum, bit| sum ^ map[bit]);
+    let mut map: Vec<u32> = (0..32).map(|bit| zero_byte(1 << bit)).collect();
+    let mut register = register;
+    for bit in 0..u64::BITS {
+        if len >> bit & 1 == 1 {
+            register = image(&map, register);
+        }
+        map = map.iter().map(|register| image(&map, *register)).collect();
+    }
+    register
+}
+
 /// Which bytes of a file are covered: one flag each.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);

@@ -9,6 +9,7 @@
 //! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
 //! its features.
 
+pub(crate) mod clmul;
 mod scalar;
 pub(crate) mod search;
 #[cfg(target_arch = "x86_64")]
