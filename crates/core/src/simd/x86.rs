@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd};
+use super::{Gear, Kernel, Simd};
 
 /// Declares the witness of some features, and how a kernel is compiled for them.
 macro_rules! witness {
@@ -57,14 +57,6 @@ witness! {
     Avx512 needs "avx512f", "avx512bw", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
 }
 
-/// The vectors before, as far as a gear hash of eight bits looks back: its terms, and the sums of two and of four of them.
-#[derive(Clone, Copy)]
-pub(super) struct Gear<V> {
-    ones: V,
-    twos: V,
-    fours: V,
-}
-
 impl Simd for Sse {
     type Vector = __m128i;
     type Table = __m128i;
@@ -103,10 +95,7 @@ impl Simd for Sse {
         fn high_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)))
         }
-        fn new_gear(self) -> Gear<__m128i> {
-            let zero = _mm_setzero_si128();
-            Gear { ones: zero, twos: zero, fours: zero }
-        }
+        fn new_gear(self) -> Gear<__m128i> { Gear::new(_mm_setzero_si128()) }
     }
 
     #[inline(always)]
@@ -177,10 +166,7 @@ impl Simd for Avx2 {
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(15));
             _mm256_shuffle_epi8(table, high)
         }
-        fn new_gear(self) -> Gear<__m256i> {
-            let zero = _mm256_setzero_si256();
-            Gear { ones: zero, twos: zero, fours: zero }
-        }
+        fn new_gear(self) -> Gear<__m256i> { Gear::new(_mm256_setzero_si256()) }
     }
 
     #[inline(always)]
@@ -242,10 +228,7 @@ impl Simd for Avx512 {
             let high = _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15));
             _mm512_shuffle_epi8(table, high)
         }
-        fn new_gear(self) -> Gear<__m512i> {
-            let zero = _mm512_setzero_si512();
-            Gear { ones: zero, twos: zero, fours: zero }
-        }
+        fn new_gear(self) -> Gear<__m512i> { Gear::new(_mm512_setzero_si512()) }
     }
 
     #[inline(always)]
