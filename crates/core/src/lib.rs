@@ -14,6 +14,8 @@ pub mod reference;
 pub mod rule;
 pub mod simd;
 pub mod span;
+#[doc(hidden)]
+pub mod suite;
 
 pub use chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};

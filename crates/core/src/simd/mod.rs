@@ -4,7 +4,7 @@
 //! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
 //! ```
 //!
-//! An algorithm is a [`Kernel`], generic over [`Simd`]. A value of a type that implements [`Simd`] is a *witness*: it is
+//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
 //! made by detection alone, so whoever holds one may use its instructions. With that, only two kinds of line are unsafe,
 //! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
 //! its features.
