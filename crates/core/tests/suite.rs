@@ -17,3 +17,9 @@ fn every_operation_on_vectors_is_one_on_bytes() {
         assert_eq!(check_operations(isa), Ok(()), "{isa:?}");
     }
 }
+
+#[test]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn there_are_vectors_to_test() {
+    assert!(Isa::available().len() > 1, "{:?}", Isa::available());
+}
