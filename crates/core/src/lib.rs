@@ -14,6 +14,8 @@ pub mod reference;
 pub mod rule;
 pub mod simd;
 pub mod span;
+#[doc(hidden)]
+pub mod suite;
 pub mod weak;
 
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};

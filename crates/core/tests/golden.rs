@@ -72,6 +72,23 @@ fn cut_points_fingerprints_and_digests() {
     assert_golden("chunks.txt", &found);
 }
 
+/// A line for each algorithm and some sizes: the lengths of all chunks.
+#[test]
+fn cut_points_of_all_algorithms() {
+    let mut found = String::new();
+    for algorithm in Algorithm::ALL {
+        for (min, avg, max) in [(512, 1024, 2048), (512, 2048, 8192), (4096, 8192, 32768)] {
+            let sizes = Sizes::new(min, avg, max).expect("sizes rise");
+            write!(found, "{} {min} {avg} {max}:", algorithm.name()).unwrap();
+            for chunk in chunks(&ChunkerSpec::ByContent(algorithm, sizes)) {
+                write!(found, " {}", chunk.len).unwrap();
+            }
+            found.push('\n');
+        }
+    }
+    assert_golden("cuts.txt", &found);
+}
+
 #[test]
 fn gear_table() {
     let number = |byte: u8| format!("{:016x}\n", reference::gear_hash(&[byte]));

@@ -4,14 +4,18 @@
 //! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
 //! ```
 //!
-//! An algorithm is a [`Kernel`], generic over [`Simd`]. A value of a type that implements [`Simd`] is a *witness*: it is
+//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
 //! made by detection alone, so whoever holds one may use its instructions. With that, only two kinds of line are unsafe,
 //! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
 //! its features.
 
 pub(crate) mod clmul;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+mod neon;
 mod scalar;
 pub(crate) mod search;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -107,6 +111,24 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     u64::MAX >> (MAX_LANES - lanes)
 }
 
+/// What most instruction sets keep of the vector before, for [`Simd::fours_and_eights`].
+#[allow(dead_code, reason = "some targets have plain Rust alone, which keeps one byte")]
+#[derive(Clone, Copy)]
+struct Before<V> {
+    ones: V,
+    twos: V,
+    fours: V,
+}
+
+#[allow(dead_code, reason = "as above")]
+impl<V: Copy> Before<V> {
+    /// Before the first byte; `zero` has no term in any lane.
+    #[inline(always)]
+    const fn new(zero: V) -> Self {
+        Self { ones: zero, twos: zero, fours: zero }
+    }
+}
+
 /// An algorithm over vectors of any length.
 pub(crate) trait Kernel {
     /// What it finds.
@@ -120,15 +142,49 @@ pub(crate) trait Kernel {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Witness);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Witness {
-    Scalar,
+/// Declares [`Witness`]: a variant for each instruction set, the best last, with the type that proves it and its name.
+macro_rules! witnesses {
+    ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        enum Witness {
+            $($(#[$there])* $variant($type)),+
+        }
+
+        impl Witness {
+            fn detect_all() -> Vec<Self> {
+                let mut all = Vec::new();
+                $($(#[$there])* all.extend(<$type>::detect().map(Self::$variant));)+
+                all
+            }
+
+            const fn name(self) -> &'static str {
+                match self {
+                    $($(#[$there])* Self::$variant(_) => $name),+
+                }
+            }
+
+            #[inline]
+            fn run<K: Kernel>(self, kernel: K) -> K::Output {
+                match self {
+                    $($(#[$there])* Self::$variant(witness) => witness.run(kernel)),+
+                }
+            }
+        }
+    };
+}
+
+witnesses! {
+    Scalar(Scalar) = "scalar",
     #[cfg(target_arch = "x86_64")]
-    Sse(x86::Sse),
+    Sse(x86::Sse) = "sse",
     #[cfg(target_arch = "x86_64")]
-    Avx2(x86::Avx2),
+    Avx2(x86::Avx2) = "avx2",
     #[cfg(target_arch = "x86_64")]
-    Avx512(x86::Avx512),
+    Avx512(x86::Avx512) = "avx512",
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+    Neon(neon::Neon) = "neon",
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128(wasm::Simd128) = "simd128",
 }
 
 /// Why an instruction set cannot be used.
@@ -143,20 +199,12 @@ static CHOSEN: OnceLock<Isa> = OnceLock::new();
 
 impl Isa {
     /// Plain Rust, one byte at a time: every machine has it.
-    pub const SCALAR: Self = Self(Witness::Scalar);
+    pub const SCALAR: Self = Self(Witness::Scalar(Scalar));
 
     /// All that this machine has, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        #[cfg(target_arch = "x86_64")]
-        let vectors = [
-            x86::Sse::detect().map(Witness::Sse),
-            x86::Avx2::detect().map(Witness::Avx2),
-            x86::Avx512::detect().map(Witness::Avx512),
-        ];
-        #[cfg(not(target_arch = "x86_64"))]
-        let vectors: [Option<Witness>; 0] = [];
-        [Self::SCALAR].into_iter().chain(vectors.into_iter().flatten().map(Self)).collect()
+        Witness::detect_all().into_iter().map(Self).collect()
     }
 
     /// The one that chunkers use unless they are told otherwise: detected once, or what [`Isa::prefer`] said.
@@ -173,29 +221,13 @@ impl Isa {
     /// Its name, as [`FromStr`] reads it.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self.0 {
-            Witness::Scalar => "scalar",
-            #[cfg(target_arch = "x86_64")]
-            Witness::Sse(_) => "sse",
-            #[cfg(target_arch = "x86_64")]
-            Witness::Avx2(_) => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Witness::Avx512(_) => "avx512",
-        }
+        self.0.name()
     }
 
     /// Runs `kernel` with the widest vectors of this instruction set.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self.0 {
-            Witness::Scalar => kernel.run(Scalar),
-            #[cfg(target_arch = "x86_64")]
-            Witness::Sse(sse) => sse.run(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Witness::Avx2(avx2) => avx2.run(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Witness::Avx512(avx512) => avx512.run(kernel),
-        }
+        self.0.run(kernel)
     }
 }
 

@@ -1,10 +1,23 @@
 //! Vectors of one byte: the algorithms as the papers write them, for machines without anything wider.
 
-use super::Simd;
+use super::{Kernel, Simd};
 
 /// Needs nothing, so anyone may make one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scalar;
+
+impl Scalar {
+    /// A witness: every machine has bytes.
+    pub(super) const fn detect() -> Option<Self> {
+        Some(Self)
+    }
+
+    /// Runs `kernel`.
+    #[inline(always)]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
+}
 
 impl Simd for Scalar {
     type Vector = u8;

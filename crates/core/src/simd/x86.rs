@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd};
+use super::{Before, Kernel, Simd};
 
 /// Declares the witness of some features, and how a kernel is compiled for them.
 macro_rules! witness {
@@ -78,14 +78,6 @@ witness! {
     Avx512 needs "avx512f", "avx512bw", "avx512vbmi", "gfni", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
 }
 
-/// The vectors before, as far as [`Simd::eights`] looks back.
-#[derive(Clone, Copy)]
-pub(super) struct Before<V> {
-    ones: V,
-    twos: V,
-    fours: V,
-}
-
 impl Simd for Sse {
     type Vector = __m128i;
     type Table = __m128i;
@@ -126,10 +118,7 @@ impl Simd for Sse {
         fn high_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)))
         }
-        fn nothing(self) -> Before<__m128i> {
-            let zero = _mm_setzero_si128();
-            Before { ones: zero, twos: zero, fours: zero }
-        }
+        fn nothing(self) -> Before<__m128i> { Before::new(_mm_setzero_si128()) }
     }
 
     #[inline(always)]
@@ -209,10 +198,7 @@ impl Simd for Avx2 {
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(15));
             _mm256_shuffle_epi8(table, high)
         }
-        fn nothing(self) -> Before<__m256i> {
-            let zero = _mm256_setzero_si256();
-            Before { ones: zero, twos: zero, fours: zero }
-        }
+        fn nothing(self) -> Before<__m256i> { Before::new(_mm256_setzero_si256()) }
     }
 
     #[inline(always)]
@@ -288,10 +274,7 @@ impl Simd for Avx512 {
             let high = _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15));
             _mm512_shuffle_epi8(table, high)
         }
-        fn nothing(self) -> Before<__m512i> {
-            let zero = _mm512_setzero_si512();
-            Before { ones: zero, twos: zero, fours: zero }
-        }
+        fn nothing(self) -> Before<__m512i> { Before::new(_mm512_setzero_si512()) }
     }
 
     #[inline(always)]

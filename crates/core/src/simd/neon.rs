@@ -1,0 +1,105 @@
+//! NEON. It is in the baseline of aarch64: this file is compiled only where the whole program is compiled for it.
+#![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
+
+use std::arch::aarch64::*;
+
+use super::{Before, Kernel, Simd};
+
+/// The program is compiled for vectors of 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Neon(());
+
+impl Neon {
+    /// A witness, as on other machines; here nothing is left to detect.
+    pub(super) const fn detect() -> Option<Self> {
+        Some(Self(()))
+    }
+
+    /// Runs `kernel`.
+    #[inline(always)]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
+}
+
+/// Declares functions that are made of intrinsics.
+macro_rules! ops {
+    ($(fn $name:ident($($arg:tt)*) -> $out:ty $body:block)+) => { $(
+        #[inline(always)]
+        fn $name($($arg)*) -> $out {
+            // SAFETY: the program is compiled for NEON (`mod neon` in mod.rs); no intrinsic here touches memory.
+            unsafe { $body }
+        }
+    )+ };
+}
+
+impl Simd for Neon {
+    type Vector = uint8x16_t;
+    type Table = uint8x16_t;
+    type Before = Before<uint8x16_t>;
+
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8]) -> uint8x16_t {
+        assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
+        // SAFETY: the bytes are there; the program is compiled for NEON, which loads unaligned.
+        unsafe { vld1q_u8(bytes.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 16]) -> uint8x16_t {
+        self.load(bytes)
+    }
+
+    ops! {
+        fn splat(self, byte: u8) -> uint8x16_t { vdupq_n_u8(byte) }
+        fn max(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vmaxq_u8(a, b) }
+        fn min(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vminq_u8(a, b) }
+        fn xor(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { veorq_u8(a, b) }
+        fn and(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vandq_u8(a, b) }
+        fn or(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vorrq_u8(a, b) }
+        fn ge(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vcgeq_u8(a, b)) }
+        fn eq(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vceqq_u8(a, b)) }
+        fn gt(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vcgtq_u8(a, b)) }
+        fn highest(self, a: uint8x16_t) -> u8 { vmaxvq_u8(a) }
+        fn lowest(self, a: uint8x16_t) -> u8 { vminvq_u8(a) }
+        fn low_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
+            vqtbl1q_u8(table, vandq_u8(a, vdupq_n_u8(15)))
+        }
+        fn high_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
+            vqtbl1q_u8(table, vshrq_n_u8::<4>(a))
+        }
+        fn nothing(self) -> Before<uint8x16_t> { Before::new(vdupq_n_u8(0)) }
+        fn fours_and_eights(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
+            // A shift, and an insertion of what it pushed out: a rotation.
+            let behind = vextq_u8::<15>(before.ones, ones);
+            let twos = vaddq_u8(ones, vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind));
+            let behind = vextq_u8::<14>(before.twos, twos);
+            let fours = vaddq_u8(twos, vsriq_n_u8::<6>(vshlq_n_u8::<2>(behind), behind));
+            let behind = vextq_u8::<12>(before.fours, fours);
+            let turned = vsriq_n_u8::<4>(vshlq_n_u8::<4>(behind), behind);
+            *before = Before { ones, twos, fours };
+            [fours, vaddq_u8(fours, turned)]
+        }
+    }
+}
+
+ops! {
+    // NEON has no instruction for this. Most answers of a search are "nowhere", which one narrowing shift tells.
+    fn bits(lanes: uint8x16_t) -> u64 {
+        let nibbles = vshrn_n_u16::<4>(vreinterpretq_u16_u8(lanes));
+        if vget_lane_u64::<0>(vreinterpret_u64_u8(nibbles)) == 0 { 0 } else { weighed(lanes) }
+    }
+    fn weighed(lanes: uint8x16_t) -> u64 {
+        let weights = vcombine_u8(vcreate_u8(WEIGHTS), vcreate_u8(WEIGHTS));
+        let weighed = vandq_u8(lanes, weights);
+        let pairs = vpaddq_u8(weighed, weighed);
+        let fours = vpaddq_u8(pairs, pairs);
+        let eights = vpaddq_u8(fours, fours);
+        u64::from(vgetq_lane_u16::<0>(vreinterpretq_u16_u8(eights)))
+    }
+}
+
+/// Of eight lanes, a bit for each.
+const WEIGHTS: u64 = 0x8040_2010_0804_0201;

@@ -1,0 +1,181 @@
+//! What the suite cuts: bytes of every kind, lengths and positions around all that could matter.
+
+use std::collections::BTreeSet;
+
+use crate::chunk::{Chunker, ChunkerSpec};
+use crate::reference;
+use crate::simd::{Isa, MAX_LANES};
+
+/// Bytes and what to call them.
+pub(super) struct Input {
+    pub(super) name: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Input {
+    fn new(name: impl Into<String>, bytes: Vec<u8>) -> Self {
+        Self { name: name.into(), bytes }
+    }
+}
+
+/// Where something changes: the sizes, and where a window ends that random bytes wait 256 more for.
+pub(super) struct Edges([usize; 4]);
+
+impl Edges {
+    pub(super) fn of(spec: &ChunkerSpec) -> Self {
+        let (min, max) = (spec.min_len() as usize, spec.max_len() as usize);
+        let avg = match spec {
+            ChunkerSpec::Fixed(_) => min,
+            ChunkerSpec::ByContent(_, sizes) => sizes.avg() as usize,
+        };
+        Self([min, avg.saturating_sub(256), avg, max])
+    }
+
+    /// The longest of [`Edges::lens`].
+    pub(super) const fn longest(&self) -> usize {
+        self.0[3] + NEAR
+    }
+
+    /// Around the edges, around all multiples of the lanes, and what is shorter than two vectors.
+    pub(super) fn lens(&self) -> Vec<usize> {
+        let multiples = (MAX_LANES..self.0[3]).step_by(MAX_LANES).flat_map(|n| n - 1..=n + 1);
+        let lens: BTreeSet<usize> = self.near().chain(1..=NEAR).chain(multiples).collect();
+        lens.into_iter().collect()
+    }
+
+    /// Around the edges, and enough others to meet every lane.
+    pub(super) fn positions(&self) -> Vec<usize> {
+        let others = (0..self.0[3]).step_by(MAX_LANES - 3);
+        let positions: BTreeSet<usize> = self.near().chain(others).collect();
+        positions.into_iter().collect()
+    }
+
+    fn near(&self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().flat_map(|edge| edge.saturating_sub(NEAR)..=edge + NEAR)
+    }
+}
+
+/// Bytes of every kind.
+pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<Input> {
+    let repeat = |pattern: &[u8]| pattern.iter().copied().cycle().take(len).collect::<Vec<u8>>();
+    let each = |byte: fn(usize) -> usize| (0..len).map(|n| byte(n) as u8).collect::<Vec<u8>>();
+    let constant = [0, 1, 127, 128, 255].map(|n| Input::new(format!("only {n}"), vec![n; len]));
+    let periodic = [2, 3, 4, 5, 7, 8, 16, 64, 251, 4096]
+        .map(|n| Input::new(format!("period {n}"), repeat(&random(n as u64, n))));
+    let end = own_end(spec);
+    let ends = [1, 2, 8, 16, 32, 64]
+        .map(|n| Input::new(format!("its own end by {n}"), repeat(&end[end.len() - n..])));
+    let few = [1, 3, 17, 128].map(|mask| {
+        let bytes = random(mask.into(), len).into_iter().map(|byte| byte & mask);
+        Input::new(format!("bits {mask:08b}"), bytes.collect())
+    });
+    let full = (0..4).map(|seed| Input::new(format!("random {seed}"), random(seed, len)));
+    let others = [
+        Input::new("every byte in turn", each(|n| n)),
+        Input::new("every byte in turn, falling", each(|n| 255 - n % 256)),
+        Input::new("steps of three", each(|n| n / 3)),
+        Input::new("steps of three, falling", each(|n| 255 - n / 3 % 256)),
+        Input::new("a saw of seven", each(|n| 7 - n % 7)),
+        Input::new("a slow rise", slope(len)),
+        Input::new("a slow fall", slope(len).into_iter().rev().collect()),
+        Input::new("text", text(5, len)),
+        Input::new("machine code", code(6, len)),
+        Input::new("holes in random bytes", holes(7, len)),
+    ];
+    constant.into_iter().chain(periodic).chain(ends).chain(few).chain(full).chain(others).collect()
+}
+
+/// Bytes that let a chunk go on, and some that end it or not by where they are.
+pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(Input, Vec<u8>)> {
+    let rise = slope(len);
+    let fall = rise.iter().rev().copied().collect();
+    vec![
+        (Input::new("255 in a fall", fall), vec![255]),
+        (Input::new("0 in a rise", rise), vec![0]),
+        (Input::new("9 among 7s", vec![7; len]), vec![9]),
+        (Input::new("5 among 7s", vec![7; len]), vec![5]),
+        (Input::new("its own end in zeros", vec![0; len]), own_end(spec)),
+    ]
+}
+
+/// The last bytes of a chunk: what a hash cuts behind, wherever it stands. If there are such, they cut at the minimum too.
+fn own_end(spec: &ChunkerSpec) -> Vec<u8> {
+    let chunker = spec.build_for(Isa::SCALAR);
+    let (min, max) = (spec.min_len() as usize, chunker.max_len());
+    let bytes = random(8, 64 * max);
+    let mut at = 0;
+    let mut ends = Vec::new();
+    while at < bytes.len() {
+        let len = chunker.cut(&bytes[at..]);
+        at += len;
+        if len < max {
+            ends.push(&bytes[at.max(WINDOW) - WINDOW..at]);
+        }
+    }
+    let cuts_early = |end: &&&[u8]| {
+        let chunk = [&vec![0; min - WINDOW], **end, &[0]].concat();
+        reference::cut(spec, &chunk) == min
+    };
+    let end = ends.iter().find(cuts_early).or_else(|| ends.first());
+    end.map_or_else(|| random(9, WINDOW), |end| end.to_vec())
+}
+
+/// From 1 to 254, with many equal bytes next to each other where `len` is large.
+fn slope(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (1 + 253 * n / (len - 1)) as u8).collect()
+}
+
+/// `len` bytes from a SplitMix64 generator.
+pub(super) fn random(seed: u64, len: usize) -> Vec<u8> {
+    let words = (1..=len.div_ceil(8) as u64).map(|n| {
+        let state = (seed << 32).wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    });
+    words.flat_map(u64::to_le_bytes).take(len).collect()
+}
+
+fn text(seed: u64, len: usize) -> Vec<u8> {
+    let words = ["old ", "new ", "span ", "chunk ", "group ", "recipe ", "literal, ", "copy.\n"];
+    let letters = random(seed, len).into_iter().flat_map(|n| words[usize::from(n % 8)].bytes());
+    letters.take(len).collect()
+}
+
+/// Opcodes, registers and displacements whose upper bytes are 0 or 255, as in x86 programs.
+fn code(seed: u64, len: usize) -> Vec<u8> {
+    let dice = random(seed, 3 * len);
+    let (throws, _) = dice.as_chunks::<3>();
+    let bytes = throws.iter().flat_map(|[kind, low, high]| {
+        let sign = if kind & 8 == 0 { 0 } else { 255 };
+        let (bytes, len) = match kind % 8 {
+            0 => ([0xe8, *low, *high, sign, sign, 0, 0], 5),
+            1 => ([0x48, 0x8b, 0x80 | (low % 8), *high, sign, sign, sign], 7),
+            2 => ([0x0f, 0x84, *low, high % 4, 0, 0, 0], 6),
+            3 => ([0x48, 0x89, low % 64, 0, 0, 0, 0], 3),
+            4 => ([0xb8, *low, 0, 0, 0, 0, 0], 5),
+            5 => ([0x55, 0x48, 0x89, 0xe5, 0, 0, 0], 4),
+            6 => ([0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc], 1 + usize::from(low % 7)),
+            _ => ([0x83, 0xc0 | (low % 8), high % 16, 0, 0, 0, 0], 3),
+        };
+        bytes.into_iter().take(len)
+    });
+    bytes.take(len).collect()
+}
+
+/// Random bytes with runs of zeros, both of random lengths below 256.
+fn holes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = random(seed, len);
+    let mut at = 0;
+    for lens in random(seed + 1, len).chunks(2) {
+        let start = len.min(at + usize::from(lens[0]));
+        at = len.min(start + lens.last().map_or(0, |len| usize::from(*len)));
+        bytes[start..at].fill(0);
+    }
+    bytes
+}
+
+/// How far around an edge is looked: two of the longest vectors and a little.
+const NEAR: usize = 2 * MAX_LANES + 2;
+/// Bytes that any hash depends on, at most.
+const WINDOW: usize = 64;

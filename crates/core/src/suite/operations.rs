@@ -1,0 +1,84 @@
+//! Vectors, lane by lane: each operation of [`Simd`] against bytes.
+
+use super::inputs::random;
+use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
+
+/// Compares all that `isa` does with vectors with what its names say of bytes.
+///
+/// # Errors
+/// The name of the first operation that differs.
+pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
+    let [mut a, mut b] = [1, 2].map(|seed| random(seed, 64 * MAX_LANES));
+    // Some equal bytes, and those whose sign bit misleads.
+    for (n, (a, b)) in a.iter_mut().zip(&mut b).enumerate().filter(|(n, _)| n % 3 == 0) {
+        *a = [*a, 0, 127, 128, 255][n / 3 % 5];
+        *b = [*a, 128, 255, 0, 127][n / 15 % 5];
+    }
+    let pairs = a.chunks_exact(MAX_LANES).zip(b.chunks_exact(MAX_LANES));
+    pairs.into_iter().try_for_each(|(a, b)| isa.run(Operations { a, b }))
+}
+
+struct Operations<'a> {
+    /// As many bytes as the longest vector has lanes.
+    a: &'a [u8],
+    /// As many.
+    b: &'a [u8],
+}
+
+impl Kernel for Operations<'_> {
+    type Output = Result<(), &'static str>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<(), &'static str> {
+        let Self { a, b } = self;
+        let (va, vb) = (simd.load(a), simd.load(b));
+        let all = all_lanes(S::LANES);
+        let is = |vector: S::Vector, byte: &dyn Fn(usize) -> u8| {
+            let bytes: [u8; MAX_LANES] = std::array::from_fn(byte);
+            simd.eq(vector, simd.load(&bytes)) == all
+        };
+        let mask = |bit: &dyn Fn(usize) -> bool| {
+            (0..S::LANES).fold(0, |mask, n| mask | u64::from(bit(n)) << n)
+        };
+        let table: [u8; 16] = std::array::from_fn(|n| b[n]);
+        let nibbles = simd.table(&table);
+        let (low, high) = (simd.low_nibbles(nibbles, va), simd.high_nibbles(nibbles, va));
+        let mut before = simd.nothing();
+        let [_, _] = simd.fours_and_eights(&mut before, va);
+        let [fours, eights] = simd.fours_and_eights(&mut before, vb);
+        // As many lanes as are behind the first, and what lay before them.
+        let terms = [[0; 7].as_slice(), &a[..S::LANES], &b[..S::LANES]].concat();
+        let sum = |n: usize, terms_up_to: usize| {
+            let at = 7 + S::LANES + n % S::LANES;
+            doubled(&terms[at + 1 - terms_up_to..=at])
+        };
+        let (highest, lowest) = (a[..S::LANES].iter().max(), a[..S::LANES].iter().min());
+        let checks = [
+            ("eq", simd.eq(va, vb) == mask(&|n| a[n] == b[n])),
+            ("ge", simd.ge(va, vb) == mask(&|n| a[n] >= b[n])),
+            ("gt", simd.gt(va, vb) == mask(&|n| a[n] > b[n])),
+            ("splat", is(simd.splat(a[0]), &|_| a[0])),
+            ("max", is(simd.max(va, vb), &|n| a[n].max(b[n]))),
+            ("min", is(simd.min(va, vb), &|n| a[n].min(b[n]))),
+            ("xor", is(simd.xor(va, vb), &|n| a[n] ^ b[n])),
+            ("and", is(simd.and(va, vb), &|n| a[n] & b[n])),
+            ("or", is(simd.or(va, vb), &|n| a[n] | b[n])),
+            ("highest", Some(&simd.highest(va)) == highest),
+            ("lowest", Some(&simd.lowest(va)) == lowest),
+            ("low nibbles", is(low, &|n| table[usize::from(a[n] % 16)])),
+            ("high nibbles", is(high, &|n| table[usize::from(a[n] / 16)])),
+            ("fours", is(fours, &|n| sum(n, 4))),
+            ("eights", is(eights, &|n| sum(n, 8))),
+        ];
+        checks.into_iter().find(|(_, right)| !right).map_or(Ok(()), |(name, _)| Err(name))
+    }
+}
+
+/// The sum of terms by halves: the earlier one rotated by half of their number.
+fn doubled(terms: &[u8]) -> u8 {
+    if let [term] = terms {
+        return *term;
+    }
+    let (earlier, later) = terms.split_at(terms.len() / 2);
+    doubled(later).wrapping_add(doubled(earlier).rotate_left(earlier.len() as u32))
+}
