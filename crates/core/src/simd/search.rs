@@ -76,6 +76,29 @@ pub(crate) fn find<S: Simd>(
     (found != 0).then(|| data.len() - rest.len() + found.trailing_zeros() as usize)
 }
 
+/// Where `data` last has a byte of which `hits` tells a bit.
+#[inline(always)]
+pub(crate) fn find_last<S: Simd>(
+    simd: S,
+    data: &[u8],
+    hits: impl Fn(S::Vector) -> u64,
+) -> Option<usize> {
+    let last = |found: u64| (u64::BITS - 1 - found.leading_zeros()) as usize;
+    let vectors = data.rchunks_exact(S::LANES);
+    let rest = vectors.remainder();
+    for (n, bytes) in vectors.enumerate() {
+        let found = hits(simd.load(bytes));
+        if found != 0 {
+            return Some(data.len() - (n + 1) * S::LANES + last(found));
+        }
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let found = hits(simd.load(&padded(rest))) & all_lanes(rest.len());
+    (found != 0).then(|| last(found))
+}
+
 /// `data`, shorter than a vector and not empty, and its first byte as often as there is room.
 #[inline(always)]
 pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
