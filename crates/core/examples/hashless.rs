@@ -1,4 +1,4 @@
-//! How fast chunkers without hashes are, with every instruction set: `hashless [hot|cold] [text file]`.
+//! How fast chunkers without hashes are, with every instruction set: `hashless [hot|cold] [algorithms] [text.file]`.
 //!
 //! Prints GB/s, medians of runs that take turns, beside a plain sum over the same bytes. Hot is a buffer that fits the
 //! second-level cache; cold is one that fits none. Without a text file, words made up stand in for text.
@@ -26,7 +26,9 @@ fn main() {
     let wants = |word| {
         !args.iter().any(|arg| arg == "hot" || arg == "cold") || args.iter().any(|arg| arg == word)
     };
-    let file = args.iter().find(|arg| !["hot", "cold"].contains(&arg.as_str()));
+    let chosen: Vec<Algorithm> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let algorithms = if chosen.is_empty() { &ALGORITHMS[..] } else { &chosen };
+    let file = args.iter().find(|arg| arg.contains(['.', '/']));
     let text = file.map_or_else(words, |path| std::fs::read(path).expect("read the text"));
     let kinds = [
         ("random", random()),
@@ -35,22 +37,22 @@ fn main() {
     ];
     for (kind, data) in kinds {
         if wants("hot") {
-            measure(&format!("hot, {kind}"), &data, 15, 400);
+            measure(&format!("hot, {kind}"), &data, algorithms, (15, 400));
         }
         if wants("cold") {
             let data: Vec<u8> = data.iter().copied().cycle().take(COLD_BYTES).collect();
-            measure(&format!("cold, {kind}"), &data, 5, 1);
+            measure(&format!("cold, {kind}"), &data, algorithms, (5, 1));
         }
     }
 }
 
 /// Prints a table: a row for each algorithm, a column for each instruction set.
-fn measure(title: &str, data: &[u8], runs: usize, passes: usize) {
+fn measure(title: &str, data: &[u8], algorithms: &[Algorithm], (runs, passes): (usize, usize)) {
     let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).expect("sizes rise");
     let isas = Isa::available();
     let mut contests: Vec<(Option<Algorithm>, Isa, Vec<f64>)> = vec![(None, Isa::SCALAR, vec![])];
-    for algorithm in ALGORITHMS {
-        contests.extend(isas.iter().map(|isa| (Some(algorithm), *isa, vec![])));
+    for algorithm in algorithms {
+        contests.extend(isas.iter().map(|isa| (Some(*algorithm), *isa, vec![])));
     }
     for _ in 0..runs {
         for (algorithm, isa, speeds) in &mut contests {

@@ -61,19 +61,33 @@ pub(crate) fn find<S: Simd>(
     data: &[u8],
     hits: impl Fn(S::Vector) -> u64,
 ) -> Option<usize> {
-    let vectors = data.chunks_exact(S::LANES);
-    let rest = vectors.remainder();
-    for (n, bytes) in vectors.enumerate() {
-        let found = hits(simd.load(bytes));
-        if found != 0 {
-            return Some(n * S::LANES + found.trailing_zeros() as usize);
+    let first = |found: u64| found.trailing_zeros() as usize;
+    if data.len() < S::LANES {
+        return within(simd, data, hits).map(first);
+    }
+    let blocks = data.chunks_exact(S::LANES * UNROLLED);
+    let rest = blocks.remainder();
+    for (block_no, block) in blocks.enumerate() {
+        let mut found = [0; UNROLLED];
+        for (found, bytes) in found.iter_mut().zip(block.chunks_exact(S::LANES)) {
+            *found = hits(simd.load(bytes));
+        }
+        if found.iter().fold(0, |any, found| any | found) != 0 {
+            let n = found.iter().position(|found| *found != 0).unwrap_or_default();
+            return Some((block_no * UNROLLED + n) * S::LANES + first(found[n]));
         }
     }
-    if rest.is_empty() {
-        return None;
+    let done = data.len() - rest.len();
+    for (n, bytes) in rest.chunks_exact(S::LANES).enumerate() {
+        let found = hits(simd.load(bytes));
+        if found != 0 {
+            return Some(done + n * S::LANES + first(found));
+        }
     }
-    let found = hits(simd.load(&padded(rest))) & all_lanes(rest.len());
-    (found != 0).then(|| data.len() - rest.len() + found.trailing_zeros() as usize)
+    // The last vector may overlap what was seen: there are no hits in that.
+    let last = data.len() - S::LANES;
+    let found = hits(simd.load(&data[last..]));
+    (found != 0).then(|| last + first(found))
 }
 
 /// Where `data` last has a byte of which `hits` tells a bit.
@@ -83,20 +97,43 @@ pub(crate) fn find_last<S: Simd>(
     data: &[u8],
     hits: impl Fn(S::Vector) -> u64,
 ) -> Option<usize> {
-    let last = |found: u64| (u64::BITS - 1 - found.leading_zeros()) as usize;
-    let vectors = data.rchunks_exact(S::LANES);
-    let rest = vectors.remainder();
-    for (n, bytes) in vectors.enumerate() {
-        let found = hits(simd.load(bytes));
-        if found != 0 {
-            return Some(data.len() - (n + 1) * S::LANES + last(found));
+    let last = |found: u64| found.ilog2() as usize;
+    if data.len() < S::LANES {
+        return within(simd, data, hits).map(last);
+    }
+    let blocks = data.rchunks_exact(S::LANES * UNROLLED);
+    let rest = blocks.remainder();
+    let mut end = data.len();
+    for block in blocks {
+        end -= block.len();
+        let mut found = [0; UNROLLED];
+        for (found, bytes) in found.iter_mut().zip(block.chunks_exact(S::LANES)) {
+            *found = hits(simd.load(bytes));
+        }
+        if found.iter().fold(0, |any, found| any | found) != 0 {
+            let n = found.iter().rposition(|found| *found != 0).unwrap_or_default();
+            return Some(end + n * S::LANES + last(found[n]));
         }
     }
-    if rest.is_empty() {
+    for bytes in rest.rchunks_exact(S::LANES) {
+        end -= S::LANES;
+        let found = hits(simd.load(bytes));
+        if found != 0 {
+            return Some(end + last(found));
+        }
+    }
+    let found = hits(simd.load(data));
+    (found != 0).then(|| last(found))
+}
+
+/// The hits in `data`, which is shorter than a vector, if there are any.
+#[inline(always)]
+fn within<S: Simd>(simd: S, data: &[u8], hits: impl Fn(S::Vector) -> u64) -> Option<u64> {
+    if data.is_empty() {
         return None;
     }
-    let found = hits(simd.load(&padded(rest))) & all_lanes(rest.len());
-    (found != 0).then(|| last(found))
+    let found = hits(simd.load(&padded(data))) & all_lanes(data.len());
+    (found != 0).then_some(found)
 }
 
 /// `data`, shorter than a vector and not empty, and its first byte as often as there is room.
@@ -109,3 +146,5 @@ pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
 
 /// Vectors whose extremes meet in one tree: enough to keep all load ports busy.
 const TREE: usize = 8;
+/// Vectors searched between two branches.
+const UNROLLED: usize = 4;
