@@ -113,11 +113,12 @@ impl Steps {
 
     #[inline(always)]
     fn load_all<S: Simd>(simd: S, bytes: &[u8; STEPS + 1]) -> Self {
-        let (mut not_up, mut not_down) = (0, 0);
+        let (mut not_up, mut not_down) = (0u64, 0u64);
+        // Rotated into place, not shifted: LLVM takes shifted halves for a vector of flags and counts it flag by flag.
         for n in (0..STEPS).step_by(S::LANES) {
             let (before, here) = (simd.load(&bytes[n..]), simd.load(&bytes[n + 1..]));
-            not_up |= simd.ge(before, here) << n;
-            not_down |= simd.ge(here, before) << n;
+            not_up = (not_up | simd.ge(before, here)).rotate_right(S::LANES as u32);
+            not_down = (not_down | simd.ge(here, before)).rotate_right(S::LANES as u32);
         }
         Self { up: !not_up, down: !not_down }
     }
