@@ -41,7 +41,7 @@ fn main() {
         }
         if wants("cold") {
             let data: Vec<u8> = data.iter().copied().cycle().take(COLD_BYTES).collect();
-            measure(&format!("cold, {kind}"), &data, algorithms, (5, 1));
+            measure(&format!("cold, {kind}"), &data, algorithms, (7, 1));
         }
     }
 }

@@ -23,8 +23,10 @@
 //! A cut depends on all of the chunk before it, as with RAM.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::{find, largest, smallest};
+use crate::simd::search::Wanted;
 use crate::simd::{Isa, Kernel, Simd};
+
+pub use crate::simd::search::Extreme;
 
 /// Cuts a window behind a byte that exceeds all before it and in the window.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +35,6 @@ pub struct Ae {
     window: usize,
     max: usize,
     isa: Isa,
-}
-
-/// Which bytes exceed others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extreme {
-    /// Larger ones.
-    Max,
-    /// Smaller ones.
-    Min,
 }
 
 impl Ae {
@@ -93,36 +86,8 @@ impl Kernel for Cut<'_> {
             if !extreme.exceeds(best, top) {
                 return end;
             }
-            let wanted = simd.splat(best);
-            at = seen + find(simd, fresh, |bytes| simd.eq(bytes, wanted)).expect("it is of these");
+            at = seen + Wanted::Only(best).find(simd, fresh).expect("it is of these");
             (top, seen) = (best, end);
-        }
-    }
-}
-
-impl Extreme {
-    #[inline(always)]
-    fn utmost(self) -> u8 {
-        match self {
-            Self::Max => u8::MAX,
-            Self::Min => u8::MIN,
-        }
-    }
-
-    #[inline(always)]
-    fn exceeds(self, a: u8, b: u8) -> bool {
-        match self {
-            Self::Max => a > b,
-            Self::Min => a < b,
-        }
-    }
-
-    /// The extreme byte of `data`, which is not empty.
-    #[inline(always)]
-    fn of<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
-        match self {
-            Self::Max => largest(simd, data),
-            Self::Min => smallest(simd, data),
         }
     }
 }

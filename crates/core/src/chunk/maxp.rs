@@ -22,7 +22,7 @@
 //! 255, the search for another goes backwards from the window's end, and all before that one is never looked at.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::{find, find_last, largest};
+use crate::simd::search::{Extreme, Wanted};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts behind a byte that is the largest far around.
@@ -92,9 +92,8 @@ impl Kernel for Cut<'_> {
         let Self { window, first, data } = self;
         let mut from = first;
         while let Some((at, top)) = climb(simd, data, from, window) {
-            let larger = simd.splat(top);
             let skipped = &data[from.min(at - window)..from];
-            if top == u8::MAX || find(simd, skipped, |bytes| simd.gt(bytes, larger)).is_none() {
+            if top == u8::MAX || Wanted::Above(top).find(simd, skipped).is_none() {
                 return at + 1;
             }
             // Each byte of the window behind has this larger one before it.
@@ -113,12 +112,11 @@ fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(u
     loop {
         let end = at + window + 1;
         let fresh = data.get(seen..end)?;
-        let best = if top == u8::MAX { top } else { largest(simd, fresh) };
+        let best = if top == u8::MAX { top } else { Extreme::Max.of(simd, fresh) };
         if best < top {
             return Some((at, top));
         }
-        let wanted = simd.splat(best);
-        let Some(n) = find_last(simd, fresh, |bytes| simd.eq(bytes, wanted)) else {
+        let Some(n) = Wanted::Only(best).find_last(simd, fresh) else {
             return Some((at, top));
         };
         (at, top, seen) = (seen + n, best, end);
