@@ -112,14 +112,15 @@ fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(u
     loop {
         let end = at + window + 1;
         let fresh = data.get(seen..end)?;
-        let best = if top == u8::MAX { top } else { Extreme::Max.of(simd, fresh) };
-        if best < top {
-            return Some((at, top));
-        }
-        let Some(n) = Wanted::Only(best).find_last(simd, fresh) else {
+        let Some(mut n) = Wanted::AtLeast(top).find_last(simd, fresh) else {
             return Some((at, top));
         };
-        (at, top, seen) = (seen + n, best, end);
+        let before = &fresh[..n];
+        if fresh[n] != u8::MAX && Wanted::Above(fresh[n]).find(simd, before).is_some() {
+            let best = Extreme::Max.of(simd, before);
+            n = Wanted::Only(best).find_last(simd, before).expect("it is of these");
+        }
+        (at, top, seen) = (seen + n, fresh[n], end);
     }
 }
 
