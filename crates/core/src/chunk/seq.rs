@@ -17,10 +17,15 @@
 //! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall that
 //!    often before, after known numbers of bytes.
 //!
-//! What the code does besides: it takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since
-//! the last down" is a shift and an addition per up, whose carry runs through equal neighbours.
+//! What the code does besides:
+//!
+//! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a shift
+//!    and an addition per up, whose carry runs through equal neighbours.
+//! 2. It asks for memory ahead: the processor itself does that only for who leaves nothing out.
 //!
 //! A cut depends on where the skips before it ended, thus on all of the chunk from `min` on.
+
+use std::ops::Range;
 
 use super::{Chunker, Sizes};
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
@@ -68,6 +73,7 @@ impl Kernel for Cut<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> usize {
         let Self { min, skip, data } = self;
+        read_ahead(simd, data, 0..min);
         let mut at = min;
         let (mut ups, mut downs) = (0, 0);
         while at < data.len() {
@@ -78,6 +84,7 @@ impl Kernel for Cut<'_> {
                 let last = nth_one(steps.down, TRIGGER - downs - 1);
                 if risen & ((1 << last) - 1) == 0 {
                     at += last as usize + 1 + skip;
+                    read_ahead(simd, data, at - skip..at);
                     (ups, downs) = (0, 0);
                     continue;
                 }
@@ -91,6 +98,13 @@ impl Kernel for Cut<'_> {
         }
         data.len()
     }
+}
+
+/// Asks for what lies some way behind `skipped`, if `data` goes on there.
+#[inline(always)]
+fn read_ahead<S: Simd>(simd: S, data: &[u8], skipped: Range<usize>) {
+    let end = (skipped.end + AHEAD).min(data.len());
+    simd.prefetch(&data[(skipped.start + AHEAD).min(end)..end]);
 }
 
 /// A bit for each step between neighbours. Equal ones have neither.
@@ -160,6 +174,8 @@ fn nth_one(mut bits: u64, n: u32) -> u32 {
 const LENGTH: u32 = 5;
 /// Steps down, not in a row, that cause a skip.
 const TRIGGER: u32 = 50;
+/// Bytes between what is read and what is asked for: about what is passed while memory answers.
+const AHEAD: usize = 4096;
 /// Steps taken at once.
 const STEPS: usize = MAX_LANES;
 

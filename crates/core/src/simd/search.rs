@@ -221,3 +221,49 @@ pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
 const TREE: usize = 8;
 /// Vectors searched between two branches.
 const UNROLLED: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Isa, Kernel};
+
+    /// The largest byte, the smallest, and where 9 comes first and last.
+    struct All<'a>(&'a [u8]);
+
+    impl Kernel for All<'_> {
+        type Output = ([u8; 2], [Option<usize>; 2]);
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> Self::Output {
+            let Self(data) = self;
+            (
+                [Extreme::Max.of(simd, data), Extreme::Min.of(simd, data)],
+                [Wanted::Only(9).find(simd, data), Wanted::Above(8).find_last(simd, data)],
+            )
+        }
+    }
+
+    #[test]
+    fn a_byte_is_found_in_every_lane_of_every_length() {
+        let lens = [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 255, 257, 511, 512, 700];
+        for isa in Isa::available() {
+            for len in lens {
+                let mut data = vec![7; len];
+                assert_eq!(isa.run(All(&data)), ([7, 7], [None, None]), "{isa:?} {len}");
+                for at in 0..len {
+                    data[at] = 9;
+                    let smallest = if len == 1 { 9 } else { 7 };
+                    let expected = ([9, smallest], [Some(at), Some(at)]);
+                    assert_eq!(isa.run(All(&data)), expected, "{isa:?} {len} {at}");
+                    data[at] = 0;
+                    let (extremes, found) = isa.run(All(&data));
+                    assert_eq!((extremes[1], found), (0, [None, None]), "{isa:?} {len} {at}");
+                    data[at] = 7;
+                }
+                (data[0], data[len - 1]) = (9, 9);
+                let (_, found) = isa.run(All(&data));
+                assert_eq!(found, [Some(0), Some(len - 1)], "{isa:?} {len}");
+            }
+        }
+    }
+}
