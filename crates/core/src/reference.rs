@@ -2,6 +2,8 @@
 //!
 //! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
 
+use std::cmp::Ordering;
+
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
 use crate::fingerprint::{Fingerprint, ShortFingerprint};
@@ -11,16 +13,23 @@ use crate::span::Span;
 /// The length of the first chunk of `data`.
 #[must_use]
 pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
-    let max = data.len().min(spec.max_len() as usize);
-    let ends = |len: usize| match spec {
-        ChunkerSpec::Fixed(_) => false,
+    let data = &data[..data.len().min(spec.max_len() as usize)];
+    let first = |ends: fn(Sizes, &[u8]) -> bool, sizes| {
+        (1..data.len()).find(|len| ends(sizes, &data[..*len]))
+    };
+    let found = match *spec {
+        ChunkerSpec::Fixed(_) => None,
         ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
-            Algorithm::GearNc => gear_ends(*sizes, &data[..len]),
-            Algorithm::Ram => ram_ends(*sizes, &data[..len]),
-            Algorithm::Sieve => sieve_ends(*sizes, &data[..len]),
+            Algorithm::GearNc => first(gear_ends, sizes),
+            Algorithm::Ram => first(ram_ends, sizes),
+            Algorithm::AeMax => first(ae_max_ends, sizes),
+            Algorithm::AeMin => first(ae_min_ends, sizes),
+            Algorithm::Maxp => maxp_cut(sizes, data),
+            Algorithm::Seq => seq_cut(sizes, data),
+            Algorithm::Sieve => first(sieve_ends, sizes),
         },
     };
-    (1..max).find(|len| ends(*len)).unwrap_or(max)
+    found.unwrap_or(data.len())
 }
 
 fn gear_ends(sizes: Sizes, chunk: &[u8]) -> bool {
@@ -52,6 +61,60 @@ fn split_mix(seed: u64, n: u64) -> u64 {
 fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
     chunk.len() > window && Some(&chunk[chunk.len() - 1]) >= chunk[..window].iter().max()
+}
+
+fn ae_max_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
+    chunk.len().checked_sub(window + 1).is_some_and(|at| {
+        chunk[..at].iter().all(|byte| *byte < chunk[at])
+            && chunk[at + 1..].iter().all(|byte| *byte <= chunk[at])
+    })
+}
+
+fn ae_min_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let flipped: Vec<u8> = chunk.iter().map(|byte| 255 - byte).collect();
+    ae_max_ends(sizes, &flipped)
+}
+
+fn maxp_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {
+    let window = maxp_window(sizes);
+    let peak = |at: usize| {
+        data[at + 1..=at + window].iter().all(|byte| *byte < data[at])
+            && data[at - window..at].iter().all(|byte| *byte <= data[at])
+    };
+    let first = window.max(sizes.min() as usize - 1);
+    (first..data.len().saturating_sub(window)).find(|at| peak(*at)).map(|at| at + 1)
+}
+
+fn maxp_window(sizes: Sizes) -> usize {
+    let next = |(rise, fall): &(u64, u64)| Some((rise + rise / 255, fall - fall / 256));
+    let powers = std::iter::successors(Some((1 << 32, 1 << 32)), next);
+    let mean = |(window, (rise, fall)): (u64, (u64, u64))| {
+        let wait = ((rise - fall) >> 24).saturating_sub(window);
+        (window + 1).max(sizes.min().into()) + wait
+    };
+    let means = (0..).zip(powers).skip(1).map(mean);
+    1 + means.take_while(|mean| *mean < sizes.avg().into()).count()
+}
+
+fn seq_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {
+    let skip = (sizes.avg() - sizes.min()).saturating_sub(870) * 100 / 825;
+    let (mut at, mut ups, mut downs) = (sizes.min() as usize, 0, 0);
+    while at < data.len() {
+        match data[at].cmp(&data[at - 1]) {
+            Ordering::Greater => ups += 1,
+            Ordering::Equal => {}
+            Ordering::Less => (ups, downs) = (0, downs + 1),
+        }
+        at += 1;
+        if ups == 5 {
+            return Some(at);
+        }
+        if downs == 50 {
+            (at, downs) = (at + skip as usize, 0);
+        }
+    }
+    None
 }
 
 fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {

@@ -1,13 +1,19 @@
 //! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
+mod ae;
 mod fixed;
 mod gear;
+mod maxp;
 mod ram;
+mod seq;
 mod sieve;
 
+pub use ae::{Ae, Extreme};
 pub use fixed::{Fixed, FixedLen};
 pub use gear::Gear;
+pub use maxp::Maxp;
 pub use ram::Ram;
+pub use seq::Seq;
 pub use sieve::Sieve;
 
 use std::str::FromStr;
@@ -140,13 +146,22 @@ pub enum Algorithm {
     GearNc,
     /// The Rapid Asymmetric Maximum.
     Ram,
+    /// The Asymmetric Extremum: maxima.
+    AeMax,
+    /// The Asymmetric Extremum: minima.
+    AeMin,
+    /// Local maxima.
+    Maxp,
+    /// Rows of rising bytes.
+    Seq,
     /// A sieve of gear hashes of eight bits, then a hash of what it leaves.
     Sieve,
 }
 
 impl Algorithm {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::GearNc, Self::Ram, Self::Sieve];
+    pub const ALL: [Self; 7] =
+        [Self::GearNc, Self::Ram, Self::AeMax, Self::AeMin, Self::Maxp, Self::Seq, Self::Sieve];
 
     /// Its name, as [`FromStr`] reads it.
     #[must_use]
@@ -159,6 +174,10 @@ impl Algorithm {
         match self {
             Self::GearNc => (2, "gear-nc"),
             Self::Ram => (3, "ram"),
+            Self::AeMax => (10, "ae-max"),
+            Self::AeMin => (11, "ae-min"),
+            Self::Maxp => (12, "maxp"),
+            Self::Seq => (13, "seqcdc"),
             Self::Sieve => (14, "sieve"),
         }
     }
@@ -216,6 +235,10 @@ impl ChunkerSpec {
             Self::ByContent(algorithm, sizes) => match algorithm {
                 Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes)),
                 Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
+                Algorithm::AeMax => AnyChunker::Ae(Ae::new(Extreme::Max, sizes, isa)),
+                Algorithm::AeMin => AnyChunker::Ae(Ae::new(Extreme::Min, sizes, isa)),
+                Algorithm::Maxp => AnyChunker::Maxp(Maxp::new(sizes, isa)),
+                Algorithm::Seq => AnyChunker::Seq(Seq::new(sizes, isa)),
                 Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
             },
         }
@@ -296,7 +319,7 @@ macro_rules! any_chunker {
     };
 }
 
-any_chunker!(Fixed, Gear, Ram, Sieve);
+any_chunker!(Fixed, Gear, Ram, Ae, Maxp, Seq, Sieve);
 
 const TAG_FIXED: u8 = 1;
 

@@ -45,6 +45,10 @@ pub(crate) trait Simd: Copy {
     /// The first bytes of `bytes`, of which there must be enough.
     fn load(self, bytes: &[u8]) -> Self::Vector;
 
+    /// Asks for `bytes` to be brought near, where there is such an instruction. They will be read soon.
+    #[inline(always)]
+    fn prefetch(self, _bytes: &[u8]) {}
+
     /// The larger byte of each lane.
     fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
