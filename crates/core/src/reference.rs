@@ -121,15 +121,15 @@ fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     let bits = sizes.avg().ilog2();
     let more = bits.clamp(12, 20) - 12;
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
-    let sums = sieve_sums(&chunk[chunk.len().saturating_sub(8)..]);
+    let sums = sieve_sums(&chunk[chunk.len().saturating_sub(16)..]);
     chunk.len() >= sizes.min() as usize
-        && sums[3][0] == 0
-        && sums[2][1].leading_zeros() >= more
+        && sums[4][0] == 0
+        && sums[3][1].leading_zeros() >= more
         && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros.max(8 + more) - 8 - more
 }
 
-/// Terms of eight bytes, and sums of two, four and eight of them.
-fn sieve_sums(window: &[u8]) -> [Vec<u8>; 4] {
+/// Terms of sixteen bytes, and sums of two, four, eight and sixteen of them.
+fn sieve_sums(window: &[u8]) -> [Vec<u8>; 5] {
     let table: Vec<u8> = (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect();
     let term = |byte: &u8| table[usize::from(byte % 16)] ^ table[16 + usize::from(byte / 16)];
     let sums = |parts: &[u8], turn| -> Vec<u8> {
@@ -140,7 +140,8 @@ fn sieve_sums(window: &[u8]) -> [Vec<u8>; 4] {
     let twos = sums(&ones, 1);
     let fours = sums(&twos, 2);
     let eights = sums(&fours, 4);
-    [ones, twos, fours, eights]
+    let sixteens = sums(&eights, 1);
+    [ones, twos, fours, eights, sixteens]
 }
 
 fn sieve_hash(window: &[u8]) -> u64 {

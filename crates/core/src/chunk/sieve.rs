@@ -4,37 +4,41 @@
 //! vector units out (VectorCDC §3). Hashless chunkers fit vector units, but cut by what lies far back. This one has both:
 //!
 //! ```text
-//! term(b)   = LOW[b & 15] xor HIGH[b >> 4]                                      of eight bits
-//! twos(i)   = term(data[i - 1]) + rotate(term(data[i - 2]), 1)                  (mod 2^8)
-//! fours(i)  = twos(i)  + rotate(twos(i - 2), 2)
-//! eights(i) = fours(i) + rotate(fours(i - 4), 4)                                of the 8 bytes before i
-//! hash(i)   = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64  (mod 2^64; the 32 bytes before i)
+//! term(b)     = LOW[b & 15] xor HIGH[b >> 4]                                     of eight bits
+//! twos(i)     = term(data[i - 1]) + rotate(term(data[i - 2]), 1)                 (mod 2^8)
+//! fours(i)    = twos(i)   + rotate(twos(i - 2), 2)
+//! eights(i)   = fours(i)  + rotate(fours(i - 4), 4)
+//! sixteens(i) = eights(i) + rotate(eights(i - 8), 1)                             of the 16 bytes before i
+//! hash(i)     = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64  (mod 2^64; the 32 bytes before i)
 //!
-//! A position passes the mesh if eights(i) and the highest `more` bits of fours(i) are zero, and is an end if besides so
-//! many highest bits of hash(i) are zero that it is one of 4 avg, up to the mean, or one of avg / 4, past it.
+//! A position passes the mesh if sixteens(i) and the highest `more` bits of eights(i) are zero, and is an end if besides
+//! so many highest bits of hash(i) are zero that it is one of 4 avg, up to the mean, or one of avg / 4, past it.
 //!
-//! cut       = the least end in min..max, else max, or the end of the file
+//! cut         = the least end in min..max, else max, or the end of the file
 //! ```
 //!
 //! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds: the
-//!    sums of all lanes take two dozen instructions, by doubling.
-//! 2. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of eight
-//!    bytes decides on its own. `more = log2(avg) - 12` within 0 to 8, so that behind the mean the hash still decides of
-//!    four positions for one.
-//! 3. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
-//! 4. In a run of one byte `eights` is not zero, whatever the byte: holes and padding make the longest chunks.
+//!    sums of all lanes take two or three dozen instructions, by doubling.
+//! 2. Rotations let every bit see all bytes. With shifts, as in a gear hash, the lowest bits would follow the last byte,
+//!    and in text the ends would be as rare as its letters have it.
+//! 3. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of
+//!    sixteen bytes decides on its own. `more = log2(avg) - 12` within 0 to 8, so that behind the mean the hash still
+//!    decides of four positions for one.
+//! 4. Sixteen bytes and not eight: data of two byte values has 2^8 different runs of eight, too few for one in 256.
+//! 5. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
+//! 6. In a run of one byte `sixteens` is not zero, whatever the byte: holes and padding make the longest chunks.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::padded;
 use crate::simd::{Isa, Kernel, Simd, all_lanes};
 
-/// Cuts where sums of the last 8 bytes are zero and a hash of the last 32 is small.
+/// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
 pub struct Sieve {
     min: usize,
     avg: usize,
     max: usize,
-    /// The bits of `fours` that are zero where a position passes.
+    /// The bits of `eights` that are zero where a position passes.
     mesh: u8,
     /// A hash up to here is an end, up to the mean.
     strict: u64,
@@ -48,8 +52,8 @@ impl Sieve {
     #[must_use]
     pub fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
-        let more = bits.saturating_sub(EIGHTS_BITS + NORMALISATION + HASH_BITS).min(u8::BITS);
-        let left = bits - EIGHTS_BITS - more;
+        let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS).min(u8::BITS);
+        let left = bits - SIXTEENS_BITS - more;
         Self {
             min: sizes.min() as usize,
             avg: sizes.avg() as usize,
@@ -160,15 +164,15 @@ impl<S: Simd> Mesh<S> {
         let bytes = simd.load(bytes);
         let terms =
             simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes));
-        let [fours, eights] = simd.fours_and_eights(&mut self.before, terms);
-        simd.eq(simd.or(eights, simd.and(fours, self.bits)), simd.splat(0))
+        let [eights, sixteens] = simd.sums(&mut self.before, terms);
+        simd.eq(simd.or(sixteens, simd.and(eights, self.bits)), simd.splat(0))
     }
 }
 
 /// Bytes before the first position that its sums depend on, and a vector may be longer.
-const WARM_UP: usize = 8;
-/// Bits of `eights`.
-const EIGHTS_BITS: u32 = u8::BITS;
+const WARM_UP: usize = 16;
+/// Bits of `sixteens`.
+const SIXTEENS_BITS: u32 = u8::BITS;
 /// Bits at least that the hash decides behind the mean.
 const HASH_BITS: u32 = 2;
 /// Bytes that the hash depends on.

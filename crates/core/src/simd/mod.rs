@@ -33,7 +33,7 @@ pub(crate) trait Simd: Copy {
     type Vector: Copy;
     /// Sixteen bytes to look up.
     type Table: Copy;
-    /// What [`Simd::fours_and_eights`] keeps of the vectors before.
+    /// What [`Simd::sums`] keeps of the vectors before.
     type Before: Copy;
 
     /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
@@ -94,16 +94,17 @@ pub(crate) trait Simd: Copy {
     /// As if zeros had come before.
     fn nothing(self) -> Self::Before;
 
-    /// Sums of the four and of the eight terms up to each lane, by doubling:
+    /// Sums of the eight and of the sixteen terms up to each lane, by doubling:
     ///
     /// ```text
-    /// twos(n)   = ones(n)  + rotate(ones(n - 1), 1)
-    /// fours(n)  = twos(n)  + rotate(twos(n - 2), 2)
-    /// eights(n) = fours(n) + rotate(fours(n - 4), 4)     of eight bits each, rotated towards the higher
+    /// twos(n)     = ones(n)   + rotate(ones(n - 1), 1)
+    /// fours(n)    = twos(n)   + rotate(twos(n - 2), 2)
+    /// eights(n)   = fours(n)  + rotate(fours(n - 4), 4)
+    /// sixteens(n) = eights(n) + rotate(eights(n - 8), 1)     of eight bits each, rotated towards the higher
     /// ```
     ///
     /// Lanes below 0 are those of the vector before.
-    fn fours_and_eights(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
+    fn sums(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
 }
 
 /// Most lanes of any vector.
@@ -115,13 +116,14 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     u64::MAX >> (MAX_LANES - lanes)
 }
 
-/// What most instruction sets keep of the vector before, for [`Simd::fours_and_eights`].
+/// What most instruction sets keep of the vector before, for [`Simd::sums`].
 #[allow(dead_code, reason = "some targets have plain Rust alone, which keeps one byte")]
 #[derive(Clone, Copy)]
 struct Before<V> {
     ones: V,
     twos: V,
     fours: V,
+    eights: V,
 }
 
 #[allow(dead_code, reason = "as above")]
@@ -129,7 +131,7 @@ impl<V: Copy> Before<V> {
     /// Before the first byte; `zero` has no term in any lane.
     #[inline(always)]
     const fn new(zero: V) -> Self {
-        Self { ones: zero, twos: zero, fours: zero }
+        Self { ones: zero, twos: zero, fours: zero, eights: zero }
     }
 }
 

@@ -71,16 +71,18 @@ impl Simd for Neon {
             vqtbl1q_u8(table, vshrq_n_u8::<4>(a))
         }
         fn nothing(self) -> Before<uint8x16_t> { Before::new(vdupq_n_u8(0)) }
-        fn fours_and_eights(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
+        fn sums(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
             // A shift, and an insertion of what it pushed out: a rotation.
             let behind = vextq_u8::<15>(before.ones, ones);
             let twos = vaddq_u8(ones, vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind));
             let behind = vextq_u8::<14>(before.twos, twos);
             let fours = vaddq_u8(twos, vsriq_n_u8::<6>(vshlq_n_u8::<2>(behind), behind));
             let behind = vextq_u8::<12>(before.fours, fours);
-            let turned = vsriq_n_u8::<4>(vshlq_n_u8::<4>(behind), behind);
-            *before = Before { ones, twos, fours };
-            [fours, vaddq_u8(fours, turned)]
+            let eights = vaddq_u8(fours, vsriq_n_u8::<4>(vshlq_n_u8::<4>(behind), behind));
+            let behind = vextq_u8::<8>(before.eights, eights);
+            let turned = vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind);
+            *before = Before { ones, twos, fours, eights };
+            [eights, vaddq_u8(eights, turned)]
         }
     }
 }

@@ -102,21 +102,24 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn fours_and_eights(self, before: &mut Before, one: u8) -> [u8; 2] {
+    fn sums(self, before: &mut Before, one: u8) -> [u8; 2] {
         let two = one.wrapping_add(before.one.rotate_left(1));
         let four = two.wrapping_add(((before.twos >> 8) as u8).rotate_left(2));
         let eight = four.wrapping_add(((before.fours >> 24) as u8).rotate_left(4));
+        let sixteen = eight.wrapping_add(((before.eights >> 56) as u8).rotate_left(1));
         before.one = one;
         before.twos = before.twos << 8 | u16::from(two);
         before.fours = before.fours << 8 | u32::from(four);
-        [four, eight]
+        before.eights = before.eights << 8 | u64::from(eight);
+        [eight, sixteen]
     }
 }
 
-/// The last term, the last two sums of two and the last four of four: one in each byte, the latest lowest.
+/// The last term, the last two sums of two, four of four and eight of eight: one in each byte, the latest lowest.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
     one: u8,
     twos: u16,
     fours: u32,
+    eights: u64,
 }

@@ -107,7 +107,7 @@ impl Simd for Simd128 {
     }
 
     #[inline(always)]
-    fn fours_and_eights(self, before: &mut Before<v128>, ones: v128) -> [v128; 2] {
+    fn sums(self, before: &mut Before<v128>, ones: v128) -> [v128; 2] {
         let behind = u8x16_shuffle::<15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30>(
             before.ones,
             ones,
@@ -116,8 +116,10 @@ impl Simd for Simd128 {
         let behind = u16x8_shuffle::<7, 8, 9, 10, 11, 12, 13, 14>(before.twos, twos);
         let fours = u8x16_add(twos, turned(behind, 2));
         let behind = u32x4_shuffle::<3, 4, 5, 6>(before.fours, fours);
-        *before = Before { ones, twos, fours };
-        [fours, u8x16_add(fours, turned(behind, 4))]
+        let eights = u8x16_add(fours, turned(behind, 4));
+        let behind = u64x2_shuffle::<1, 2>(before.eights, eights);
+        *before = Before { ones, twos, fours, eights };
+        [eights, u8x16_add(eights, turned(behind, 1))]
     }
 }
 

@@ -44,27 +44,6 @@ macro_rules! ops {
     )+ };
 }
 
-/// Bits of `a` where `mask` has them in each lane, else of `b`.
-macro_rules! select {
-    ($name:ident, $vector:ty, |$mask:ident, $a:ident, $b:ident| $body:expr) => {
-        impl $name {
-            #[inline(always)]
-            fn select(self, mask: u8, $a: $vector, $b: $vector) -> $vector {
-                let $mask = self.splat(mask);
-                // SAFETY: `self` witnesses the features of every intrinsic here; none of them touches memory.
-                unsafe { $body }
-            }
-        }
-    };
-}
-
-select!(Sse, __m128i, |mask, a, b| {
-    _mm_or_si128(_mm_and_si128(mask, a), _mm_andnot_si128(mask, b))
-});
-select!(Avx2, __m256i, |mask, a, b| {
-    _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
-});
-
 witness! {
     /// The processor has vectors of 16 bytes, with maxima and byte shuffles.
     Sse needs "ssse3", "sse4.1", "popcnt"
@@ -127,16 +106,11 @@ impl Simd for Sse {
     }
 
     #[inline(always)]
-    fn fours_and_eights(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
+    fn sums(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
         // SAFETY: as for the other intrinsics.
         unsafe {
             let behind = _mm_alignr_epi8::<15>(ones, before.ones);
-            // There is no shift of bytes: doubling, and one more where the highest bit falls out.
-            let turned = _mm_sub_epi8(
-                _mm_add_epi8(behind, behind),
-                _mm_cmplt_epi8(behind, _mm_setzero_si128()),
-            );
-            let twos = _mm_add_epi8(ones, turned);
+            let twos = _mm_add_epi8(ones, self.turned_by_one(behind));
             let behind = _mm_alignr_epi8::<14>(twos, before.twos);
             let turned =
                 self.select(0b1111_1100, _mm_slli_epi16::<2>(behind), _mm_srli_epi16::<6>(behind));
@@ -144,8 +118,10 @@ impl Simd for Sse {
             let behind = _mm_alignr_epi8::<12>(fours, before.fours);
             let turned =
                 self.select(0b1111_0000, _mm_slli_epi16::<4>(behind), _mm_srli_epi16::<4>(behind));
-            *before = Before { ones, twos, fours };
-            [fours, _mm_add_epi8(fours, turned)]
+            let eights = _mm_add_epi8(fours, turned);
+            let behind = _mm_alignr_epi8::<8>(eights, before.eights);
+            *before = Before { ones, twos, fours, eights };
+            [eights, _mm_add_epi8(eights, self.turned_by_one(behind))]
         }
     }
 }
@@ -164,6 +140,20 @@ fn prefetch(bytes: &[u8]) {
 unsafe fn lowest(a: __m128i) -> __m128i {
     // SAFETY: the caller has SSE4.1.
     unsafe { _mm_minpos_epu16(_mm_min_epu8(a, _mm_srli_epi16::<8>(a))) }
+}
+
+impl Sse {
+    ops! {
+        // There is no shift of bytes: doubling, and one more where the highest bit falls out.
+        fn turned_by_one(self, a: __m128i) -> __m128i {
+            _mm_sub_epi8(_mm_add_epi8(a, a), _mm_cmplt_epi8(a, _mm_setzero_si128()))
+        }
+        // Bits of `a` where `mask` has them, else of `b`.
+        fn select(self, mask: u8, a: __m128i, b: __m128i) -> __m128i {
+            let mask = self.splat(mask);
+            _mm_or_si128(_mm_and_si128(mask, a), _mm_andnot_si128(mask, b))
+        }
+    }
 }
 
 impl Simd for Avx2 {
@@ -221,17 +211,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn fours_and_eights(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
+    fn sums(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
         // SAFETY: as for the other intrinsics.
         unsafe {
             // The upper half of what was before and the lower half of what is now.
             let middle = |now, before| _mm256_permute2x128_si256::<0x21>(before, now);
             let behind = _mm256_alignr_epi8::<15>(ones, middle(ones, before.ones));
-            let turned = _mm256_sub_epi8(
-                _mm256_add_epi8(behind, behind),
-                _mm256_cmpgt_epi8(_mm256_setzero_si256(), behind),
-            );
-            let twos = _mm256_add_epi8(ones, turned);
+            let twos = _mm256_add_epi8(ones, self.turned_by_one(behind));
             let behind = _mm256_alignr_epi8::<14>(twos, middle(twos, before.twos));
             let turned = self.select(
                 0b1111_1100,
@@ -245,8 +231,23 @@ impl Simd for Avx2 {
                 _mm256_slli_epi16::<4>(behind),
                 _mm256_srli_epi16::<4>(behind),
             );
-            *before = Before { ones, twos, fours };
-            [fours, _mm256_add_epi8(fours, turned)]
+            let eights = _mm256_add_epi8(fours, turned);
+            let behind = _mm256_alignr_epi8::<8>(eights, middle(eights, before.eights));
+            *before = Before { ones, twos, fours, eights };
+            [eights, _mm256_add_epi8(eights, self.turned_by_one(behind))]
+        }
+    }
+}
+
+impl Avx2 {
+    ops! {
+        // As for SSE.
+        fn turned_by_one(self, a: __m256i) -> __m256i {
+            _mm256_sub_epi8(_mm256_add_epi8(a, a), _mm256_cmpgt_epi8(_mm256_setzero_si256(), a))
+        }
+        fn select(self, mask: u8, a: __m256i, b: __m256i) -> __m256i {
+            let mask = self.splat(mask);
+            _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
         }
     }
 }
@@ -302,14 +303,16 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn fours_and_eights(self, before: &mut Before<__m512i>, ones: __m512i) -> [__m512i; 2] {
+    fn sums(self, before: &mut Before<__m512i>, ones: __m512i) -> [__m512i; 2] {
         let turned = self.turned(0x8001_0204_0810_2040, self.behind(1, ones, before.ones));
         let twos = self.add(ones, turned);
         let turned = self.turned(0x4080_0102_0408_1020, self.behind(2, twos, before.twos));
         let fours = self.add(twos, turned);
         let turned = self.turned(0x1020_4080_0102_0408, self.behind(4, fours, before.fours));
-        *before = Before { ones, twos, fours };
-        [fours, self.add(fours, turned)]
+        let eights = self.add(fours, turned);
+        let turned = self.turned(0x8001_0204_0810_2040, self.behind(8, eights, before.eights));
+        *before = Before { ones, twos, fours, eights };
+        [eights, self.add(eights, turned)]
     }
 }
 

@@ -44,13 +44,12 @@ impl Kernel for Operations<'_> {
         let nibbles = simd.table(&table);
         let (low, high) = (simd.low_nibbles(nibbles, va), simd.high_nibbles(nibbles, va));
         let mut before = simd.nothing();
-        let [_, _] = simd.fours_and_eights(&mut before, va);
-        let [fours, eights] = simd.fours_and_eights(&mut before, vb);
-        // As many lanes as are behind the first, and what lay before them.
-        let terms = [[0; 7].as_slice(), &a[..S::LANES], &b[..S::LANES]].concat();
-        let sum = |n: usize, terms_up_to: usize| {
-            let at = 7 + S::LANES + n % S::LANES;
-            doubled(&terms[at + 1 - terms_up_to..=at])
+        simd.sums(&mut before, va);
+        let [eights, sixteens] = simd.sums(&mut before, vb);
+        let terms = [[0; 15].as_slice(), &a[..S::LANES], &b[..S::LANES]].concat();
+        let sum = |n: usize, count: usize| {
+            let end = 16 + S::LANES + n % S::LANES;
+            doubled(&terms[end - count..end])
         };
         let (highest, lowest) = (a[..S::LANES].iter().max(), a[..S::LANES].iter().min());
         let checks = [
@@ -67,18 +66,19 @@ impl Kernel for Operations<'_> {
             ("lowest", Some(&simd.lowest(va)) == lowest),
             ("low nibbles", is(low, &|n| table[usize::from(a[n] % 16)])),
             ("high nibbles", is(high, &|n| table[usize::from(a[n] / 16)])),
-            ("fours", is(fours, &|n| sum(n, 4))),
             ("eights", is(eights, &|n| sum(n, 8))),
+            ("sixteens", is(sixteens, &|n| sum(n, 16))),
         ];
         checks.into_iter().find(|(_, right)| !right).map_or(Ok(()), |(name, _)| Err(name))
     }
 }
 
-/// The sum of terms by halves: the earlier one rotated by half of their number.
+/// The sum of terms by halves: the earlier one rotated by half of their number, but by one bit if that is eight.
 fn doubled(terms: &[u8]) -> u8 {
     if let [term] = terms {
         return *term;
     }
     let (earlier, later) = terms.split_at(terms.len() / 2);
-    doubled(later).wrapping_add(doubled(earlier).rotate_left(earlier.len() as u32))
+    let turn = if earlier.len() == 8 { 1 } else { earlier.len() as u32 };
+    doubled(later).wrapping_add(doubled(earlier).rotate_left(turn))
 }
