@@ -2,7 +2,8 @@
 # Builds crates for the browser's machine: wasm-build.sh PACKAGE... [-- cargo arguments]
 #   1. with the toolchain's own wasm32 target, installed by rustup where it is missing;
 #   2. else with the standard library built from Debian's rustc-web packages (137 MB once, about a minute).
-# WASM_STD=debian goes to 2 at once; WASM_RUSTFLAGS= builds without vectors. Where neither can be had it says SKIPPED and succeeds; a crate that does not build always fails.
+# WASM_STD=debian goes to 2 at once; an empty WASM_RUSTFLAGS builds without vectors.
+# Where neither can be had it says SKIPPED and succeeds; a crate that does not build always fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
