@@ -16,14 +16,16 @@ pub mod simd;
 pub mod span;
 #[doc(hidden)]
 pub mod suite;
+pub mod weak;
 
-pub use chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, Sizes};
+pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
 pub use fingerprint::{Fingerprint, ShortFingerprint};
 pub use index::{ChunkNo, Index};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
-pub use recipe::{AtEnd, Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
+pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
 pub use simd::Isa;
 pub use span::Span;
+pub use weak::Crc32c;

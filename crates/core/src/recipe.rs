@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::chunk::Chunker;
+use crate::chunk::{AtEnd, Chunker, cut_all};
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, write_hex};
 
 /// Most chunks in a group: bounds what one missing group costs to spell out.
@@ -172,15 +172,6 @@ pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
     digest.finish(len)
 }
 
-/// Whether bytes are the last of their file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// The file ends with them.
-    Yes,
-    /// More may follow.
-    No,
-}
-
 /// The chunks at the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -196,15 +187,9 @@ pub struct Scan {
 /// chunks of one scan over all of it (law 1).
 #[must_use]
 pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
-    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
     let mut chunks = Vec::new();
-    let mut rest = data;
-    while rest.len() >= enough {
-        let (chunk, after) = rest.split_at(chunker.cut(rest));
-        chunks.push(Chunk::of(chunk));
-        rest = after;
-    }
-    Scan { chunks, consumed: data.len() - rest.len() }
+    let consumed = cut_all(chunker, data, at_end, |chunk| chunks.push(Chunk::of(chunk)));
+    Scan { chunks, consumed }
 }
 
 const GROUP_CONTEXT: &str = "deltic 2026 group";

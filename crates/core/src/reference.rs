@@ -2,6 +2,8 @@
 //!
 //! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
 
+use std::cmp::Ordering;
+
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
 use crate::fingerprint::{Fingerprint, ShortFingerprint};
@@ -11,16 +13,23 @@ use crate::span::Span;
 /// The length of the first chunk of `data`.
 #[must_use]
 pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
-    let max = data.len().min(spec.max_len() as usize);
-    let ends = |len: usize| match spec {
-        ChunkerSpec::Fixed(_) => false,
+    let data = &data[..data.len().min(spec.max_len() as usize)];
+    let first = |ends: fn(Sizes, &[u8]) -> bool, sizes| {
+        (1..data.len()).find(|len| ends(sizes, &data[..*len]))
+    };
+    let found = match *spec {
+        ChunkerSpec::Fixed(_) => None,
         ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
-            Algorithm::GearNc => gear_ends(*sizes, &data[..len]),
-            Algorithm::Ram => ram_ends(*sizes, &data[..len]),
-            Algorithm::Sieve => sieve_ends(*sizes, &data[..len]),
+            Algorithm::GearNc => first(gear_ends, sizes),
+            Algorithm::Ram => first(ram_ends, sizes),
+            Algorithm::AeMax => first(ae_max_ends, sizes),
+            Algorithm::AeMin => first(ae_min_ends, sizes),
+            Algorithm::Maxp => maxp_cut(sizes, data),
+            Algorithm::Seq => seq_cut(sizes, data),
+            Algorithm::Sieve => first(sieve_ends, sizes),
         },
     };
-    (1..max).find(|len| ends(*len)).unwrap_or(max)
+    found.unwrap_or(data.len())
 }
 
 fn gear_ends(sizes: Sizes, chunk: &[u8]) -> bool {
@@ -54,18 +63,84 @@ fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     chunk.len() > window && Some(&chunk[chunk.len() - 1]) >= chunk[..window].iter().max()
 }
 
-fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let bits = sizes.avg().ilog2() - 8;
-    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits.max(2) - 2 };
-    chunk.len() >= sizes.min() as usize
-        && sieve_gear(&chunk[chunk.len() - 8..]) == 0
-        && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros
+fn ae_max_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
+    chunk.len().checked_sub(window + 1).is_some_and(|at| {
+        chunk[..at].iter().all(|byte| *byte < chunk[at])
+            && chunk[at + 1..].iter().all(|byte| *byte <= chunk[at])
+    })
 }
 
-fn sieve_gear(window: &[u8]) -> u8 {
+fn ae_min_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let flipped: Vec<u8> = chunk.iter().map(|byte| 255 - byte).collect();
+    ae_max_ends(sizes, &flipped)
+}
+
+fn maxp_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {
+    let window = maxp_window(sizes);
+    let peak = |at: usize| {
+        data[at + 1..=at + window].iter().all(|byte| *byte < data[at])
+            && data[at - window..at].iter().all(|byte| *byte <= data[at])
+    };
+    let first = window.max(sizes.min() as usize - 1);
+    (first..data.len().saturating_sub(window)).find(|at| peak(*at)).map(|at| at + 1)
+}
+
+fn maxp_window(sizes: Sizes) -> usize {
+    let next = |(rise, fall): &(u64, u64)| Some((rise + rise / 255, fall - fall / 256));
+    let powers = std::iter::successors(Some((1 << 32, 1 << 32)), next);
+    let mean = |(window, (rise, fall)): (u64, (u64, u64))| {
+        let wait = ((rise - fall) >> 24).saturating_sub(window);
+        (window + 1).max(sizes.min().into()) + wait
+    };
+    let means = (0..).zip(powers).skip(1).map(mean);
+    1 + means.take_while(|mean| *mean < sizes.avg().into()).count()
+}
+
+fn seq_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {
+    let skip = (sizes.avg() - sizes.min()).saturating_sub(870) * 100 / 825;
+    let (mut at, mut ups, mut downs) = (sizes.min() as usize, 0, 0);
+    while at < data.len() {
+        match data[at].cmp(&data[at - 1]) {
+            Ordering::Greater => ups += 1,
+            Ordering::Equal => {}
+            Ordering::Less => (ups, downs) = (0, downs + 1),
+        }
+        at += 1;
+        if ups == 5 {
+            return Some(at);
+        }
+        if downs == 50 {
+            (at, downs) = (at + skip as usize, 0);
+        }
+    }
+    None
+}
+
+fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let bits = sizes.avg().ilog2();
+    let more = bits.clamp(12, 20) - 12;
+    let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
+    let sums = sieve_sums(&chunk[chunk.len().saturating_sub(8)..]);
+    chunk.len() >= sizes.min() as usize
+        && sums[3][0] == 0
+        && sums[2][1].leading_zeros() >= more
+        && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros.max(8 + more) - 8 - more
+}
+
+/// Terms of eight bytes, and sums of two, four and eight of them.
+fn sieve_sums(window: &[u8]) -> [Vec<u8>; 4] {
     let table: Vec<u8> = (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect();
     let term = |byte: &u8| table[usize::from(byte % 16)] ^ table[16 + usize::from(byte / 16)];
-    window.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(2).wrapping_add(term(byte)))
+    let sums = |parts: &[u8], turn| -> Vec<u8> {
+        let pairs = parts.chunks_exact(2);
+        pairs.map(|pair| pair[1].wrapping_add(pair[0].rotate_left(turn))).collect()
+    };
+    let ones: Vec<u8> = window.iter().map(term).collect();
+    let twos = sums(&ones, 1);
+    let fours = sums(&twos, 2);
+    let eights = sums(&fours, 4);
+    [ones, twos, fours, eights]
 }
 
 fn sieve_hash(window: &[u8]) -> u64 {
@@ -74,7 +149,7 @@ fn sieve_hash(window: &[u8]) -> u64 {
     (0..4).fold(0, |sum: u64, n| sum.wrapping_add(key(n).wrapping_mul(word(n))))
 }
 
-const SIEVE_SEED: u64 = 0x6465_6c74_6965;
+const SIEVE_SEED: u64 = 0x6465_6c74_6963;
 
 /// All chunks of the file `data`.
 #[must_use]
@@ -141,6 +216,42 @@ pub fn find_chunk(
     let equal = |chunk: &Chunk| chunk.fingerprint.short() == short && chunk.len == len;
     let neighbour = after.map(|n| n + 1).filter(|n| known.get(*n).is_some_and(equal));
     neighbour.or_else(|| known.iter().position(equal))
+}
+
+/// CRC-32C of `data`, a bit at a time.
+#[must_use]
+pub fn crc32c(data: &[u8]) -> u32 {
+    !data.iter().fold(!0, |register, byte| zero_byte(register ^ u32::from(*byte)))
+}
+
+/// The sum of bytes with the sum `first` and `next_len` bytes behind them with the sum `next`.
+///
+/// The register after both is what bytes of the second kind leave of the one after the first, and those bytes differ from
+/// zeros by a value that depends on them alone.
+#[must_use]
+pub fn crc32c_concat(first: u32, next: u32, next_len: u64) -> u32 {
+    let bytes = !next ^ zero_bytes(!0, next_len);
+    !(zero_bytes(!first, next_len) ^ bytes)
+}
+
+/// The register of a CRC-32C after one zero byte.
+fn zero_byte(register: u32) -> u32 {
+    (0..8).fold(register, |register, _| (register >> 1) ^ (0x82f6_3b78 * (register & 1)))
+}
+
+/// The register after `len` zero bytes. What they do to it is linear: it suffices to know what becomes of each bit.
+fn zero_bytes(register: u32, len: u64) -> u32 {
+    let bits = |register: u32| (0..32).filter(move |bit| register >> bit & 1 == 1);
+    let image = |map: &[u32], register| bits(register).fold(0, |sum, bit| sum ^ map[bit]);
+    let mut map: Vec<u32> = (0..32).map(|bit| zero_byte(1 << bit)).collect();
+    let mut register = register;
+    for bit in 0..u64::BITS {
+        if len >> bit & 1 == 1 {
+            register = image(&map, register);
+        }
+        map = map.iter().map(|register| image(&map, *register)).collect();
+    }
+    register
 }
 
 /// Which bytes of a file are covered: one flag each.

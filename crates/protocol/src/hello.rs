@@ -20,8 +20,8 @@ pub const MAGIC: [u8; 8] = *b"deltic/1";
 
 /// The conversation that every end of this version holds.
 const RECIPE: &str = "recipe:blake3-16";
-/// Content-defined chunks by the normalised gear hash.
-const GEAR: &str = "chunker:gear";
+/// Content-defined chunks by the sieve.
+const SIEVE: &str = "chunker:sieve";
 /// Literals compressed by zstd.
 const ZSTD: &str = "compress:zstd";
 
@@ -46,7 +46,7 @@ impl Hello {
     pub fn ours() -> Self {
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
-            capabilities: [RECIPE, GEAR, ZSTD].map(String::from).into(),
+            capabilities: [RECIPE, SIEVE, ZSTD].map(String::from).into(),
         }
     }
 
@@ -109,7 +109,7 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     if !both(RECIPE) {
         return Err(PeerError::NothingInCommon("conversation"));
     }
-    if !both(GEAR) {
+    if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
     Ok(Terms { zstd: both(ZSTD) })

@@ -134,11 +134,11 @@ fn negotiation_is_symmetric_and_ignores_what_it_does_not_know() {
         let has = |name: &str| other.capabilities.contains(name);
         match terms {
             Ok(terms) => {
-                assert!(has("recipe:blake3-16") && has("chunker:gear"));
+                assert!(has("recipe:blake3-16") && has("chunker:sieve"));
                 assert_eq!(terms.zstd(), has("compress:zstd"));
             }
             Err(error) => {
-                assert!(!has("recipe:blake3-16") || !has("chunker:gear"), "{error}");
+                assert!(!has("recipe:blake3-16") || !has("chunker:sieve"), "{error}");
             }
         }
     }

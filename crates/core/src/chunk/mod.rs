@@ -1,13 +1,19 @@
 //! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
+mod ae;
 mod fixed;
 mod gear;
+mod maxp;
 mod ram;
+mod seq;
 mod sieve;
 
+pub use ae::{Ae, Extreme};
 pub use fixed::{Fixed, FixedLen};
 pub use gear::Gear;
+pub use maxp::Maxp;
 pub use ram::Ram;
+pub use seq::Seq;
 pub use sieve::Sieve;
 
 use std::str::FromStr;
@@ -33,6 +39,37 @@ pub trait Chunker {
     /// `data` begins where a chunk begins and is not empty. Where it is shorter than `max_len`, its end counts as the
     /// end of the file.
     fn cut(&self, data: &[u8]) -> usize;
+}
+
+/// Whether bytes are the last of their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// The file ends with them.
+    Yes,
+    /// More may follow.
+    No,
+}
+
+/// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
+/// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
+/// next chunk starts there.
+///
+/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of one
+/// pass over all of it (law 1).
+pub fn cut_all(
+    chunker: &impl Chunker,
+    data: &[u8],
+    at_end: AtEnd,
+    mut each: impl FnMut(&[u8]),
+) -> usize {
+    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
+    let mut rest = data;
+    while rest.len() >= enough {
+        let (chunk, after) = rest.split_at(chunker.cut(rest));
+        each(chunk);
+        rest = after;
+    }
+    data.len() - rest.len()
 }
 
 /// Why lengths do not describe chunks.
@@ -109,13 +146,22 @@ pub enum Algorithm {
     GearNc,
     /// The Rapid Asymmetric Maximum.
     Ram,
+    /// The Asymmetric Extremum: maxima.
+    AeMax,
+    /// The Asymmetric Extremum: minima.
+    AeMin,
+    /// Local maxima.
+    Maxp,
+    /// Rows of rising bytes.
+    Seq,
     /// A sieve of gear hashes of eight bits, then a hash of what it leaves.
     Sieve,
 }
 
 impl Algorithm {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::GearNc, Self::Ram, Self::Sieve];
+    pub const ALL: [Self; 7] =
+        [Self::GearNc, Self::Ram, Self::AeMax, Self::AeMin, Self::Maxp, Self::Seq, Self::Sieve];
 
     /// Its name, as [`FromStr`] reads it.
     #[must_use]
@@ -128,6 +174,10 @@ impl Algorithm {
         match self {
             Self::GearNc => (2, "gear-nc"),
             Self::Ram => (3, "ram"),
+            Self::AeMax => (10, "ae-max"),
+            Self::AeMin => (11, "ae-min"),
+            Self::Maxp => (12, "maxp"),
+            Self::Seq => (13, "seqcdc"),
             Self::Sieve => (14, "sieve"),
         }
     }
@@ -157,7 +207,7 @@ pub enum ChunkerSpec {
 }
 
 impl ChunkerSpec {
-    /// The default for a file of `file_len` bytes: gear chunks that grow with the file.
+    /// The default for a file of `file_len` bytes: sieve chunks that grow with the file.
     ///
     /// With the square root of the length, so that recipes and what an edit costs grow alike, until that would make more
     /// chunks than an index should hold; then in proportion.
@@ -167,7 +217,7 @@ impl ChunkerSpec {
         let wanted = root.max(file_len.div_ceil(DEFAULT_CHUNKS)).min(DEFAULT_AVG_BYTES.1.into());
         let avg = (wanted as u32).next_power_of_two().max(DEFAULT_AVG_BYTES.0);
         let sizes = Sizes { min: avg / DEFAULT_SPREAD, avg, max: avg * DEFAULT_SPREAD };
-        Self::ByContent(Algorithm::GearNc, sizes)
+        Self::ByContent(Algorithm::Sieve, sizes)
     }
 
     /// The chunker itself, in its fastest form on this machine.
@@ -185,6 +235,10 @@ impl ChunkerSpec {
             Self::ByContent(algorithm, sizes) => match algorithm {
                 Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes)),
                 Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
+                Algorithm::AeMax => AnyChunker::Ae(Ae::new(Extreme::Max, sizes, isa)),
+                Algorithm::AeMin => AnyChunker::Ae(Ae::new(Extreme::Min, sizes, isa)),
+                Algorithm::Maxp => AnyChunker::Maxp(Maxp::new(sizes, isa)),
+                Algorithm::Seq => AnyChunker::Seq(Seq::new(sizes, isa)),
                 Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
             },
         }
@@ -265,7 +319,7 @@ macro_rules! any_chunker {
     };
 }
 
-any_chunker!(Fixed, Gear, Ram, Sieve);
+any_chunker!(Fixed, Gear, Ram, Ae, Maxp, Seq, Sieve);
 
 const TAG_FIXED: u8 = 1;
 
@@ -307,7 +361,7 @@ mod tests {
             (u64::MAX, 128 << 10),
         ] {
             let sizes = Sizes::new(avg / 4, avg, avg * 4).unwrap();
-            let spec = ChunkerSpec::ByContent(Algorithm::GearNc, sizes);
+            let spec = ChunkerSpec::ByContent(Algorithm::Sieve, sizes);
             assert_eq!(ChunkerSpec::for_len(file_len), spec, "{file_len}");
         }
     }

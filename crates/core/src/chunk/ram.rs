@@ -20,7 +20,7 @@
 //! byte values that can take long; a gear chunker re-aligns sooner.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::{find, largest};
+use crate::simd::search::{Extreme, Wanted};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
@@ -64,8 +64,8 @@ impl Kernel for Cut<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Option<usize> {
-        let top = simd.splat(largest(simd, self.window));
-        find(simd, self.after, |bytes| simd.ge(bytes, top))
+        let top = Extreme::Max.of(simd, self.window);
+        Wanted::AtLeast(top).find(simd, self.after)
     }
 }
 

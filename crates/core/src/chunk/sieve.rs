@@ -4,34 +4,41 @@
 //! vector units out (VectorCDC §3). Hashless chunkers fit vector units, but cut by what lies far back. This one has both:
 //!
 //! ```text
-//! term(b) = LOW[b & 15] xor HIGH[b >> 4]                                        (eight bits; never 0)
-//! gear(i) = sum over k in 0..8 of  term(data[i - 1 - k]) << k                   (mod 2^8;  the 8 bytes before i)
-//! hash(i) = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64   (mod 2^64; the 32 bytes before i)
-//! cut     = the least i in min..=avg  with gear(i) == 0 and hash(i) < limit / 4,
-//!           else the least i in avg+1..max  with gear(i) == 0 and hash(i) < limit * 4,
-//!           else max, or the end of the file                                    where limit = 2^64 * 2^8 / avg
+//! term(b)   = LOW[b & 15] xor HIGH[b >> 4]                                      of eight bits
+//! twos(i)   = term(data[i - 1]) + rotate(term(data[i - 2]), 1)                  (mod 2^8)
+//! fours(i)  = twos(i)  + rotate(twos(i - 2), 2)
+//! eights(i) = fours(i) + rotate(fours(i - 4), 4)                                of the 8 bytes before i
+//! hash(i)   = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64  (mod 2^64; the 32 bytes before i)
+//!
+//! A position passes the mesh if eights(i) and the highest `more` bits of fours(i) are zero, and is an end if besides so
+//! many highest bits of hash(i) are zero that it is one of 4 avg, up to the mean, or one of avg / 4, past it.
+//!
+//! cut       = the least end in min..max, else max, or the end of the file
 //! ```
 //!
-//! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds: all
-//!    lanes' gear hashes take a dozen instructions, by doubling: of one byte, of two, of four, of eight.
-//! 2. One position in 256 passes. Only there the second hash is taken, so it may be a good one: the mean can be any, and
-//!    no common run of eight bytes decides on its own.
-//! 3. As in normalised chunking (FastCDC) a cut is less likely before the mean and more likely behind it.
-//! 4. In a run of one byte `gear` is `255 * term`, which is never 0: holes and padding make the longest chunks.
+//! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds: the
+//!    sums of all lanes take two dozen instructions, by doubling.
+//! 2. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of eight
+//!    bytes decides on its own. `more = log2(avg) - 12` within 0 to 8, so that behind the mean the hash still decides of
+//!    four positions for one.
+//! 3. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
+//! 4. In a run of one byte `eights` is not zero, whatever the byte: holes and padding make the longest chunks.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::padded;
 use crate::simd::{Isa, Kernel, Simd, all_lanes};
 
-/// Cuts where a gear hash of the last 8 bytes is zero and a hash of the last 32 is small.
+/// Cuts where sums of the last 8 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
 pub struct Sieve {
     min: usize,
     avg: usize,
     max: usize,
-    /// A hash below cuts, up to the mean.
+    /// The bits of `fours` that are zero where a position passes.
+    mesh: u8,
+    /// A hash up to here is an end, up to the mean.
     strict: u64,
-    /// A hash up to here cuts, past the mean.
+    /// A hash up to here is an end, past the mean.
     loose: u64,
     isa: Isa,
 }
@@ -40,18 +47,34 @@ impl Sieve {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
     #[must_use]
     pub fn new(sizes: Sizes, isa: Isa) -> Self {
-        let bits = sizes.avg().trailing_zeros() - SIEVE_BITS;
+        let bits = sizes.avg().trailing_zeros();
+        let more = bits.saturating_sub(EIGHTS_BITS + NORMALISATION + HASH_BITS).min(u8::BITS);
+        let left = bits - EIGHTS_BITS - more;
         Self {
             min: sizes.min() as usize,
             avg: sizes.avg() as usize,
             max: sizes.max() as usize,
-            strict: u64::MAX >> (bits + NORMALISATION),
-            loose: u64::MAX >> bits.saturating_sub(NORMALISATION),
+            mesh: !u8::MAX.unbounded_shr(more),
+            strict: u64::MAX >> (left + NORMALISATION),
+            loose: u64::MAX >> left.saturating_sub(NORMALISATION),
             isa,
         }
     }
 
-    /// Whether a chunk ends at `end`, where the sieve let it pass.
+    /// The first end behind the bytes from `at` on that passed the mesh.
+    #[inline(always)]
+    fn first_end(&self, data: &[u8], at: usize, mut passed: u64) -> Option<usize> {
+        while passed != 0 {
+            let end = at + passed.trailing_zeros() as usize + 1;
+            if self.ends(data, end) {
+                return Some(end);
+            }
+            passed &= passed - 1;
+        }
+        None
+    }
+
+    /// Whether a chunk ends at `end`, where the mesh let it pass.
     #[inline(always)]
     fn ends(&self, data: &[u8], end: usize) -> bool {
         let (words, _) = data[end - WINDOW..end].as_chunks::<8>();
@@ -87,56 +110,67 @@ impl Kernel for Cut<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> usize {
         let Self { sieve, data } = self;
-        let (low, high) = (simd.table(&LOW), simd.table(&HIGH));
-        let zero = simd.splat(0);
-        let mut state = simd.new_gear();
-        let mut passed = |bytes: &[u8]| {
-            let bytes = simd.load(bytes);
-            let terms = simd.xor(simd.low_nibbles(low, bytes), simd.high_nibbles(high, bytes));
-            simd.eq(simd.gear(&mut state, terms), zero)
-        };
-        // An end may be behind byte min - 1. What lies before only warms up.
+        let mut mesh = Mesh::new(simd, sieve.mesh);
+        // A chunk may end behind byte min - 1. What lies before only warms up.
         let first = sieve.min - 1;
-        for warm_up in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
-            passed(warm_up);
+        for bytes in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
+            mesh.passes(bytes);
         }
-        let ends = |at: usize, mut passed: u64| {
-            while passed != 0 {
-                let end = at + passed.trailing_zeros() as usize + 1;
-                if sieve.ends(data, end) {
-                    return Some(end);
-                }
-                passed &= passed - 1;
-            }
-            None
-        };
         // The last byte's end is an end anyway.
-        let last = data.len() - 1;
-        let vectors = data[first..last].chunks_exact(S::LANES);
+        let vectors = data[first..data.len() - 1].chunks_exact(S::LANES);
         let rest = vectors.remainder();
         let mut at = first;
         for bytes in vectors {
-            let passed = passed(bytes);
+            let passed = mesh.passes(bytes);
             if passed != 0
-                && let Some(end) = ends(at, passed)
+                && let Some(end) = sieve.first_end(data, at, passed)
             {
                 return end;
             }
             at += S::LANES;
         }
-        if !rest.is_empty()
-            && let Some(end) = ends(at, passed(&padded(rest)) & all_lanes(rest.len()))
-        {
-            return end;
+        if rest.is_empty() {
+            return data.len();
         }
-        data.len()
+        let passed = mesh.passes(&padded(rest)) & all_lanes(rest.len());
+        sieve.first_end(data, at, passed).unwrap_or(data.len())
     }
 }
 
-/// Bytes that the gear hash depends on.
+/// The sieve's first part, over one vector after the other.
+struct Mesh<S: Simd> {
+    simd: S,
+    low: S::Table,
+    high: S::Table,
+    bits: S::Vector,
+    before: S::Before,
+}
+
+impl<S: Simd> Mesh<S> {
+    #[inline(always)]
+    fn new(simd: S, bits: u8) -> Self {
+        let (low, high) = (simd.table(&LOW), simd.table(&HIGH));
+        Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
+    }
+
+    /// Behind which of the next bytes, as many as there are lanes, a chunk may end.
+    #[inline(always)]
+    fn passes(&mut self, bytes: &[u8]) -> u64 {
+        let simd = self.simd;
+        let bytes = simd.load(bytes);
+        let terms =
+            simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes));
+        let [fours, eights] = simd.fours_and_eights(&mut self.before, terms);
+        simd.eq(simd.or(eights, simd.and(fours, self.bits)), simd.splat(0))
+    }
+}
+
+/// Bytes before the first position that its sums depend on, and a vector may be longer.
 const WARM_UP: usize = 8;
-/// One position in two to this many passes the sieve.
-const SIEVE_BITS: u32 = 8;
+/// Bits of `eights`.
+const EIGHTS_BITS: u32 = u8::BITS;
+/// Bits at least that the hash decides behind the mean.
+const HASH_BITS: u32 = 2;
 /// Bytes that the hash depends on.
 const WINDOW: usize = 32;
 /// Bits more before the mean and fewer after it: FastCDC's level 2.
@@ -148,8 +182,8 @@ const LOW: [u8; 16] = nibbles(0);
 const HIGH: [u8; 16] = nibbles(1);
 /// Odd numbers for the words of the window.
 const KEYS: [u64; WINDOW / 8] = [mix(4) | 1, mix(5) | 1, mix(6) | 1, mix(7) | 1];
-/// The first seed after "deltic" in ASCII for which [`LOW`] and [`HIGH`] share nothing and do not repeat themselves.
-const SEED: u64 = 0x6465_6c74_6965;
+/// "deltic" in ASCII.
+const SEED: u64 = 0x6465_6c74_6963;
 
 const fn nibbles(half: u64) -> [u8; 16] {
     let low = mix(2 * half).to_le_bytes();

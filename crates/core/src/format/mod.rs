@@ -10,7 +10,7 @@
 //!           body: 1 byte tag, then the tag's fields, which fill the body exactly
 //! tags    = 1 header, 2 and 3 body records, 4 end
 //! spec    = 1 byte algorithm, then its lengths in bytes
-//!           1 fixed: len      2 gear: min avg max      3 ram: min avg max
+//!           1 fixed: len      an algorithm's number: min avg max      (chunk::Algorithm)
 //! ```
 //!
 //! Lengths of whole files are in the end record and not in the header, so that both kinds can be written while their

@@ -9,6 +9,7 @@
 //! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
 //! its features.
 
+pub(crate) mod clmul;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 mod neon;
 mod scalar;
@@ -32,8 +33,8 @@ pub(crate) trait Simd: Copy {
     type Vector: Copy;
     /// Sixteen bytes to look up.
     type Table: Copy;
-    /// What [`Simd::gear`] keeps between vectors.
-    type Gear: Copy;
+    /// What [`Simd::fours_and_eights`] keeps of the vectors before.
+    type Before: Copy;
 
     /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
     const LANES: usize;
@@ -44,6 +45,10 @@ pub(crate) trait Simd: Copy {
     /// The first bytes of `bytes`, of which there must be enough.
     fn load(self, bytes: &[u8]) -> Self::Vector;
 
+    /// Asks for `bytes` to be brought near, where there is such an instruction. They will be read soon.
+    #[inline(always)]
+    fn prefetch(self, _bytes: &[u8]) {}
+
     /// The larger byte of each lane.
     fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
@@ -52,6 +57,12 @@ pub(crate) trait Simd: Copy {
 
     /// The exclusive or of each lane.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The bits that are in both.
+    fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The bits that are in either.
+    fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     /// Where `a >= b`.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u64;
@@ -80,12 +91,19 @@ pub(crate) trait Simd: Copy {
     /// What the table holds for the high four bits of each lane.
     fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// A gear hash before its first byte.
-    fn new_gear(self) -> Self::Gear;
+    /// As if zeros had come before.
+    fn nothing(self) -> Self::Before;
 
-    /// The gear hash of eight bits at each lane: the sum of `terms[lane - k] << k` for k below 8 (mod 256), where lanes
-    /// below 0 are those of the vector before.
-    fn gear(self, state: &mut Self::Gear, terms: Self::Vector) -> Self::Vector;
+    /// Sums of the four and of the eight terms up to each lane, by doubling:
+    ///
+    /// ```text
+    /// twos(n)   = ones(n)  + rotate(ones(n - 1), 1)
+    /// fours(n)  = twos(n)  + rotate(twos(n - 2), 2)
+    /// eights(n) = fours(n) + rotate(fours(n - 4), 4)     of eight bits each, rotated towards the higher
+    /// ```
+    ///
+    /// Lanes below 0 are those of the vector before.
+    fn fours_and_eights(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
 }
 
 /// Most lanes of any vector.
@@ -97,18 +115,17 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     u64::MAX >> (MAX_LANES - lanes)
 }
 
-/// What most instruction sets keep between vectors for [`Simd::gear`]: the terms of the vector before, and the sums of
-/// two and of four of them.
+/// What most instruction sets keep of the vector before, for [`Simd::fours_and_eights`].
 #[allow(dead_code, reason = "some targets have plain Rust alone, which keeps one byte")]
 #[derive(Clone, Copy)]
-struct Gear<V> {
+struct Before<V> {
     ones: V,
     twos: V,
     fours: V,
 }
 
 #[allow(dead_code, reason = "as above")]
-impl<V: Copy> Gear<V> {
+impl<V: Copy> Before<V> {
     /// Before the first byte; `zero` has no term in any lane.
     #[inline(always)]
     const fn new(zero: V) -> Self {

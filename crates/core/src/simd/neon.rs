@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Gear, Kernel, Simd};
+use super::{Before, Kernel, Simd};
 
 /// The program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ macro_rules! ops {
 impl Simd for Neon {
     type Vector = uint8x16_t;
     type Table = uint8x16_t;
-    type Gear = Gear<uint8x16_t>;
+    type Before = Before<uint8x16_t>;
 
     const LANES: usize = 16;
 
@@ -57,6 +57,8 @@ impl Simd for Neon {
         fn max(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vmaxq_u8(a, b) }
         fn min(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vminq_u8(a, b) }
         fn xor(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { veorq_u8(a, b) }
+        fn and(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vandq_u8(a, b) }
+        fn or(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t { vorrq_u8(a, b) }
         fn ge(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vcgeq_u8(a, b)) }
         fn eq(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vceqq_u8(a, b)) }
         fn gt(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vcgtq_u8(a, b)) }
@@ -68,13 +70,17 @@ impl Simd for Neon {
         fn high_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
             vqtbl1q_u8(table, vshrq_n_u8::<4>(a))
         }
-        fn new_gear(self) -> Gear<uint8x16_t> { Gear::new(vdupq_n_u8(0)) }
-        fn gear(self, state: &mut Gear<uint8x16_t>, ones: uint8x16_t) -> uint8x16_t {
-            let twos = vaddq_u8(ones, vshlq_n_u8::<1>(vextq_u8::<15>(state.ones, ones)));
-            let fours = vaddq_u8(twos, vshlq_n_u8::<2>(vextq_u8::<14>(state.twos, twos)));
-            let shifted = vshlq_n_u8::<4>(vextq_u8::<12>(state.fours, fours));
-            *state = Gear { ones, twos, fours };
-            vaddq_u8(fours, shifted)
+        fn nothing(self) -> Before<uint8x16_t> { Before::new(vdupq_n_u8(0)) }
+        fn fours_and_eights(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
+            // A shift, and an insertion of what it pushed out: a rotation.
+            let behind = vextq_u8::<15>(before.ones, ones);
+            let twos = vaddq_u8(ones, vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind));
+            let behind = vextq_u8::<14>(before.twos, twos);
+            let fours = vaddq_u8(twos, vsriq_n_u8::<6>(vshlq_n_u8::<2>(behind), behind));
+            let behind = vextq_u8::<12>(before.fours, fours);
+            let turned = vsriq_n_u8::<4>(vshlq_n_u8::<4>(behind), behind);
+            *before = Before { ones, twos, fours };
+            [fours, vaddq_u8(fours, turned)]
         }
     }
 }

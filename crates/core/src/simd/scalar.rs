@@ -22,7 +22,7 @@ impl Scalar {
 impl Simd for Scalar {
     type Vector = u8;
     type Table = [u8; 16];
-    type Gear = u8;
+    type Before = Before;
 
     const LANES: usize = 1;
 
@@ -49,6 +49,16 @@ impl Simd for Scalar {
     #[inline(always)]
     fn xor(self, a: u8, b: u8) -> u8 {
         a ^ b
+    }
+
+    #[inline(always)]
+    fn and(self, a: u8, b: u8) -> u8 {
+        a & b
+    }
+
+    #[inline(always)]
+    fn or(self, a: u8, b: u8) -> u8 {
+        a | b
     }
 
     #[inline(always)]
@@ -87,13 +97,26 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn new_gear(self) -> u8 {
-        0
+    fn nothing(self) -> Before {
+        Before::default()
     }
 
     #[inline(always)]
-    fn gear(self, state: &mut u8, term: u8) -> u8 {
-        *state = (*state << 1).wrapping_add(term);
-        *state
+    fn fours_and_eights(self, before: &mut Before, one: u8) -> [u8; 2] {
+        let two = one.wrapping_add(before.one.rotate_left(1));
+        let four = two.wrapping_add(((before.twos >> 8) as u8).rotate_left(2));
+        let eight = four.wrapping_add(((before.fours >> 24) as u8).rotate_left(4));
+        before.one = one;
+        before.twos = before.twos << 8 | u16::from(two);
+        before.fours = before.fours << 8 | u32::from(four);
+        [four, eight]
     }
+}
+
+/// The last term, the last two sums of two and the last four of four: one in each byte, the latest lowest.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Before {
+    one: u8,
+    twos: u16,
+    fours: u32,
 }

@@ -3,7 +3,7 @@
 
 use std::arch::wasm32::*;
 
-use super::{Gear, Kernel, Simd};
+use super::{Before, Kernel, Simd};
 
 /// The program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Simd128 {
 impl Simd for Simd128 {
     type Vector = v128;
     type Table = v128;
-    type Gear = Gear<v128>;
+    type Before = Before<v128>;
 
     const LANES: usize = 16;
 
@@ -54,6 +54,16 @@ impl Simd for Simd128 {
     #[inline(always)]
     fn xor(self, a: v128, b: v128) -> v128 {
         v128_xor(a, b)
+    }
+
+    #[inline(always)]
+    fn and(self, a: v128, b: v128) -> v128 {
+        v128_and(a, b)
+    }
+
+    #[inline(always)]
+    fn or(self, a: v128, b: v128) -> v128 {
+        v128_or(a, b)
     }
 
     #[inline(always)]
@@ -92,22 +102,29 @@ impl Simd for Simd128 {
     }
 
     #[inline(always)]
-    fn new_gear(self) -> Gear<v128> {
-        Gear::new(u8x16_splat(0))
+    fn nothing(self) -> Before<v128> {
+        Before::new(u8x16_splat(0))
     }
 
     #[inline(always)]
-    fn gear(self, state: &mut Gear<v128>, ones: v128) -> v128 {
+    fn fours_and_eights(self, before: &mut Before<v128>, ones: v128) -> [v128; 2] {
         let behind = u8x16_shuffle::<15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30>(
-            state.ones, ones,
+            before.ones,
+            ones,
         );
-        let twos = u8x16_add(ones, u8x16_shl(behind, 1));
-        let behind = u16x8_shuffle::<7, 8, 9, 10, 11, 12, 13, 14>(state.twos, twos);
-        let fours = u8x16_add(twos, u8x16_shl(behind, 2));
-        let behind = u32x4_shuffle::<3, 4, 5, 6>(state.fours, fours);
-        *state = Gear { ones, twos, fours };
-        u8x16_add(fours, u8x16_shl(behind, 4))
+        let twos = u8x16_add(ones, turned(behind, 1));
+        let behind = u16x8_shuffle::<7, 8, 9, 10, 11, 12, 13, 14>(before.twos, twos);
+        let fours = u8x16_add(twos, turned(behind, 2));
+        let behind = u32x4_shuffle::<3, 4, 5, 6>(before.fours, fours);
+        *before = Before { ones, twos, fours };
+        [fours, u8x16_add(fours, turned(behind, 4))]
     }
+}
+
+/// The bits of each lane, rotated towards the higher.
+#[inline(always)]
+fn turned(a: v128, by: u32) -> v128 {
+    v128_or(u8x16_shl(a, by), u8x16_shr(a, u8::BITS - by))
 }
 
 /// What `pick` makes of all lanes.

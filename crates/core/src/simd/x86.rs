@@ -1,9 +1,9 @@
-//! SSE4.1, AVX2 and AVX-512 (with its byte instructions).
+//! SSE4.1, AVX2, and AVX-512 as it is since Ice Lake and Zen 4.
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
 use std::arch::x86_64::*;
 
-use super::{Gear, Kernel, Simd};
+use super::{Before, Kernel, Simd};
 
 /// Declares the witness of some features, and how a kernel is compiled for them.
 macro_rules! witness {
@@ -44,6 +44,27 @@ macro_rules! ops {
     )+ };
 }
 
+/// Bits of `a` where `mask` has them in each lane, else of `b`.
+macro_rules! select {
+    ($name:ident, $vector:ty, |$mask:ident, $a:ident, $b:ident| $body:expr) => {
+        impl $name {
+            #[inline(always)]
+            fn select(self, mask: u8, $a: $vector, $b: $vector) -> $vector {
+                let $mask = self.splat(mask);
+                // SAFETY: `self` witnesses the features of every intrinsic here; none of them touches memory.
+                unsafe { $body }
+            }
+        }
+    };
+}
+
+select!(Sse, __m128i, |mask, a, b| {
+    _mm_or_si128(_mm_and_si128(mask, a), _mm_andnot_si128(mask, b))
+});
+select!(Avx2, __m256i, |mask, a, b| {
+    _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
+});
+
 witness! {
     /// The processor has vectors of 16 bytes, with maxima and byte shuffles.
     Sse needs "ssse3", "sse4.1", "popcnt"
@@ -54,13 +75,13 @@ witness! {
 }
 witness! {
     /// The processor has vectors of 64 bytes.
-    Avx512 needs "avx512f", "avx512bw", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
+    Avx512 needs "avx512f", "avx512bw", "avx512vbmi", "gfni", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
 }
 
 impl Simd for Sse {
     type Vector = __m128i;
     type Table = __m128i;
-    type Gear = Gear<__m128i>;
+    type Before = Before<__m128i>;
 
     const LANES: usize = 16;
 
@@ -69,6 +90,11 @@ impl Simd for Sse {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
         // SAFETY: the bytes are there; SSE2 is in the features that `self` witnesses, and loads unaligned.
         unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        prefetch(bytes);
     }
 
     #[inline(always)]
@@ -81,6 +107,8 @@ impl Simd for Sse {
         fn max(self, a: __m128i, b: __m128i) -> __m128i { _mm_max_epu8(a, b) }
         fn min(self, a: __m128i, b: __m128i) -> __m128i { _mm_min_epu8(a, b) }
         fn xor(self, a: __m128i, b: __m128i) -> __m128i { _mm_xor_si128(a, b) }
+        fn and(self, a: __m128i, b: __m128i) -> __m128i { _mm_and_si128(a, b) }
+        fn or(self, a: __m128i, b: __m128i) -> __m128i { _mm_or_si128(a, b) }
         fn ge(self, a: __m128i, b: __m128i) -> u64 { self.eq(_mm_max_epu8(a, b), a) }
         fn eq(self, a: __m128i, b: __m128i) -> u64 { _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) as u64 }
         fn highest(self, a: __m128i) -> u8 {
@@ -95,23 +123,39 @@ impl Simd for Sse {
         fn high_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)))
         }
-        fn new_gear(self) -> Gear<__m128i> { Gear::new(_mm_setzero_si128()) }
+        fn nothing(self) -> Before<__m128i> { Before::new(_mm_setzero_si128()) }
     }
 
     #[inline(always)]
-    fn gear(self, state: &mut Gear<__m128i>, ones: __m128i) -> __m128i {
+    fn fours_and_eights(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
         // SAFETY: as for the other intrinsics.
         unsafe {
-            let double = |v| _mm_add_epi8(v, v);
-            let twos = _mm_add_epi8(ones, double(_mm_alignr_epi8::<15>(ones, state.ones)));
-            let fours = _mm_add_epi8(twos, double(double(_mm_alignr_epi8::<14>(twos, state.twos))));
-            let shifted = _mm_slli_epi16::<4>(_mm_and_si128(
-                _mm_alignr_epi8::<12>(fours, state.fours),
-                _mm_set1_epi8(15),
-            ));
-            *state = Gear { ones, twos, fours };
-            _mm_add_epi8(fours, shifted)
+            let behind = _mm_alignr_epi8::<15>(ones, before.ones);
+            // There is no shift of bytes: doubling, and one more where the highest bit falls out.
+            let turned = _mm_sub_epi8(
+                _mm_add_epi8(behind, behind),
+                _mm_cmplt_epi8(behind, _mm_setzero_si128()),
+            );
+            let twos = _mm_add_epi8(ones, turned);
+            let behind = _mm_alignr_epi8::<14>(twos, before.twos);
+            let turned =
+                self.select(0b1111_1100, _mm_slli_epi16::<2>(behind), _mm_srli_epi16::<6>(behind));
+            let fours = _mm_add_epi8(twos, turned);
+            let behind = _mm_alignr_epi8::<12>(fours, before.fours);
+            let turned =
+                self.select(0b1111_0000, _mm_slli_epi16::<4>(behind), _mm_srli_epi16::<4>(behind));
+            *before = Before { ones, twos, fours };
+            [fours, _mm_add_epi8(fours, turned)]
         }
+    }
+}
+
+/// Asks for the cache lines of `bytes`.
+#[inline(always)]
+fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        // SAFETY: every processor with vectors has SSE, and a prefetch reads nothing that a program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
 }
 
@@ -125,7 +169,7 @@ unsafe fn lowest(a: __m128i) -> __m128i {
 impl Simd for Avx2 {
     type Vector = __m256i;
     type Table = __m256i;
-    type Gear = Gear<__m256i>;
+    type Before = Before<__m256i>;
 
     const LANES: usize = 32;
 
@@ -134,6 +178,11 @@ impl Simd for Avx2 {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
         // SAFETY: the bytes are there; AVX is in the features that `self` witnesses, and loads unaligned.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        prefetch(bytes);
     }
 
     #[inline(always)]
@@ -147,6 +196,8 @@ impl Simd for Avx2 {
         fn max(self, a: __m256i, b: __m256i) -> __m256i { _mm256_max_epu8(a, b) }
         fn min(self, a: __m256i, b: __m256i) -> __m256i { _mm256_min_epu8(a, b) }
         fn xor(self, a: __m256i, b: __m256i) -> __m256i { _mm256_xor_si256(a, b) }
+        fn and(self, a: __m256i, b: __m256i) -> __m256i { _mm256_and_si256(a, b) }
+        fn or(self, a: __m256i, b: __m256i) -> __m256i { _mm256_or_si256(a, b) }
         fn ge(self, a: __m256i, b: __m256i) -> u64 { self.eq(_mm256_max_epu8(a, b), a) }
         fn eq(self, a: __m256i, b: __m256i) -> u64 {
             u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)).cast_unsigned())
@@ -166,24 +217,36 @@ impl Simd for Avx2 {
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(15));
             _mm256_shuffle_epi8(table, high)
         }
-        fn new_gear(self) -> Gear<__m256i> { Gear::new(_mm256_setzero_si256()) }
+        fn nothing(self) -> Before<__m256i> { Before::new(_mm256_setzero_si256()) }
     }
 
     #[inline(always)]
-    fn gear(self, state: &mut Gear<__m256i>, ones: __m256i) -> __m256i {
+    fn fours_and_eights(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
         // SAFETY: as for the other intrinsics.
         unsafe {
-            let double = |v| _mm256_add_epi8(v, v);
             // The upper half of what was before and the lower half of what is now.
             let middle = |now, before| _mm256_permute2x128_si256::<0x21>(before, now);
-            let behind = _mm256_alignr_epi8::<15>(ones, middle(ones, state.ones));
-            let twos = _mm256_add_epi8(ones, double(behind));
-            let behind = _mm256_alignr_epi8::<14>(twos, middle(twos, state.twos));
-            let fours = _mm256_add_epi8(twos, double(double(behind)));
-            let behind = _mm256_alignr_epi8::<12>(fours, middle(fours, state.fours));
-            let shifted = _mm256_slli_epi16::<4>(_mm256_and_si256(behind, _mm256_set1_epi8(15)));
-            *state = Gear { ones, twos, fours };
-            _mm256_add_epi8(fours, shifted)
+            let behind = _mm256_alignr_epi8::<15>(ones, middle(ones, before.ones));
+            let turned = _mm256_sub_epi8(
+                _mm256_add_epi8(behind, behind),
+                _mm256_cmpgt_epi8(_mm256_setzero_si256(), behind),
+            );
+            let twos = _mm256_add_epi8(ones, turned);
+            let behind = _mm256_alignr_epi8::<14>(twos, middle(twos, before.twos));
+            let turned = self.select(
+                0b1111_1100,
+                _mm256_slli_epi16::<2>(behind),
+                _mm256_srli_epi16::<6>(behind),
+            );
+            let fours = _mm256_add_epi8(twos, turned);
+            let behind = _mm256_alignr_epi8::<12>(fours, middle(fours, before.fours));
+            let turned = self.select(
+                0b1111_0000,
+                _mm256_slli_epi16::<4>(behind),
+                _mm256_srli_epi16::<4>(behind),
+            );
+            *before = Before { ones, twos, fours };
+            [fours, _mm256_add_epi8(fours, turned)]
         }
     }
 }
@@ -191,7 +254,7 @@ impl Simd for Avx2 {
 impl Simd for Avx512 {
     type Vector = __m512i;
     type Table = __m512i;
-    type Gear = Gear<__m512i>;
+    type Before = Before<__m512i>;
 
     const LANES: usize = 64;
 
@@ -200,6 +263,11 @@ impl Simd for Avx512 {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
         // SAFETY: the bytes are there; AVX-512F is in the features that `self` witnesses, and loads unaligned.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        prefetch(bytes);
     }
 
     #[inline(always)]
@@ -213,6 +281,8 @@ impl Simd for Avx512 {
         fn max(self, a: __m512i, b: __m512i) -> __m512i { _mm512_max_epu8(a, b) }
         fn min(self, a: __m512i, b: __m512i) -> __m512i { _mm512_min_epu8(a, b) }
         fn xor(self, a: __m512i, b: __m512i) -> __m512i { _mm512_xor_si512(a, b) }
+        fn and(self, a: __m512i, b: __m512i) -> __m512i { _mm512_and_si512(a, b) }
+        fn or(self, a: __m512i, b: __m512i) -> __m512i { _mm512_or_si512(a, b) }
         fn ge(self, a: __m512i, b: __m512i) -> u64 { _mm512_cmpge_epu8_mask(a, b) }
         fn eq(self, a: __m512i, b: __m512i) -> u64 { _mm512_cmpeq_epi8_mask(a, b) }
         fn highest(self, a: __m512i) -> u8 { !self.lowest(_mm512_xor_si512(a, _mm512_set1_epi8(-1))) }
@@ -228,24 +298,42 @@ impl Simd for Avx512 {
             let high = _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15));
             _mm512_shuffle_epi8(table, high)
         }
-        fn new_gear(self) -> Gear<__m512i> { Gear::new(_mm512_setzero_si512()) }
+        fn nothing(self) -> Before<__m512i> { Before::new(_mm512_setzero_si512()) }
     }
 
     #[inline(always)]
-    fn gear(self, state: &mut Gear<__m512i>, ones: __m512i) -> __m512i {
-        // SAFETY: as for the other intrinsics.
-        unsafe {
-            let double = |v| _mm512_add_epi8(v, v);
-            // The last quarter of what was before and the first three of what is now.
-            let middle = |now, before| _mm512_alignr_epi64::<6>(now, before);
-            let behind = _mm512_alignr_epi8::<15>(ones, middle(ones, state.ones));
-            let twos = _mm512_add_epi8(ones, double(behind));
-            let behind = _mm512_alignr_epi8::<14>(twos, middle(twos, state.twos));
-            let fours = _mm512_add_epi8(twos, double(double(behind)));
-            let behind = _mm512_alignr_epi8::<12>(fours, middle(fours, state.fours));
-            let shifted = _mm512_slli_epi16::<4>(_mm512_and_si512(behind, _mm512_set1_epi8(15)));
-            *state = Gear { ones, twos, fours };
-            _mm512_add_epi8(fours, shifted)
+    fn fours_and_eights(self, before: &mut Before<__m512i>, ones: __m512i) -> [__m512i; 2] {
+        let turned = self.turned(0x8001_0204_0810_2040, self.behind(1, ones, before.ones));
+        let twos = self.add(ones, turned);
+        let turned = self.turned(0x4080_0102_0408_1020, self.behind(2, twos, before.twos));
+        let fours = self.add(twos, turned);
+        let turned = self.turned(0x1020_4080_0102_0408, self.behind(4, fours, before.fours));
+        *before = Before { ones, twos, fours };
+        [fours, self.add(fours, turned)]
+    }
+}
+
+impl Avx512 {
+    ops! {
+        fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi8(a, b) }
+        fn behind(self, lanes: u8, now: __m512i, before: __m512i) -> __m512i {
+            // Numbers below 64 name the lanes of what was before.
+            let from = _mm512_sub_epi8(_mm512_loadu_si512(LANES_OF_NOW.as_ptr().cast()), self.splat(lanes));
+            _mm512_permutex2var_epi8(before, from, now)
+        }
+        fn turned(self, matrix: u64, a: __m512i) -> __m512i {
+            _mm512_gf2p8affine_epi64_epi8::<0>(a, _mm512_set1_epi64(matrix.cast_signed()))
         }
     }
 }
+
+/// The numbers that a permutation of two vectors has for the lanes of the second.
+static LANES_OF_NOW: [u8; 64] = {
+    let mut lanes = [0; 64];
+    let mut n = 0;
+    while n < lanes.len() {
+        lanes[n] = 64 + n as u8;
+        n += 1;
+    }
+    lanes
+};

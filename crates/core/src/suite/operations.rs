@@ -43,12 +43,15 @@ impl Kernel for Operations<'_> {
         let table: [u8; 16] = std::array::from_fn(|n| b[n]);
         let nibbles = simd.table(&table);
         let (low, high) = (simd.low_nibbles(nibbles, va), simd.high_nibbles(nibbles, va));
-        let mut state = simd.new_gear();
-        let first = simd.gear(&mut state, va);
-        let second = simd.gear(&mut state, vb);
-        let terms = [&a[..S::LANES], &b[..S::LANES]].concat();
-        let gear =
-            |n: usize| (0..8.min(n + 1)).fold(0, |sum: u8, k| sum.wrapping_add(terms[n - k] << k));
+        let mut before = simd.nothing();
+        let [_, _] = simd.fours_and_eights(&mut before, va);
+        let [fours, eights] = simd.fours_and_eights(&mut before, vb);
+        // As many lanes as are behind the first, and what lay before them.
+        let terms = [[0; 7].as_slice(), &a[..S::LANES], &b[..S::LANES]].concat();
+        let sum = |n: usize, terms_up_to: usize| {
+            let at = 7 + S::LANES + n % S::LANES;
+            doubled(&terms[at + 1 - terms_up_to..=at])
+        };
         let (highest, lowest) = (a[..S::LANES].iter().max(), a[..S::LANES].iter().min());
         let checks = [
             ("eq", simd.eq(va, vb) == mask(&|n| a[n] == b[n])),
@@ -58,13 +61,24 @@ impl Kernel for Operations<'_> {
             ("max", is(simd.max(va, vb), &|n| a[n].max(b[n]))),
             ("min", is(simd.min(va, vb), &|n| a[n].min(b[n]))),
             ("xor", is(simd.xor(va, vb), &|n| a[n] ^ b[n])),
+            ("and", is(simd.and(va, vb), &|n| a[n] & b[n])),
+            ("or", is(simd.or(va, vb), &|n| a[n] | b[n])),
             ("highest", Some(&simd.highest(va)) == highest),
             ("lowest", Some(&simd.lowest(va)) == lowest),
             ("low nibbles", is(low, &|n| table[usize::from(a[n] % 16)])),
             ("high nibbles", is(high, &|n| table[usize::from(a[n] / 16)])),
-            ("gear", is(first, &|n| gear(n % S::LANES))),
-            ("gear, later", is(second, &|n| gear(S::LANES + n % S::LANES))),
+            ("fours", is(fours, &|n| sum(n, 4))),
+            ("eights", is(eights, &|n| sum(n, 8))),
         ];
         checks.into_iter().find(|(_, right)| !right).map_or(Ok(()), |(name, _)| Err(name))
     }
+}
+
+/// The sum of terms by halves: the earlier one rotated by half of their number.
+fn doubled(terms: &[u8]) -> u8 {
+    if let [term] = terms {
+        return *term;
+    }
+    let (earlier, later) = terms.split_at(terms.len() / 2);
+    doubled(later).wrapping_add(doubled(earlier).rotate_left(earlier.len() as u32))
 }

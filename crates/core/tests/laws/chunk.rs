@@ -1,6 +1,6 @@
 //! Laws of chunkers and of the scan.
 
-use deltic_core::{AtEnd, Chunk, Chunker, ChunkerSpec, Isa, reference, scan};
+use deltic_core::{Algorithm, AtEnd, Chunk, Chunker, ChunkerSpec, Isa, Sizes, reference, scan};
 use proptest::prelude::*;
 
 use crate::{bytes, random, specs};
@@ -98,4 +98,18 @@ fn random_bytes_have_the_wanted_mean() {
     let spec = ChunkerSpec::for_len(0);
     let mean = (4 << 20) / chunks(&spec, &random(2, 4 << 20)).len();
     assert!((1800..2600).contains(&mean), "{mean}");
+}
+
+#[test]
+fn random_bytes_have_the_mean_of_the_sizes() {
+    use Algorithm::{AeMax, AeMin, Maxp, Ram, Seq};
+    let data = random(3, 8 << 20);
+    for (min, avg, max) in [(2048, 8192, 32_768), (512, 2048, 8192)] {
+        let sizes = Sizes::new(min, avg, max).expect("sizes rise");
+        for algorithm in [Ram, AeMax, AeMin, Maxp, Seq] {
+            let spec = ChunkerSpec::ByContent(algorithm, sizes);
+            let mean = data.len() / chunks(&spec, &data).len();
+            assert!(mean.abs_diff(avg as usize) < avg as usize / 10, "{algorithm:?}: {mean}");
+        }
+    }
 }

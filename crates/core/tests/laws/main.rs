@@ -6,6 +6,7 @@ mod delta;
 mod format;
 mod index;
 mod recipe;
+mod weak;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::{Algorithm, ChunkerSpec, Sizes};

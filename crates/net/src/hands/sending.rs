@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::recipe::{AtEnd, Chunk, Grouper, digest_of, scan};
-use deltic_core::{Chunker, ChunkerSpec, Meta, RelPath, Span};
+use deltic_core::recipe::{Chunk, Grouper, digest_of, scan};
+use deltic_core::{AtEnd, Chunker, ChunkerSpec, Meta, RelPath, Span};
 use deltic_protocol::limits::{SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};

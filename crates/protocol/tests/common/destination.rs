@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use deltic_core::recipe::{AtEnd, Chunk, digest_of, scan};
-use deltic_core::{Chunker, Cover, Fingerprint, Kind, Meta, RelPath};
+use deltic_core::recipe::{Chunk, digest_of, scan};
+use deltic_core::{AtEnd, Chunker, Cover, Fingerprint, Kind, Meta, RelPath};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, Indexed, OldLens, Piece, Work};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::recipe::{AtEnd, Chunk, digest_of, scan};
-use deltic_core::{Chunker, Meta, Name, RelPath, Span};
+use deltic_core::recipe::{Chunk, digest_of, scan};
+use deltic_core::{AtEnd, Chunker, Meta, Name, RelPath, Span};
 use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen};
 use deltic_core::delta::Op;
 use deltic_core::recipe::Digest;
 use deltic_core::{Fingerprint, Meta, Span};
@@ -32,6 +32,9 @@ impl Receiver {
         let fits = how == incoming.how && (how == How::Recipe || Ok(spec) == blocks);
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
+        }
+        if !is_agreed(&spec) {
+            return Err(PeerError::Unexpected("chunker"));
         }
         let handle = incoming.handle;
         if meta.len > LARGE_FILE_BYTES && !incoming.candidate.is_large() {
@@ -383,4 +386,9 @@ impl Receiver {
         let differs = incoming.candidate.differs;
         self.done(file, Done::Same { touched: true, differs });
     }
+}
+
+/// Whether a sender may cut with it: every session agrees on these two. Others cost the receiver more time for each byte.
+const fn is_agreed(spec: &ChunkerSpec) -> bool {
+    matches!(spec, ChunkerSpec::Fixed(_) | ChunkerSpec::ByContent(Algorithm::Sieve, _))
 }

@@ -1,0 +1,157 @@
+//! AE, the Asymmetric Extremum (INFOCOM 2015; VectorCDC §4.3): no hash, only comparisons.
+//!
+//! ```text
+//! at  = the first byte that no other up to window bytes behind it exceeds, and none before it reaches
+//! cut = at + 1 + window, else max, or the end of the file
+//! ```
+//!
+//! *Exceeds* is "is larger" (AE-Max) or "is smaller" (AE-Min). Where the paper is silent we chose:
+//!
+//! 1. The window's last byte is the last of its chunk.
+//! 2. `window = avg - 256`, and at least `min - 1`: random bytes reach the utmost value after 256 of them, so the mean is
+//!    `avg`; and no chunk is shorter than `min`.
+//! 3. Of equal bytes the first is the extreme one: a run of one byte makes chunks of `window + 1`.
+//! 4. A chunk ends at `max`, whatever its bytes. One whose window reaches there or to the end of the file ends there.
+//!
+//! What the code does besides:
+//!
+//! 1. It looks at windows, not at bytes. Bytes of one window that exceed each other all end theirs behind it, so only the
+//!    last of them counts: the window's extreme, where that first comes up. The next window is searched where it reaches
+//!    beyond this one.
+//! 2. Nothing exceeds 255 (or 0, for AE-Min), so what lies behind it need not be read.
+//!
+//! A cut depends on all of the chunk before it, as with RAM.
+
+use super::{Chunker, Sizes};
+use crate::simd::search::Wanted;
+use crate::simd::{Isa, Kernel, Simd};
+
+pub use crate::simd::search::Extreme;
+
+/// Cuts a window behind a byte that exceeds all before it and in the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Ae {
+    extreme: Extreme,
+    window: usize,
+    max: usize,
+    isa: Isa,
+}
+
+impl Ae {
+    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    #[must_use]
+    pub fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
+        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
+        Self { extreme, window: window as usize, max: sizes.max() as usize, isa }
+    }
+}
+
+impl Chunker for Ae {
+    fn max_len(&self) -> usize {
+        self.max
+    }
+
+    #[inline]
+    fn cut(&self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.max)];
+        self.isa.run(Cut { extreme: self.extreme, window: self.window, data })
+    }
+}
+
+struct Cut<'a> {
+    extreme: Extreme,
+    window: usize,
+    /// At least one byte, at most the maximum.
+    data: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> usize {
+        let Self { extreme, window, data } = self;
+        let (mut at, mut top) = (0, data[0]);
+        let mut seen = 1;
+        loop {
+            let end = at + 1 + window;
+            if end >= data.len() {
+                return data.len();
+            }
+            if top == extreme.utmost() {
+                return end;
+            }
+            let fresh = &data[seen..end];
+            let best = extreme.of(simd, fresh);
+            if !extreme.exceeds(best, top) {
+                return end;
+            }
+            at = seen + Wanted::Only(best).find(simd, fresh).expect("it is of these");
+            (top, seen) = (best, end);
+        }
+    }
+}
+
+/// The mean number of random bytes until the utmost value comes up.
+const RANDOM_WAIT_BYTES: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: (u32, u32, u32) = (512, 1024, 4096);
+    const WINDOW: usize = 768;
+
+    fn cuts(extreme: Extreme, data: &[u8]) -> Vec<usize> {
+        let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).unwrap();
+        Isa::available().iter().map(|isa| Ae::new(extreme, sizes, *isa).cut(data)).collect()
+    }
+
+    fn assert_cut(data: &[u8], expected: usize) {
+        let flipped: Vec<u8> = data.iter().map(|byte| !byte).collect();
+        for (extreme, data) in [(Extreme::Max, data), (Extreme::Min, &flipped)] {
+            for found in cuts(extreme, data) {
+                assert_eq!(found, expected, "{extreme:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_of_one_byte_is_cut_behind_its_first_window() {
+        for byte in [0, 1, 7, 254, 255] {
+            assert_cut(&[byte; 5000], WINDOW + 1);
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_largest_bytes_counts_in_every_lane() {
+        for at in 0..300 {
+            for top in [9, 255] {
+                let mut data = [7; 5000];
+                data[at] = top;
+                data[at + 1..at + 200].fill(top - 1);
+                data[at + 300] = top;
+                assert_cut(&data, at + 1 + WINDOW);
+            }
+        }
+    }
+
+    #[test]
+    fn a_larger_byte_counts_up_to_the_window_s_last() {
+        for around in [0, 15, 16, 17, 31, 32, 33, 63, 64, 65] {
+            let mut data = [7; 5000];
+            data[around] = 8;
+            data[around + WINDOW] = 9;
+            assert_cut(&data, around + WINDOW + 1 + WINDOW);
+            data.swap(around + WINDOW, around + WINDOW + 1);
+            assert_cut(&data, around + 1 + WINDOW);
+        }
+    }
+
+    #[test]
+    fn rising_bytes_end_at_the_maximum() {
+        let data: Vec<u8> = (0..5000).map(|n| (n / 20) as u8).collect();
+        assert_cut(&data, 4096);
+        assert_cut(&data[..3000], 3000);
+    }
+}

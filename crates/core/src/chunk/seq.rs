@@ -1,0 +1,256 @@
+//! SeqCDC (Middleware 2024), increasing: no hash, only comparisons of neighbours.
+//!
+//! ```text
+//! at = min, ups = downs = 0
+//! while at < max and within the file:
+//!     if data[at] > data[at - 1]:  ups += 1;  if ups == LENGTH:  cut = at + 1
+//!     if data[at] < data[at - 1]:  ups = 0, downs += 1;  if downs == TRIGGER:  downs = 0, at += skip
+//!     at += 1
+//! otherwise cut = max, or the end of the file
+//! ```
+//!
+//! Where the paper is silent we chose:
+//!
+//! 1. The byte that completes the rise is the last of its chunk.
+//! 2. The first step judged is the one to byte `min`.
+//! 3. Equal neighbours are no step (as in the authors' code): a run of one byte makes the longest chunks.
+//! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall that
+//!    often before, after known numbers of bytes.
+//!
+//! What the code does besides:
+//!
+//! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a shift
+//!    and an addition per up, whose carry runs through equal neighbours.
+//! 2. It asks for memory ahead: the processor itself does that only for who leaves nothing out.
+//!
+//! A cut depends on where the skips before it ended, thus on all of the chunk from `min` on.
+
+use std::ops::Range;
+
+use super::{Chunker, Sizes};
+use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
+
+/// Cuts behind a row of rising bytes; skips ahead where bytes mostly fall.
+#[derive(Clone, Copy, Debug)]
+pub struct Seq {
+    min: usize,
+    max: usize,
+    skip: usize,
+    isa: Isa,
+}
+
+impl Seq {
+    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    #[must_use]
+    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+        let rest = (sizes.avg() - sizes.min()).saturating_sub(RANDOM_WAIT_BYTES);
+        let skip = rest * 100 / SKIPS_IN_100_WAITS;
+        Self { min: sizes.min() as usize, max: sizes.max() as usize, skip: skip as usize, isa }
+    }
+}
+
+impl Chunker for Seq {
+    fn max_len(&self) -> usize {
+        self.max
+    }
+
+    #[inline]
+    fn cut(&self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.max)];
+        self.isa.run(Cut { min: self.min, skip: self.skip, data })
+    }
+}
+
+struct Cut<'a> {
+    min: usize,
+    skip: usize,
+    data: &'a [u8],
+}
+
+impl Kernel for Cut<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> usize {
+        let Self { min, skip, data } = self;
+        read_ahead(simd, data, 0..min);
+        let mut at = min;
+        let (mut ups, mut downs) = (0, 0);
+        while at < data.len() {
+            let steps = Steps::load(simd, &data[at - 1..]);
+            let risen = steps.risen(ups);
+            let fallen = steps.down.count_ones();
+            if downs + fallen >= TRIGGER {
+                let last = nth_one(steps.down, TRIGGER - downs - 1);
+                if risen & ((1 << last) - 1) == 0 {
+                    at += last as usize + 1 + skip;
+                    read_ahead(simd, data, at - skip..at);
+                    (ups, downs) = (0, 0);
+                    continue;
+                }
+            }
+            if risen != 0 {
+                return at + risen.trailing_zeros() as usize + 1;
+            }
+            ups = steps.ups_at_end(ups);
+            downs += fallen;
+            at += STEPS;
+        }
+        data.len()
+    }
+}
+
+/// Asks for what lies some way behind `skipped`, if `data` goes on there.
+#[inline(always)]
+fn read_ahead<S: Simd>(simd: S, data: &[u8], skipped: Range<usize>) {
+    let end = (skipped.end + AHEAD).min(data.len());
+    simd.prefetch(&data[(skipped.start + AHEAD).min(end)..end]);
+}
+
+/// A bit for each step between neighbours. Equal ones have neither.
+struct Steps {
+    up: u64,
+    down: u64,
+}
+
+impl Steps {
+    /// The first steps in `bytes`, of which there are two at least. None follow its last byte.
+    #[inline(always)]
+    fn load<S: Simd>(simd: S, bytes: &[u8]) -> Self {
+        if let Some(bytes) = bytes.first_chunk() {
+            return Self::load_all(simd, bytes);
+        }
+        let mut padded = [bytes[bytes.len() - 1]; STEPS + 1];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Self::load_all(simd, &padded)
+    }
+
+    #[inline(always)]
+    fn load_all<S: Simd>(simd: S, bytes: &[u8; STEPS + 1]) -> Self {
+        let (mut not_up, mut not_down) = (0u64, 0u64);
+        // Rotated into place, not shifted: LLVM takes shifted halves for a vector of flags and counts it flag by flag.
+        for n in (0..STEPS).step_by(S::LANES) {
+            let (before, here) = (simd.load(&bytes[n..]), simd.load(&bytes[n + 1..]));
+            not_up = (not_up | simd.ge(before, here)).rotate_right(S::LANES as u32);
+            not_down = (not_down | simd.ge(here, before)).rotate_right(S::LANES as u32);
+        }
+        Self { up: !not_up, down: !not_down }
+    }
+
+    /// Ups that have `LENGTH - 1` before them since the last down, where `ups` came before all steps.
+    #[inline(always)]
+    fn risen(&self, ups: u32) -> u64 {
+        let equal = !(self.up | self.down);
+        let mut risen = self.up;
+        for before in 1..LENGTH {
+            // The steps behind. A run of equal ones begins with such a step or has none, and hands it on as a carry.
+            let behind = risen << 1 | u64::from(ups >= before);
+            let carried = equal.wrapping_add(behind & equal);
+            risen = self.up & (behind | carried);
+        }
+        risen
+    }
+
+    /// Ups since the last down, where `ups` came before all steps and not [`LENGTH`] together.
+    #[inline(always)]
+    fn ups_at_end(&self, ups: u32) -> u32 {
+        match self.down.checked_ilog2() {
+            Some(last) => (self.up >> last).count_ones(),
+            None => ups + self.up.count_ones(),
+        }
+    }
+}
+
+/// The position of the bit of `bits` that has `n` others below it.
+#[inline(always)]
+fn nth_one(mut bits: u64, n: u32) -> u32 {
+    for _ in 0..n {
+        bits &= bits - 1;
+    }
+    bits.trailing_zeros()
+}
+
+/// Steps up in a row that end a chunk.
+const LENGTH: u32 = 5;
+/// Steps down, not in a row, that cause a skip.
+const TRIGGER: u32 = 50;
+/// Bytes between what is read and what is asked for: about what is passed while memory answers.
+const AHEAD: usize = 4096;
+/// Steps taken at once.
+const STEPS: usize = MAX_LANES;
+
+/// The mean number of random bytes, without those skipped, until they rise so often in a row.
+const RANDOM_WAIT_BYTES: u32 = 870;
+/// How often random bytes cause a skip before that, a hundred times over.
+const SKIPS_IN_100_WAITS: u32 = 825;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> Sizes {
+        Sizes::new(512, 2048, 4096).unwrap()
+    }
+
+    fn assert_cut(data: &[u8], expected: usize) {
+        for isa in Isa::available() {
+            assert_eq!(Seq::new(sizes(), isa).cut(data), expected, "{isa:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_one_byte_is_cut_at_the_maximum() {
+        for byte in [0, 1, 7, 254, 255] {
+            assert_cut(&[byte; 5000], 4096);
+        }
+    }
+
+    /// Bytes of 7 that rise from `at` on, each byte `wide` times.
+    fn rising(at: usize, wide: usize) -> Vec<u8> {
+        let rise = |n: usize| 8 + ((n - at) / wide).min(4) as u8;
+        (0..5000).map(|n| if n < at { 7 } else { rise(n) }).collect()
+    }
+
+    #[test]
+    fn a_rise_ends_its_chunk_in_every_lane() {
+        for at in 512..800 {
+            for wide in [1, 2, 15, 16, 17, 63, 64, 65, 130] {
+                assert_cut(&rising(at, wide), at + 4 * wide + 1);
+            }
+        }
+        assert_cut(&rising(511, 1), 4096);
+    }
+
+    #[test]
+    fn a_fall_ends_a_rise() {
+        for at in 512..800 {
+            for wide in [2, 17, 64] {
+                let mut data = rising(at, wide);
+                data[at + 3 * wide + 1] = 0;
+                assert_cut(&data, 4096);
+            }
+        }
+    }
+
+    #[test]
+    fn many_falls_skip_what_follows() {
+        let skip = Seq::new(sizes(), Isa::SCALAR).skip;
+        assert!(skip > 65);
+        for first in 512..600 {
+            let mut data = vec![7; 5000];
+            let falls = first + 2 * TRIGGER as usize;
+            for byte in data[first..falls].iter_mut().step_by(2) {
+                *byte = 8;
+            }
+            for start in falls..falls + skip {
+                data[falls..].copy_from_slice(&rising(start, 1)[falls..]);
+                assert_cut(&data, 4096);
+            }
+            data[falls..].copy_from_slice(&rising(falls + skip, 1)[falls..]);
+            assert_cut(&data, falls + skip + LENGTH as usize);
+            data[first] = 7;
+            data[falls..].copy_from_slice(&rising(falls, 1)[falls..]);
+            assert_cut(&data, falls + LENGTH as usize);
+        }
+    }
+}

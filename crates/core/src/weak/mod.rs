@@ -1,0 +1,7 @@
+//! Weak sums: cheap to take, good to suggest a match, proof of nothing (DESIGN §6).
+
+mod crc32c;
+
+pub use crc32c::Crc32c;
+#[doc(hidden)]
+pub use crc32c::Engine;
