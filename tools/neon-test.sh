@@ -23,4 +23,6 @@ tools/ensure.sh qemu-aarch64 qemu-user || skip "no emulator"
 [ -d "$sysroot/lib" ] || skip "no libraries in $sysroot"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $sysroot"
+# An emulator pays for every instruction: optimised code is done sooner, its compilation included.
+export CARGO_PROFILE_DEV_OPT_LEVEL=3
 exec cargo test --locked -p deltic-core --target "$target" --lib --tests
