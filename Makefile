@@ -3,11 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build install demo test bench fmt clippy unit docs wasm end-to-end toolchain
+.PHONY: help build install demo test bench fmt clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/bench
 out := $(target)/bench-out
+wasm_suite := $(target)/wasm/wasm32-unknown-unknown/release/examples/suite.wasm
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -22,7 +23,7 @@ install: toolchain ## install the deltic binary into cargo's bin directory
 demo: toolchain ## sync one release of a real package over another and show what moved
 	tools/demo.sh
 
-test: fmt clippy unit docs wasm end-to-end ## everything that CI checks
+test: fmt clippy unit neon docs wasm end-to-end ## everything that CI checks
 	@echo "all checks passed"
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
@@ -42,11 +43,24 @@ clippy: toolchain
 unit: toolchain
 	cargo test --locked --workspace
 
+neon: toolchain
+	tools/neon-test.sh
+
 docs: toolchain
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
 wasm: toolchain
 	tools/wasm-build.sh deltic-core deltic-protocol
+	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
+	rm -f $(wasm_suite)
+	tools/wasm-build.sh deltic-core -- --release --example suite
+	if [ ! -e $(wasm_suite) ]; then \
+	  echo "SKIPPED: the suite in WebAssembly was not built"; \
+	elif tools/ensure.sh node nodejs; then \
+	  node tools/wasm-suite.mjs $(wasm_suite); \
+	else \
+	  echo "SKIPPED: the suite in WebAssembly needs node"; \
+	fi
 
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.
 end-to-end: toolchain

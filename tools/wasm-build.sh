@@ -2,7 +2,8 @@
 # Builds crates for the browser's machine: wasm-build.sh PACKAGE... [-- cargo arguments]
 #   1. with the toolchain's own wasm32 target, installed by rustup where it is missing;
 #   2. else with the standard library built from Debian's rustc-web packages (137 MB once, about a minute).
-# WASM_STD=debian goes to 2 at once. Where neither can be had it says SKIPPED and succeeds; a crate that does not build always fails.
+# WASM_STD=debian goes to 2 at once; an empty WASM_RUSTFLAGS builds without vectors.
+# Where neither can be had it says SKIPPED and succeeds; a crate that does not build always fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
@@ -11,7 +12,7 @@ packages=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do packages+=(-p "$1"); shift; done
 [ $# -eq 0 ] || shift
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/wasm
-export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128"
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="${WASM_RUSTFLAGS--C target-feature=+simd128}"
 
 has_target() { [ -n "$(find "$(rustc --print sysroot)/lib/rustlib/$target/lib" -name 'libstd-*.rlib' 2>/dev/null)" ]; }
 
