@@ -131,7 +131,7 @@ impl Simd for Sse {
 fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
         // SAFETY: every processor with vectors has SSE, and a prefetch reads nothing that a program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
 
