@@ -14,6 +14,7 @@ mod place;
 mod plan;
 mod progress;
 mod rate;
+mod size;
 mod summary;
 mod tell;
 
