@@ -273,6 +273,9 @@ const NOT_YET: &[(&str, &str)] = &[
     ("--delete-before --delete-during --delete-after --del", "write --delete; it removes last"),
 ];
 
+/// Names the instruction set that chunkers use.
+pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";
+
 const CARRY: &str = "What is carried over";
 const CHOOSE: &str = "What is taken, left out and removed";
 const TRAVEL: &str = "How it travels";
