@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, value_parser};
 use deltic_core::rule::{Action, Rule};
 
-use crate::commands::{delta, patch, signature};
+use crate::commands::{bench, delta, patch, signature};
 use crate::exit::Exit;
 use crate::output;
 use crate::rate::Rate;
@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
+    Bench(bench::Args),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.

@@ -39,6 +39,7 @@ fn run(command: Command) -> Exit {
         Command::Signature(args) => ended(commands::signature::run(&args)),
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Agent => commands::agent::run(),
     }
 }
