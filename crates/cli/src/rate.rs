@@ -1,6 +1,6 @@
 //! Rates in rsync's units (`--bwlimit`).
 //!
-//! A [size](crate::size) each second, in KiB where there is no unit. Unlike rsync, the result is not rounded to whole
+//! A [`size`] each second, in KiB where there is no unit. Unlike rsync, the result is not rounded to whole
 //! KiB.
 
 use std::str::FromStr;
