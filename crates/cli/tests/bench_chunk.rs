@@ -91,6 +91,34 @@ fn edits_are_counted_for_each_kind_and_length() {
 }
 
 #[test]
+fn figures_are_drawn_as_svg_and_png() {
+    let world = world();
+    ok(
+        &world,
+        "-q --runs 1 --algorithms fixed,gear-nc,ram --avg 1KiB,4KiB --plot made/plots old new",
+    );
+    let mut names = world.names("made/plots");
+    names.sort();
+    let drawn = ["lengths", "throughput-cold", "throughput-hot"];
+    let drawn = drawn.map(|what| ["1KiB", "4KiB"].map(|avg| format!("{what}-{avg}")));
+    let drawn = drawn.into_iter().flatten().chain(["savings".into()]);
+    let mut wanted: Vec<_> =
+        drawn.flat_map(|name| [format!("{name}.png"), format!("{name}.svg")]).collect();
+    wanted.sort();
+    assert_eq!(names, wanted);
+    for name in names {
+        let bytes = world.read(format!("made/plots/{name}"));
+        if name.ends_with(".png") {
+            assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.ends_with(b"IEND\xaeB`\x82"));
+        } else {
+            let svg = String::from_utf8(bytes).expect("a figure is text");
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
+            assert!(svg.contains("old, new, 0.40 MB") && svg.contains("gear-nc"), "{name}");
+        }
+    }
+}
+
+#[test]
 fn the_same_words_give_the_same_chunks() {
     let world = World::new();
     for name in ["a.csv", "b.csv"] {
@@ -132,9 +160,14 @@ fn inputs_beyond_the_limit_are_left_out_and_that_is_said() {
 
 #[test]
 fn files_that_cannot_be_written_are_told_before_anything_is_measured() {
-    let run = bench(&world(), "--csv no/such/f.csv old");
-    assert_eq!((run.code, &*run.stdout), (Some(11), ""), "{run:#?}");
-    assert!(run.stderr.starts_with("deltic: write no/such/f.csv: "), "{run:#?}");
+    for (words, wanted) in [
+        ("--csv no/such/f.csv old", "deltic: write no/such/f.csv: "),
+        ("--plot old old", "deltic: make old: "),
+    ] {
+        let run = bench(&world(), words);
+        assert_eq!((run.code, &*run.stdout), (Some(11), ""), "{run:#?}");
+        assert!(run.stderr.starts_with(wanted), "{run:#?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
 //! chunks; and what one edit costs, which is what a sync pays for.
 
+use std::fs;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -13,6 +14,7 @@ use super::cuts::{Cuts, Mismatch};
 use super::edits::Trial;
 use super::inputs::Inputs;
 use super::machine::{Machine, available_memory};
+use super::plots;
 use super::report::{Block, Chunked, Csv, Report, Timed};
 use super::speed::{Course, Subject, measure};
 use crate::exit::Exit;
@@ -73,6 +75,9 @@ pub(super) struct Args {
     /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw throughput, space savings and lengths into DIR, each as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     /// Show no progress, and no notes
     #[arg(short, long)]
     quiet: bool,
@@ -268,6 +273,8 @@ pub(super) fn run(args: &Args) -> Exit {
 fn compare(plan: &Plan<'_>) -> Result<Exit> {
     // Before anything is measured, for that may take long.
     let csv = plan.args.csv.as_deref().map(Csv::create).transpose()?;
+    let plots = plan.args.plot.as_deref();
+    plots.map_or(Ok(()), make_dir)?;
     let inputs = plan.inputs();
     if inputs.len() == 0 {
         output::complain("the inputs hold no bytes: there is nothing to measure", None);
@@ -278,7 +285,12 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     report.lines().iter().for_each(|line| output.line(line));
     output.finish().context("write standard output")?;
     csv.map_or(Ok(()), |csv| csv.write(&report))?;
+    plots.map_or(Ok(()), |dir| plots::draw(&report, dir))?;
     Ok(if inputs.failed { Exit::Partial } else { Exit::Success })
+}
+
+fn make_dir(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))
 }
 
 /// Says where figures do not mean quite what their headings say.

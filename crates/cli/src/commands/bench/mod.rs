@@ -3,10 +3,13 @@
 mod chunk;
 mod cuts;
 mod edits;
+mod figure;
 mod inputs;
 mod machine;
+mod plots;
 mod random;
 mod report;
+mod scale;
 mod speed;
 mod table;
 

@@ -17,9 +17,9 @@ use crate::size::Size;
 /// Everything that was found out.
 pub(super) struct Report {
     /// The data set, in a line.
-    pub(super) data: String,
+    data: String,
     /// The machine, in a line.
-    pub(super) machine: String,
+    machine: String,
     /// Name and length of each input.
     inputs: Vec<(String, u64)>,
     /// One for each mean length.
@@ -89,6 +89,11 @@ impl Report {
         }
     }
 
+    /// What a figure of it shows, of what, and where that was measured.
+    pub(super) fn title(&self, what: String) -> [String; 3] {
+        [what, self.data.clone(), self.machine.clone()]
+    }
+
     /// All of it for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.data.clone(), self.machine.clone()];
@@ -122,7 +127,15 @@ impl Block {
     fn speeds(&self) -> Table {
         let mut table = Table::new(
             2,
-            ["chunker", "form", "cold GB/s cpu", "wall", "of sum", "hot GB/s cpu", "wall"],
+            [
+                "chunker",
+                "isa",
+                "cold cpu GB/s",
+                "cold wall GB/s",
+                "of sum",
+                "hot cpu GB/s",
+                "hot wall GB/s",
+            ],
         );
         for row in &self.timed {
             let Speed { cold, hot } = row.speed;
