@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, value_parser};
 use deltic_core::rule::{Action, Rule};
 
-use crate::commands::{delta, patch, signature};
+use crate::commands::{bench, delta, patch, signature};
 use crate::exit::Exit;
 use crate::output;
 use crate::rate::Rate;
@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
+    Bench(bench::Args),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.
@@ -272,6 +273,9 @@ const NOT_YET: &[(&str, &str)] = &[
     ("-f --filter --exclude-from --include-from", "only --include and --exclude exist so far"),
     ("--delete-before --delete-during --delete-after --del", "write --delete; it removes last"),
 ];
+
+/// Names the instruction set that chunkers use.
+pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";
 
 const CARRY: &str = "What is carried over";
 const CHOOSE: &str = "What is taken, left out and removed";

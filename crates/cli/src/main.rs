@@ -14,19 +14,21 @@ mod place;
 mod plan;
 mod progress;
 mod rate;
+mod size;
 mod summary;
 mod tell;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use deltic_core::Isa;
 
 use args::{Cli, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
     match Cli::try_parse_from(args::words(std::env::args_os())) {
-        Ok(cli) => run(cli.command).into(),
+        Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)).into(),
         Err(error) => args::explain(&error).into(),
     }
 }
@@ -37,7 +39,24 @@ fn run(command: Command) -> Exit {
         Command::Signature(args) => ended(commands::signature::run(&args)),
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Agent => commands::agent::run(),
+    }
+}
+
+/// Makes chunkers use the instruction set that the environment names; the way out where this machine lacks it.
+fn prefer_isa() -> Option<Exit> {
+    let name = std::env::var_os(args::ISA_VARIABLE)?;
+    match name.to_string_lossy().parse::<Isa>() {
+        Ok(isa) => {
+            isa.prefer();
+            None
+        }
+        Err(unknown) => {
+            let hint = "without the variable, the best of them is used";
+            output::complain(&format!("{}: {unknown}", args::ISA_VARIABLE), Some(hint));
+            Some(Exit::Usage)
+        }
     }
 }
 

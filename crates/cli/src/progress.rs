@@ -1,6 +1,6 @@
 //! Progress on standard error: a bar on a terminal, a line now and then elsewhere, nothing on a short run.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -50,7 +50,7 @@ impl Progress {
         self.meter.tick(elapsed);
         match &mut self.screen {
             Screen::Bar(bar) if elapsed >= SHORT_RUN => {
-                let bar = bar.get_or_insert_with(new_bar);
+                let bar = bar.get_or_insert_with(|| new_bar(Meter::WHOLE));
                 bar.set_position(self.meter.share());
                 bar.set_message(self.meter.line());
             }
@@ -79,10 +79,43 @@ impl Progress {
     }
 }
 
-fn new_bar() -> ProgressBar {
+/// Progress of work in steps of about the same length, on a terminal.
+pub(crate) struct Steps {
+    live: bool,
+    start: Instant,
+    whole: u64,
+    done: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Steps {
+    /// So many steps, to be shown where `live`.
+    pub(crate) fn new(whole: usize, live: bool) -> Self {
+        Self { live, start: Instant::now(), whole: whole as u64, done: 0, bar: None }
+    }
+
+    /// Begins the next step.
+    pub(crate) fn next(&mut self, what: &str) {
+        if self.live && self.start.elapsed() >= SHORT_RUN {
+            let bar = self.bar.get_or_insert_with(|| new_bar(self.whole));
+            bar.set_position(self.done);
+            bar.set_message(what.to_owned());
+        }
+        self.done += 1;
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(whole: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:12} {wide_msg}").expect("the template is a constant");
-    ProgressBar::with_draw_target(Some(Meter::WHOLE), ProgressDrawTarget::stderr())
+    ProgressBar::with_draw_target(Some(whole), ProgressDrawTarget::stderr())
         .with_style(style.progress_chars("=> "))
 }
 

@@ -169,6 +169,15 @@ impl Algorithm {
         self.facts().1
     }
 
+    /// Whether it has a form for each instruction set, or one form of plain Rust.
+    #[must_use]
+    pub const fn has_vector_form(self) -> bool {
+        match self {
+            Self::Ram | Self::AeMax | Self::AeMin | Self::Maxp | Self::Seq | Self::Sieve => true,
+            Self::GearNc => false,
+        }
+    }
+
     /// Its number in files and frames, and its name.
     const fn facts(self) -> (u8, &'static str) {
         match self {

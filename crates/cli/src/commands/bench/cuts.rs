@@ -1,0 +1,201 @@
+//! Where chunks end, how long they are, and what is left of the data when equal ones are kept once.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+
+use deltic_core::{Chunker, ChunkerSpec, Fingerprint, Isa};
+
+use super::inputs::{Bytes, Inputs, shown};
+
+/// What one chunker makes of all inputs. Each file is cut on its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cuts {
+    /// Of every chunk, in bytes, the shortest first.
+    lens: Vec<u32>,
+    /// Bytes of chunks that no input before had, for each input.
+    pub(super) new_in: Vec<u64>,
+}
+
+impl Cuts {
+    /// Cuts `inputs` as `spec` says, in its plain form, and checks that with each of `isas` it does the same.
+    pub(super) fn of(spec: &ChunkerSpec, inputs: &Inputs, isas: &[Isa]) -> Result<Self, Mismatch> {
+        let (mut cuts, mut known) = (Self::default(), HashSet::new());
+        for input in &inputs.list {
+            let mut new = 0;
+            for file in &input.files {
+                let bounds = bounds(&spec.build_for(Isa::SCALAR), &file.bytes);
+                isas.iter().try_for_each(|isa| check(spec, *isa, file, &bounds))?;
+                for chunk in pieces(&file.bytes, &bounds) {
+                    cuts.lens.push(chunk.len() as u32);
+                    if known.insert(Fingerprint::of(chunk)) {
+                        new += chunk.len() as u64;
+                    }
+                }
+            }
+            cuts.new_in.push(new);
+        }
+        cuts.lens.sort_unstable();
+        Ok(cuts)
+    }
+
+    /// Bytes of all chunks.
+    pub(super) fn original(&self) -> u64 {
+        self.lens.iter().map(|len| u64::from(*len)).sum()
+    }
+
+    /// Bytes of the chunks that differ.
+    pub(super) fn deduplicated(&self) -> u64 {
+        self.new_in.iter().sum()
+    }
+
+    /// Space savings in per cent (VectorCDC, equation 1).
+    pub(super) fn savings(&self) -> f64 {
+        let (original, deduplicated) = (self.original() as f64, self.deduplicated() as f64);
+        if original > 0.0 { (original - deduplicated) / original * 100.0 } else { 0.0 }
+    }
+
+    /// How many chunks there are.
+    pub(super) fn count(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Their mean length in bytes.
+    pub(super) fn mean(&self) -> f64 {
+        self.original() as f64 / self.count().max(1) as f64
+    }
+
+    /// The standard deviation of their lengths in bytes.
+    pub(super) fn deviation(&self) -> f64 {
+        let mean = self.mean();
+        let squares = self.lens.iter().map(|len| (f64::from(*len) - mean).powi(2));
+        (squares.sum::<f64>() / self.count().max(1) as f64).sqrt()
+    }
+
+    /// The length in bytes that so many in a hundred chunks do not exceed; 0 asks for the shortest.
+    pub(super) fn percentile(&self, percent: usize) -> u32 {
+        percentile(&self.lens, percent)
+    }
+
+    /// How many chunks are no longer than `len` bytes.
+    pub(super) fn up_to(&self, len: u32) -> usize {
+        self.lens.partition_point(|other| *other <= len)
+    }
+}
+
+/// The value that so many in a hundred of `sorted` do not exceed (nearest rank).
+pub(super) fn percentile<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// All boundaries of `bytes`: 0, and the end of each chunk.
+pub(super) fn bounds(chunker: &impl Chunker, bytes: &[u8]) -> Vec<usize> {
+    let (mut bounds, mut at) = (vec![0], 0);
+    while at < bytes.len() {
+        at += chunker.cut(&bytes[at..]);
+        bounds.push(at);
+    }
+    bounds
+}
+
+/// The chunks between `bounds`.
+pub(super) fn pieces<'a>(bytes: &'a [u8], bounds: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    bounds.windows(2).map(|ends| &bytes[ends[0]..ends[1]])
+}
+
+/// Cuts `file` again with `isa`, no further than the first boundary that is not in `bounds`.
+fn check(spec: &ChunkerSpec, isa: Isa, file: &Bytes, bounds: &[usize]) -> Result<(), Mismatch> {
+    let chunker = spec.build_for(isa);
+    for ends in bounds.windows(2) {
+        let len = chunker.cut(&file.bytes[ends[0]..]);
+        if ends[0] + len != ends[1] {
+            let path = file.path.clone();
+            let (start, wanted) = (ends[0], ends[1] - ends[0]);
+            return Err(Mismatch { spec: *spec, isa, path, start, len, wanted });
+        }
+    }
+    Ok(())
+}
+
+/// Two forms of one chunker differ, which they never may.
+#[derive(Clone, Debug)]
+pub(super) struct Mismatch {
+    spec: ChunkerSpec,
+    isa: Isa,
+    path: PathBuf,
+    start: usize,
+    len: usize,
+    wanted: usize,
+}
+
+impl std::error::Error for Mismatch {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { spec, isa, path, start, len, wanted } = self;
+        let path = shown(path);
+        write!(
+            f,
+            "cut {path} by {spec:?} with {isa:?}: the chunk at byte {start} has {len} bytes, "
+        )?;
+        write!(f, "with plain Rust {wanted}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::bench::inputs::Input;
+    use crate::commands::bench::random::Random;
+    use deltic_core::chunk::FixedLen;
+    use deltic_core::{Algorithm, Sizes};
+
+    fn inputs(list: &[&[u8]]) -> Inputs {
+        let input = |bytes: &&[u8]| {
+            let file = Bytes { path: "x".into(), bytes: bytes.to_vec() };
+            Input { name: "x".into(), files: vec![file] }
+        };
+        Inputs { list: list.iter().map(input).collect(), failed: false }
+    }
+
+    fn fixed() -> ChunkerSpec {
+        ChunkerSpec::Fixed(FixedLen::new(1024).unwrap())
+    }
+
+    #[test]
+    fn the_same_input_twice_saves_half() {
+        let data = Random::new(1).bytes(100_000);
+        let sizes = Sizes::new(512, 1024, 4096).unwrap();
+        let by_content = Algorithm::ALL.map(|algorithm| ChunkerSpec::ByContent(algorithm, sizes));
+        for spec in by_content.into_iter().chain([fixed()]) {
+            let cuts = Cuts::of(&spec, &inputs(&[&data, &data]), &Isa::available()).unwrap();
+            assert_eq!((cuts.savings(), &cuts.new_in[..]), (50.0, &[100_000, 0][..]), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn an_input_adds_what_all_before_it_lack() {
+        let (a, b) = (Random::new(1).bytes(4096), Random::new(2).bytes(4096));
+        let both = [&a[..], &b].concat();
+        let cuts = Cuts::of(&fixed(), &inputs(&[&a, &both, &b]), &[]).unwrap();
+        assert_eq!(cuts.new_in, [4096, 4096, 0]);
+        assert_eq!((cuts.original(), cuts.deduplicated(), cuts.savings()), (16384, 8192, 50.0));
+    }
+
+    #[test]
+    fn lengths_are_described_from_the_shortest_to_the_longest() {
+        let cuts = Cuts::of(&fixed(), &inputs(&[&[0; 3 * 1024 + 24]]), &[]).unwrap();
+        assert_eq!((cuts.count(), cuts.mean()), (4, 774.0));
+        assert_eq!([0, 25, 26, 100].map(|percent| cuts.percentile(percent)), [24, 24, 1024, 1024]);
+        assert!((cuts.deviation() - 433.01).abs() < 0.01, "{}", cuts.deviation());
+        assert_eq!([23, 24, 1023, 1024].map(|len| cuts.up_to(len)), [0, 1, 1, 4]);
+    }
+
+    #[test]
+    fn nothing_at_all_has_no_figures() {
+        let cuts = Cuts::of(&fixed(), &inputs(&[]), &[]).unwrap();
+        assert_eq!((cuts.count(), cuts.savings(), cuts.mean()), (0, 0.0, 0.0));
+        assert_eq!((cuts.percentile(50), cuts.deviation()), (0, 0.0));
+    }
+}

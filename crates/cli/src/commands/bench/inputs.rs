@@ -1,0 +1,216 @@
+//! What is measured: files, directories and random bytes, held in memory, so that no figure depends on a disk.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use deltic_core::path::printable;
+
+use super::random::Random;
+use crate::output;
+use crate::size::Size;
+
+/// Everything that is measured, as the command line names it.
+#[derive(Default)]
+pub(super) struct Inputs {
+    /// In the order of the command line.
+    pub(super) list: Vec<Input>,
+    /// Whether something could not be read; each was named.
+    pub(super) failed: bool,
+}
+
+/// One word of the command line.
+pub(super) struct Input {
+    /// What to call it.
+    pub(super) name: String,
+    /// Its files, by name.
+    pub(super) files: Vec<Bytes>,
+}
+
+/// A file in memory.
+pub(super) struct Bytes {
+    /// Where they are from.
+    pub(super) path: PathBuf,
+    /// All of them.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Inputs {
+    /// Reads `paths`, then makes `random` bytes, until all of it is `limit` long.
+    pub(super) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
+        let mut reader = Reader { left: limit, short: false, failed: false };
+        let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
+        list.extend(random.map(|len| reader.random(len)));
+        if reader.short {
+            output::complain(
+                &format!("inputs hold more than {}; the rest is left out", Size::from(limit)),
+                Some("--limit allows more memory"),
+            );
+        }
+        list.retain(|input| input.len() > 0);
+        Self { list, failed: reader.failed }
+    }
+
+    /// All files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &[u8]> {
+        self.list.iter().flat_map(|input| &input.files).map(|file| &file.bytes[..])
+    }
+
+    /// Bytes of them all.
+    pub(super) fn len(&self) -> u64 {
+        self.list.iter().map(Input::len).sum()
+    }
+
+    /// What they are, in a few words.
+    pub(super) fn title(&self) -> String {
+        let names: Vec<_> = self.list.iter().map(|input| &*input.name).collect();
+        match &names[..] {
+            [first, .., last] if names.len() > NAMES_IN_TITLE => format!("{first} to {last}"),
+            names => names.join(", "),
+        }
+    }
+}
+
+impl Input {
+    /// Bytes of all files.
+    pub(super) fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes.len() as u64).sum()
+    }
+}
+
+/// Reads until memory is used up.
+struct Reader {
+    left: u64,
+    /// Whether something was left out.
+    short: bool,
+    failed: bool,
+}
+
+impl Reader {
+    fn input(&mut self, path: &Path) -> Input {
+        let mut files = Vec::new();
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => self.walk(path, &mut files),
+            Ok(meta) if meta.is_file() => self.file(path, &mut files),
+            Ok(_) => self.fail("read", path, "neither a regular file nor a directory"),
+            Err(error) => self.fail("look at", path, error),
+        }
+        let name = shown(path.file_name().map_or(path, Path::new));
+        Input { name, files }
+    }
+
+    /// Reads the regular files below `dir`, in the order of their names. Links are not followed.
+    fn walk(&mut self, dir: &Path, files: &mut Vec<Bytes>) {
+        let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => return self.fail("list", dir, error),
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
+                Ok(kind) if kind.is_file() => self.file(&entry.path(), files),
+                Ok(_) => {}
+                Err(error) => self.fail("look at", &entry.path(), error),
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, files: &mut Vec<Bytes>) {
+        match self.bytes(path) {
+            Ok(bytes) => files.push(Bytes { path: path.into(), bytes }),
+            Err(error) => self.fail("read", path, error),
+        }
+    }
+
+    fn bytes(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = File::open(path)?;
+        let granted = self.grant(file.metadata()?.len());
+        let mut bytes = Vec::with_capacity(granted);
+        // A file that grows while it is read counts as what it was.
+        file.take(granted as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn random(&mut self, len: u64) -> Input {
+        let bytes = Random::new(SEED).bytes(self.grant(len));
+        let path: PathBuf = OsStr::new("random").into();
+        Input { name: "random".into(), files: vec![Bytes { path, bytes }] }
+    }
+
+    /// How many of `wanted` bytes there is memory for.
+    fn grant(&mut self, wanted: u64) -> usize {
+        let granted = wanted.min(self.left);
+        self.left -= granted;
+        self.short |= granted < wanted;
+        usize::try_from(granted).unwrap_or(usize::MAX)
+    }
+
+    fn fail(&mut self, action: &str, path: &Path, why: impl std::fmt::Display) {
+        output::complain(&format!("{action} {}: {why}", shown(path)), None);
+        self.failed = true;
+    }
+}
+
+/// A path for people: no name drives the terminal.
+pub(super) fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
+/// More names than this make a title too long.
+const NAMES_IN_TITLE: usize = 3;
+/// "deltic" in ASCII.
+const SEED: u64 = 0x6465_6c74_6963;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        for (name, len) in [("c", 300), ("b/y", 200), ("b/x", 100), ("a", 50)] {
+            fs::write(dir.path().join(name), vec![1; len]).unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        dir
+    }
+
+    fn lens(inputs: &Inputs) -> Vec<usize> {
+        inputs.files().map(<[u8]>::len).collect()
+    }
+
+    #[test]
+    fn a_directory_is_its_regular_files_by_name() {
+        let dir = tree();
+        let inputs = Inputs::read(&[dir.path().into()], Some(7), 1 << 20);
+        assert_eq!(lens(&inputs), [50, 100, 200, 300, 7]);
+        assert_eq!((inputs.list.len(), inputs.len(), inputs.failed), (2, 657, false));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_read() {
+        let dir = tree();
+        let inputs = Inputs::read(&[dir.path().into()], Some(7), 200);
+        assert_eq!(inputs.len(), 200);
+        assert_eq!(lens(&inputs), [50, 100, 50, 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let dir = tree();
+        let paths = [dir.path().join("missing"), dir.path().join("a"), "/dev/null".into()];
+        let inputs = Inputs::read(&paths, None, 1 << 20);
+        assert_eq!((lens(&inputs), inputs.failed), (vec![50], true));
+    }
+
+    #[test]
+    fn random_bytes_are_the_same_each_time() {
+        let read = || Inputs::read(&[], Some(1000), 1 << 20).list[0].files[0].bytes.clone();
+        assert_eq!(read(), read());
+        assert_eq!(read().len(), 1000);
+    }
+}

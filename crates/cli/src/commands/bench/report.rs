@@ -1,0 +1,372 @@
+//! The figures of a comparison, as tables for people and as CSV for programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use deltic_core::{Isa, Sizes};
+
+use super::cuts::Cuts;
+use super::edits::{Cost, Costs, HORIZON_BYTES, Kind, LENS};
+use super::inputs::Inputs;
+use super::machine::Machine;
+use super::speed::{Speed, Subject};
+use super::table::Table;
+use crate::size::Size;
+
+/// Everything that was found out.
+pub(super) struct Report {
+    /// The data set, in a line.
+    data: String,
+    /// The machine, in a line.
+    machine: String,
+    /// Name and length of each input.
+    inputs: Vec<(String, u64)>,
+    /// One for each mean length.
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Chunks of one mean length.
+pub(super) struct Block {
+    pub(super) sizes: Sizes,
+    /// The sum first.
+    pub(super) timed: Vec<Timed>,
+    pub(super) chunked: Vec<Chunked>,
+}
+
+/// How fast one form of a chunker is.
+pub(super) struct Timed {
+    pub(super) name: &'static str,
+    /// None where there is one form only.
+    pub(super) isa: Option<Isa>,
+    pub(super) subject: Subject,
+    pub(super) speed: Speed,
+}
+
+/// What a chunker makes of the inputs, in any form.
+pub(super) struct Chunked {
+    pub(super) name: &'static str,
+    pub(super) cuts: Cuts,
+    /// What edits cost, by the name of the data that was edited.
+    pub(super) costs: Vec<(&'static str, Costs)>,
+}
+
+impl Timed {
+    /// A row that is not yet timed.
+    pub(super) fn new(name: &'static str, isa: Option<Isa>, subject: Subject) -> Self {
+        Self { name, isa, subject, speed: Speed::default() }
+    }
+
+    /// What to call it.
+    pub(super) fn title(&self) -> String {
+        self.isa.map_or_else(|| self.name.into(), |isa| format!("{} {}", self.name, isa.name()))
+    }
+}
+
+impl Block {
+    /// The mean length, for people.
+    pub(super) fn avg(&self) -> Size {
+        u64::from(self.sizes.avg()).into()
+    }
+
+    /// The cold speed of the sum, in 10^9 bytes per second of processor time.
+    pub(super) fn limit(&self) -> f64 {
+        self.timed.first().map_or(0.0, |sum| sum.speed.cold.cpu)
+    }
+}
+
+impl Report {
+    /// The figures in `blocks`, and what they are of.
+    pub(super) fn new(inputs: &Inputs, machine: &Machine, runs: usize, blocks: Vec<Block>) -> Self {
+        let isas: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        let (l2, last) = (Size::from(machine.l2), Size::from(machine.last_level));
+        let (name, isas) = (&machine.name, isas.join(" "));
+        Self {
+            data: format!("{}, {} MB", inputs.title(), megabytes(inputs.len())),
+            machine: format!("{name} ({isas}), L2 {l2}, last level {last}, median of {runs}"),
+            inputs: inputs.list.iter().map(|input| (input.name.clone(), input.len())).collect(),
+            blocks,
+        }
+    }
+
+    /// What a figure of it shows, of what, and where that was measured.
+    pub(super) fn title(&self, what: String) -> [String; 3] {
+        [what, self.data.clone(), self.machine.clone()]
+    }
+
+    /// All of it for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.data.clone(), self.machine.clone()];
+        if self.inputs.len() > 1 {
+            let mut inputs = Table::new(2, ["", "input", "MB"]);
+            for (at, (name, len)) in self.inputs.iter().enumerate() {
+                inputs.row([(at + 1).to_string(), name.clone(), megabytes(*len)]);
+            }
+            lines.extend(inputs.lines());
+        }
+        for block in &self.blocks {
+            let [min, max] =
+                [block.sizes.min(), block.sizes.max()].map(|len| Size::from(u64::from(len)));
+            lines.extend([String::new(), format!("== {} ({min} to {max})", block.avg())]);
+            let tables = [block.speeds(), block.chunks()].into_iter().chain(block.edits());
+            for table in tables {
+                lines.push(String::new());
+                lines.extend(table.lines());
+            }
+        }
+        if self.blocks.iter().any(|block| block.chunked.iter().any(|row| !row.costs.is_empty())) {
+            let horizon = Size::from(HORIZON_BYTES as u64);
+            let what = "edits: bytes of chunks that the old version lacks, counted up to";
+            lines.extend([String::new(), format!("{what} {horizon} behind each")]);
+        }
+        lines
+    }
+}
+
+impl Block {
+    fn speeds(&self) -> Table {
+        let mut table = Table::new(
+            2,
+            [
+                "chunker",
+                "isa",
+                "cold cpu GB/s",
+                "cold wall GB/s",
+                "of sum",
+                "hot cpu GB/s",
+                "hot wall GB/s",
+            ],
+        );
+        for row in &self.timed {
+            let Speed { cold, hot } = row.speed;
+            table.row([
+                row.name.into(),
+                row.isa.map_or("-", Isa::name).into(),
+                format!("{:.2}", cold.cpu),
+                format!("{:.2}", cold.wall),
+                format!("{:.0} %", cold.cpu / self.limit() * 100.0),
+                format!("{:.2}", hot.cpu),
+                format!("{:.2}", hot.wall),
+            ]);
+        }
+        table
+    }
+
+    fn chunks(&self) -> Table {
+        let inputs = self.chunked.first().map_or(0, |row| row.cuts.new_in.len());
+        let new_in = || (inputs > 1).then_some(1..=inputs).into_iter().flatten();
+        let header = ["chunker", "savings %", "chunks", "mean B", "deviation B"];
+        let header = header.into_iter().chain(["min B", "5 % B", "50 % B", "95 % B", "max B"]);
+        let header = header.map(String::from);
+        let mut table = Table::new(1, header.chain(new_in().map(|at| format!("new in {at} MB"))));
+        for Chunked { name, cuts, .. } in &self.chunked {
+            let lens = PERCENTILES.map(|percent| cuts.percentile(percent).to_string());
+            let figures = [
+                (*name).into(),
+                format!("{:.2}", cuts.savings()),
+                cuts.count().to_string(),
+                format!("{:.0}", cuts.mean()),
+                format!("{:.0}", cuts.deviation()),
+            ];
+            let new_in = new_in().map(|at| megabytes(cuts.new_in[at - 1]));
+            table.row(figures.into_iter().chain(lens).chain(new_in));
+        }
+        table
+    }
+
+    /// A table for each data set that was edited: the mean over all edits, over each kind, over each length.
+    fn edits(&self) -> Vec<Table> {
+        let sets = self.chunked.first().map_or(0, |row| row.costs.len());
+        (0..sets).map(|set| self.edits_of(set)).collect()
+    }
+
+    fn edits_of(&self, set: usize) -> Table {
+        let name = self.chunked[0].costs[set].0;
+        let header = [format!("edits of {name}, KiB"), "mean".into(), "95 %".into()].into_iter();
+        let header = header.chain(Kind::ALL.map(|kind| kind.name().into()));
+        let header = header.chain(LENS.map(|len| Size::from(len as u64).to_string()));
+        let mut table = Table::new(1, header);
+        for row in &self.chunked {
+            let costs = &row.costs[set].1;
+            let all = costs.of(None, None);
+            let kinds = Kind::ALL.map(|kind| kibibytes(costs.of(Some(kind), None).mean));
+            let lens = LENS.map(|len| kibibytes(costs.of(None, Some(len)).mean));
+            let figures = [row.name.into(), kibibytes(all.mean), kibibytes(all.p95 as f64)];
+            table.row(figures.into_iter().chain(kinds).chain(lens));
+        }
+        table
+    }
+}
+
+/// Three files of figures, made before there are any, so that a wrong name is told at once.
+pub(super) struct Csv {
+    figures: PathBuf,
+}
+
+impl Csv {
+    /// Makes `path` and the files beside it.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let csv = Self { figures: path.into() };
+        put(path, "")?;
+        Ok(csv)
+    }
+
+    /// Fills them.
+    pub(super) fn write(self, report: &Report) -> Result<()> {
+        put(&self.figures, &report.figures().csv())?;
+        put(&self.beside("lengths"), &report.lengths().csv())?;
+        let edits = report.edits();
+        edits.map_or(Ok(()), |edits| put(&self.beside("edits"), &edits.csv()))
+    }
+
+    /// `figures.csv` becomes `figures-what.csv`.
+    fn beside(&self, what: &str) -> PathBuf {
+        let mut name = self.figures.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{what}"));
+        if let Some(extension) = self.figures.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        self.figures.with_file_name(name)
+    }
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+impl Report {
+    /// One line for each mean length, chunker and form.
+    fn figures(&self) -> Table {
+        let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
+        let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
+        for block in &self.blocks {
+            let [min, avg, max] = [block.sizes.min(), block.sizes.avg(), block.sizes.max()];
+            let names = |name: &str, isa: Option<Isa>| {
+                let sizes = [avg, min, max].map(|len| len.to_string());
+                [name.into(), isa.map_or("", Isa::name).into()].into_iter().chain(sizes)
+            };
+            for row in &block.timed {
+                let chunked = block.chunked.iter().find(|chunked| chunked.name == row.name);
+                let speeds = speeds(&row.speed, block.limit());
+                table.row(names(row.name, row.isa).chain(speeds).chain(self.cuts(chunked)));
+            }
+            let timed = |name| block.timed.iter().any(|row| row.name == name);
+            for row in block.chunked.iter().filter(|row| !timed(row.name)) {
+                let speeds = vec![String::new(); SPEEDS];
+                table.row(names(row.name, None).chain(speeds).chain(self.cuts(Some(row))));
+            }
+        }
+        table
+    }
+
+    fn cuts(&self, row: Option<&Chunked>) -> Vec<String> {
+        let Some(Chunked { cuts, .. }) = row else {
+            return vec![String::new(); FIGURES.len() - NAMES - SPEEDS + self.inputs.len()];
+        };
+        let figures = [
+            cuts.original().to_string(),
+            cuts.deduplicated().to_string(),
+            format!("{:.4}", cuts.savings()),
+            cuts.count().to_string(),
+            format!("{:.1}", cuts.mean()),
+            format!("{:.1}", cuts.deviation()),
+        ];
+        let lens = PERCENTILES.map(|percent| cuts.percentile(percent).to_string());
+        let new_in = cuts.new_in.iter().map(ToString::to_string);
+        figures.into_iter().chain(lens).chain(new_in).collect()
+    }
+
+    /// How many chunks have which lengths.
+    fn lengths(&self) -> Table {
+        let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
+        for block in &self.blocks {
+            let (avg, max) = (block.sizes.avg(), block.sizes.max());
+            for Chunked { name, cuts, .. } in &block.chunked {
+                let mut before = 0;
+                for bin in 1..=BINS {
+                    let up_to = (u64::from(max) * u64::from(bin) / u64::from(BINS)) as u32;
+                    let chunks = cuts.up_to(up_to) - before;
+                    before += chunks;
+                    let numbers = [avg.to_string(), up_to.to_string(), chunks.to_string()];
+                    table.row([(*name).into()].into_iter().chain(numbers));
+                }
+            }
+        }
+        table
+    }
+
+    /// One line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
+    fn edits(&self) -> Option<Table> {
+        let mut table = Table::new(0, EDITS);
+        let mut any = false;
+        for block in &self.blocks {
+            for row in &block.chunked {
+                for (data, costs) in &row.costs {
+                    any = true;
+                    let mut put = |kind: &str, len: &str, Cost { mean, p95 }: Cost| {
+                        let names = [row.name, &block.sizes.avg().to_string(), data, kind, len];
+                        let names = names.map(String::from).into_iter();
+                        table.row(names.chain([format!("{mean:.1}"), p95.to_string()]));
+                    };
+                    put("all", "", costs.of(None, None));
+                    for kind in Kind::ALL {
+                        for len in LENS {
+                            let cost = costs.of(Some(kind), Some(len));
+                            put(kind.name(), &len.to_string(), cost);
+                        }
+                    }
+                }
+            }
+        }
+        any.then_some(table)
+    }
+}
+
+fn speeds(speed: &Speed, limit: f64) -> Vec<String> {
+    let Speed { cold, hot } = speed;
+    let figures = [cold.cpu, cold.wall, cold.cpu / limit, hot.cpu, hot.wall];
+    figures.iter().map(|figure| format!("{figure:.4}")).collect()
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1e6)
+}
+
+fn kibibytes(bytes: f64) -> String {
+    format!("{:.1}", bytes / 1024.0)
+}
+
+/// Of the lengths: the shortest, and so on to the longest.
+const PERCENTILES: [usize; 5] = [0, 5, 50, 95, 100];
+/// Lengths up to the longest are counted in so many classes.
+const BINS: u32 = 64;
+/// Columns of [`FIGURES`] that say of what.
+const NAMES: usize = 5;
+/// Columns of [`FIGURES`] after these that say how fast.
+const SPEEDS: usize = 5;
+const FIGURES: [&str; 21] = [
+    "algorithm",
+    "isa",
+    "avg_bytes",
+    "min_bytes",
+    "max_bytes",
+    "cold_cpu_gb_s",
+    "cold_wall_gb_s",
+    "cold_cpu_of_sum",
+    "hot_cpu_gb_s",
+    "hot_wall_gb_s",
+    "original_bytes",
+    "deduplicated_bytes",
+    "savings_percent",
+    "chunks",
+    "mean_bytes",
+    "deviation_bytes",
+    "shortest_bytes",
+    "p5_bytes",
+    "p50_bytes",
+    "p95_bytes",
+    "longest_bytes",
+];
+const EDITS: [&str; 7] =
+    ["algorithm", "avg_bytes", "data", "kind", "edit_bytes", "mean_bytes", "p95_bytes"];

@@ -1,0 +1,248 @@
+//! How fast bytes are cut: by processor time and by the clock, from memory and from the cache.
+//!
+//! A *cold* pass goes over the whole data set once. A data set too short to push itself out of the last-level cache is
+//! pushed out of it before each pass, by reading another buffer. *Hot* passes go over one slice, again and again, that
+//! the core's own cache holds.
+//!
+//! All subjects take turns in each run, so that what else the machine does hits them alike; of several runs the median
+//! counts, for each figure by itself.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use deltic_core::{AnyChunker, Chunker};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::inputs::Inputs;
+use super::machine::Machine;
+
+/// What goes over the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject {
+    /// A plain sum: what reading alone costs.
+    Sum,
+    /// A chunker that cuts them.
+    Chunker(AnyChunker),
+}
+
+/// Figures of one subject, in 10^9 bytes a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Speed {
+    /// From memory.
+    pub(super) cold: Pace,
+    /// From the cache.
+    pub(super) hot: Pace,
+}
+
+/// 10^9 bytes a second of two kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    /// Of processor time.
+    pub(super) cpu: f64,
+    /// By the clock.
+    pub(super) wall: f64,
+}
+
+/// The bytes that are gone over, and what makes them cold.
+pub(super) struct Course<'a> {
+    cold: Vec<&'a [u8]>,
+    /// What hot slices are taken from.
+    largest: &'a [u8],
+    /// Pushes other bytes out of all caches; empty where the data does so itself.
+    evict: Vec<u8>,
+}
+
+impl<'a> Course<'a> {
+    /// Goes over `inputs`.
+    pub(super) fn new(inputs: &'a Inputs, machine: &Machine) -> Self {
+        let cold: Vec<_> = inputs.files().collect();
+        let short = inputs.len() < machine.last_level.saturating_mul(COLD_BY_ITSELF);
+        let evict = if short { machine.last_level.saturating_mul(2) } else { 0 };
+        // Untouched zeros would all be one page.
+        let evict = vec![1; usize::try_from(evict).unwrap_or_default()];
+        let largest = cold.iter().max_by_key(|file| file.len()).copied().unwrap_or_default();
+        Self { cold, largest, evict }
+    }
+
+    /// Bytes of the slice that is hot for chunks of at most `longest` bytes: it holds a few of them.
+    pub(super) fn hot_len(&self, longest: usize) -> usize {
+        self.largest.len().min(HOT_BYTES.max(HOT_CHUNKS * longest))
+    }
+
+    /// A hot slice: the middle of the largest file.
+    fn hot(&self, longest: usize) -> &'a [u8] {
+        let len = self.hot_len(longest);
+        let start = (self.largest.len() - len) / 2;
+        &self.largest[start..start + len]
+    }
+
+    /// Whether caches are emptied before each cold pass.
+    pub(super) fn evicts(&self) -> bool {
+        !self.evict.is_empty()
+    }
+
+    /// Lets `subject` take one turn.
+    fn run(&self, subject: &Subject) -> Speed {
+        black_box(sum(black_box(&self.evict)));
+        let start = Clock::now();
+        for file in &self.cold {
+            subject.pass(file);
+        }
+        let cold = start.pace(self.cold.iter().map(|file| file.len()).sum());
+        let hot = self.hot(subject.longest());
+        subject.pass(hot);
+        let start = Clock::now();
+        let mut bytes = 0;
+        while bytes == 0 || start.wall.elapsed() < HOT_TIME {
+            subject.pass(hot);
+            bytes += hot.len();
+        }
+        Speed { cold, hot: start.pace(bytes) }
+    }
+}
+
+/// Lets all subjects take turns, `runs` times; their medians, in order. Calls `each` before each turn.
+pub(super) fn measure(
+    course: &Course<'_>,
+    subjects: &[Subject],
+    runs: usize,
+    mut each: impl FnMut(usize, usize),
+) -> Vec<Speed> {
+    let mut turns = vec![Vec::with_capacity(runs); subjects.len()];
+    for run in 0..runs {
+        for (at, subject) in subjects.iter().enumerate() {
+            each(run, at);
+            turns[at].push(course.run(subject));
+        }
+    }
+    turns.iter().map(|turns| medians(turns)).collect()
+}
+
+fn medians(turns: &[Speed]) -> Speed {
+    let median = |figure: fn(&Speed) -> f64| {
+        let mut figures: Vec<_> = turns.iter().map(figure).collect();
+        figures.sort_unstable_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied().unwrap_or_default()
+    };
+    Speed {
+        cold: Pace { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
+        hot: Pace { cpu: median(|turn| turn.hot.cpu), wall: median(|turn| turn.hot.wall) },
+    }
+}
+
+impl Subject {
+    /// The longest chunk that it cuts.
+    fn longest(&self) -> usize {
+        match self {
+            Self::Sum => 0,
+            Self::Chunker(chunker) => chunker.max_len(),
+        }
+    }
+
+    /// Goes over `data` once.
+    fn pass(&self, data: &[u8]) {
+        let data = black_box(data);
+        match self {
+            Self::Sum => {
+                black_box(sum(data));
+            }
+            Self::Chunker(chunker) => {
+                black_box(count(chunker, data));
+            }
+        }
+    }
+}
+
+fn count(chunker: &AnyChunker, mut data: &[u8]) -> usize {
+    let mut chunks = 0;
+    while !data.is_empty() {
+        data = &data[chunker.cut(data)..];
+        chunks += 1;
+    }
+    chunks
+}
+
+/// The sum of `data` in words, in as many lanes as a compiler can make vectors of.
+fn sum(data: &[u8]) -> u64 {
+    let (blocks, rest) = data.as_chunks::<64>();
+    let mut lanes = [0u64; 8];
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = lane.wrapping_add(u64::from_le_bytes(*word));
+        }
+    }
+    let rest = rest.iter().map(|byte| u64::from(*byte)).sum();
+    lanes.iter().fold(rest, |sum: u64, lane| sum.wrapping_add(*lane))
+}
+
+/// Both clocks at one moment.
+struct Clock {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl Clock {
+    fn now() -> Self {
+        Self { cpu: cpu_time(), wall: Instant::now() }
+    }
+
+    /// The pace of whoever went over so many bytes since.
+    fn pace(&self, bytes: usize) -> Pace {
+        let (wall, cpu) = (self.wall.elapsed(), cpu_time().saturating_sub(self.cpu));
+        let pace = |time: Duration| bytes as f64 / time.max(TICK).as_nanos() as f64;
+        Pace { cpu: pace(cpu), wall: pace(wall) }
+    }
+}
+
+/// Processor time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// A data set of so many last-level caches leaves nothing of its start in them.
+const COLD_BY_ITSELF: u64 = 4;
+/// The hot slice is at least so long …
+const HOT_BYTES: usize = 256 << 10;
+/// … and holds at least so many of the longest chunks.
+const HOT_CHUNKS: usize = 4;
+/// How long a subject goes over the hot slice in one turn.
+const HOT_TIME: Duration = Duration::from_millis(20);
+/// The shortest time that counts: a clock may stand still.
+const TICK: Duration = Duration::from_nanos(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_the_middle_of_each_figure_by_itself() {
+        let turn =
+            |cpu, wall| Speed { cold: Pace { cpu, wall }, hot: Pace { cpu: wall, wall: cpu } };
+        let speed = medians(&[turn(1.0, 30.0), turn(3.0, 10.0), turn(2.0, 20.0)]);
+        assert_eq!(speed, turn(2.0, 20.0));
+    }
+
+    #[test]
+    fn a_sum_counts_every_byte() {
+        for len in [0, 1, 63, 64, 65, 1000] {
+            let mut data = vec![0; len];
+            data.iter_mut().rev().take(1).for_each(|byte| *byte = 1);
+            assert_eq!(sum(&data) != 0, len > 0, "{len}");
+        }
+    }
+
+    #[test]
+    fn all_subjects_take_turns() {
+        let inputs = Inputs::read(&[], Some(100_000), u64::MAX);
+        let machine = Machine { name: String::new(), l2: 1 << 10, last_level: 1 << 10 };
+        let course = Course::new(&inputs, &machine);
+        assert_eq!((course.hot_len(1000), course.evicts()), (100_000, false));
+        let mut turns = Vec::new();
+        let subjects = [Subject::Sum, Subject::Sum];
+        let speeds = measure(&course, &subjects, 2, |run, at| turns.push((run, at)));
+        assert_eq!(turns, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert!(speeds.iter().all(|speed| speed.cold.wall > 0.0 && speed.hot.cpu > 0.0));
+    }
+}

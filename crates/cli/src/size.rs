@@ -1,0 +1,142 @@
+//! Numbers of bytes as people write them.
+//!
+//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G`, `T` or `P` in either case, where `K` and `KiB`
+//! count in 1024 and `KB` in 1000.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes; without a unit it was bytes that were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(u64);
+
+/// Why a word is not a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadSize {
+    Malformed,
+    TooLarge,
+}
+
+impl Size {
+    /// So many bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Size {
+    type Err = BadSize;
+
+    fn from_str(word: &str) -> Result<Self, BadSize> {
+        bytes(word, 1).map(Self)
+    }
+}
+
+/// The bytes that `word` says; `bare` in one without a unit.
+pub(crate) fn bytes(word: &str, bare: u64) -> Result<u64, BadSize> {
+    let number = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    let (number, unit) = word.split_at(number);
+    scaled(number, if unit.is_empty() { bare } else { unit_bytes(unit)? })
+}
+
+/// Bytes in one `unit`.
+fn unit_bytes(unit: &str) -> Result<u64, BadSize> {
+    let unit = unit.to_ascii_lowercase();
+    let letter = unit.chars().next().ok_or(BadSize::Malformed)?;
+    let power = "bkmgtp".find(letter).ok_or(BadSize::Malformed)?;
+    let base: u64 = match &unit[letter.len_utf8()..] {
+        "" | "ib" => 1024,
+        "b" => 1000,
+        _ => return Err(BadSize::Malformed),
+    };
+    Ok((0..power).fold(1, |bytes, _| bytes * base))
+}
+
+/// `number`, which may have a fraction, times `unit`, rounded down.
+fn scaled(number: &str, unit: u64) -> Result<u64, BadSize> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || fraction.contains('.') {
+        return Err(BadSize::Malformed);
+    }
+    let digits: u128 = digits.parse().map_err(|_| BadSize::TooLarge)?;
+    let bytes = digits.checked_mul(unit.into()).ok_or(BadSize::TooLarge)?;
+    let places = u32::try_from(fraction.len()).map_err(|_| BadSize::TooLarge)?;
+    let bytes = bytes / 10u128.checked_pow(places).ok_or(BadSize::TooLarge)?;
+    u64::try_from(bytes).map_err(|_| BadSize::TooLarge)
+}
+
+/// The shortest word that says the same.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB"), (1, " B")];
+        let fits = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
+        let (unit, name) = units.into_iter().find(|(unit, _)| fits(*unit)).unwrap_or((1, " B"));
+        write!(f, "{}{name}", self.0 / unit)
+    }
+}
+
+impl From<u64> for Size {
+    fn from(bytes: u64) -> Self {
+        Self(bytes)
+    }
+}
+
+impl std::error::Error for BadSize {}
+
+impl fmt::Display for BadSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not a size; write a number and a unit, such as 8KiB, 1.5M or 2GB",
+            Self::TooLarge => "too large a size",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_in_the_units_of_rsync() {
+        for (word, bytes) in [
+            ("100", 100),
+            ("600b", 600),
+            ("1k", 1 << 10),
+            ("1KiB", 1 << 10),
+            ("1kB", 1000),
+            ("1.5m", 3 << 19),
+            ("1.5MB", 1_500_000),
+            ("2G", 2 << 30),
+            (".5g", 1 << 29),
+            ("1T", 1 << 40),
+            ("1p", 1 << 50),
+        ] {
+            assert_eq!(word.parse(), Ok(Size(bytes)), "{word}");
+        }
+        assert_eq!(super::bytes("0.5", 1024), Ok(512));
+    }
+
+    #[test]
+    fn words_that_are_no_sizes_say_why() {
+        for word in ["", ".", "k", "1x", "1kk", "1kib2", "-1", "1.2.3", "1é", "١"] {
+            assert_eq!(word.parse::<Size>(), Err(BadSize::Malformed), "{word}");
+        }
+        for word in ["99999999999p", "9".repeat(60).as_str(), &format!("0.{}1", "0".repeat(50))] {
+            assert_eq!(word.parse::<Size>(), Err(BadSize::TooLarge), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_shown_in_the_largest_unit_that_is_exact() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1000, "1000 B"),
+            (8192, "8 KiB"),
+            (3 << 19, "1536 KiB"),
+            (1 << 30, "1 GiB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `deltic bench chunk` as a command: its table and files, and words and inputs that do not fit. No figure of time is
+//! judged.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::{DELTIC, Run, World, noise};
+
+/// Lines of a CSV file, by the names in its header.
+fn csv(world: &World, name: &str) -> Vec<HashMap<String, String>> {
+    let text = String::from_utf8(world.read(name)).expect("figures are text");
+    let mut lines = text.lines().map(|line| line.split(',').map(String::from).collect::<Vec<_>>());
+    let header = lines.next().expect("a header");
+    let row = |cells: Vec<String>| {
+        assert_eq!(cells.len(), header.len(), "{cells:?}");
+        header.iter().cloned().zip(cells).collect()
+    };
+    lines.map(row).collect()
+}
+
+fn bench(world: &World, words: &str) -> Run {
+    let words = format!("bench chunk {words}");
+    Run::of(world.command(DELTIC, words.split_whitespace()).env_remove("DELTIC_ISA"))
+}
+
+#[track_caller]
+fn ok(world: &World, words: &str) -> Run {
+    let run = bench(world, words);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words}");
+    run
+}
+
+/// Two releases: the second is the first with an insert.
+fn world() -> World {
+    let world = World::new();
+    let old = noise(200_000, 1);
+    world.write("old", &old);
+    world.write("new", [&old[..50_000], b"between", &old[50_000..]].concat());
+    world
+}
+
+#[test]
+fn a_table_shows_each_chunker_and_what_is_new_in_each_input() {
+    let run = ok(&world(), "-q --runs 1 --algorithms fixed,gear-nc,ram --avg 1KiB,2KiB old new");
+    for words in ["old, new, 0.40 MB", "1 KiB (512 B to 4 KiB)", "2 KiB (512 B to 8 KiB)"] {
+        assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
+    }
+    let lines = |name: &str| run.stdout.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((lines("vector sum"), lines("fixed"), lines("gear-nc")), (2, 2, 4));
+    assert!(lines("ram") >= 4 && run.stdout.contains("new in 2 MB"), "{}", run.stdout);
+}
+
+#[test]
+fn figures_for_programs_have_a_line_for_each_row() {
+    let world = world();
+    let words = "-q --runs 1 --isa scalar --algorithms fixed,gear-nc,ram --csv f.csv old new";
+    ok(&world, words);
+    let rows = csv(&world, "f.csv");
+    let names: Vec<_> = rows.iter().map(|row| (&*row["algorithm"], &*row["isa"])).collect();
+    assert_eq!(names, [("vector sum", ""), ("gear-nc", ""), ("ram", "scalar"), ("fixed", "")]);
+    let number = |row: &HashMap<String, String>, name: &str| row[name].parse::<f64>().unwrap();
+    for row in &rows[1..] {
+        assert_eq!(number(row, "original_bytes"), 400_007.0);
+        assert_eq!(number(row, "new_in_1_bytes"), 200_000.0);
+        let again = number(row, "new_in_2_bytes");
+        assert_eq!(again > 100_000.0, row["algorithm"] == "fixed", "{row:?}");
+        assert_eq!(200_000.0 + again, number(row, "deduplicated_bytes"));
+    }
+    assert!(number(&rows[1], "cold_cpu_gb_s") > 0.0 && rows[3]["cold_cpu_gb_s"].is_empty());
+    let lengths = csv(&world, "f-lengths.csv");
+    let chunks = lengths.iter().filter(|row| row["algorithm"] == "ram");
+    let chunks: f64 = chunks.map(|row| number(row, "chunks")).sum();
+    assert_eq!(chunks, number(&rows[2], "chunks"));
+    assert!(!world.names("").contains(&"f-edits.csv".into()));
+}
+
+#[test]
+fn edits_are_counted_for_each_kind_and_length() {
+    let world = world();
+    let words = "-q --runs 1 --isa scalar --algorithms gear-nc --edits --csv f --random 100K";
+    let run = ok(&world, words);
+    for data in ["inputs", "two values", "zero runs"] {
+        assert!(run.stdout.contains(&format!("edits of {data}, KiB")), "{}", run.stdout);
+    }
+    let rows = csv(&world, "f-edits");
+    assert_eq!(rows.len(), 3 * (3 * 5 + 1));
+    let one = rows.iter().find(|row| row["kind"] == "overwrite" && row["edit_bytes"] == "1");
+    let cost: f64 = one.expect("overwrites of a byte")["mean_bytes"].parse().unwrap();
+    assert!((2048.0..40_000.0).contains(&cost), "{cost}");
+}
+
+#[test]
+fn figures_are_drawn_as_svg_and_png() {
+    let world = world();
+    ok(
+        &world,
+        "-q --runs 1 --algorithms fixed,gear-nc,ram --avg 1KiB,4KiB --plot made/plots old new",
+    );
+    let mut names = world.names("made/plots");
+    names.sort();
+    let drawn = ["lengths", "throughput-cold", "throughput-hot"];
+    let drawn = drawn.map(|what| ["1KiB", "4KiB"].map(|avg| format!("{what}-{avg}")));
+    let drawn = drawn.into_iter().flatten().chain(["savings".into()]);
+    let mut wanted: Vec<_> =
+        drawn.flat_map(|name| [format!("{name}.png"), format!("{name}.svg")]).collect();
+    wanted.sort();
+    assert_eq!(names, wanted);
+    for name in names {
+        let bytes = world.read(format!("made/plots/{name}"));
+        if name.ends_with(".png") {
+            assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.ends_with(b"IEND\xaeB`\x82"));
+        } else {
+            let svg = String::from_utf8(bytes).expect("a figure is text");
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
+            assert!(svg.contains("old, new, 0.40 MB") && svg.contains("gear-nc"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_same_words_give_the_same_chunks() {
+    let world = World::new();
+    for name in ["a.csv", "b.csv"] {
+        ok(&world, &format!("-q --runs 1 --isa scalar --random 300K --csv {name}"));
+    }
+    assert_eq!(world.read("a-lengths.csv"), world.read("b-lengths.csv"));
+}
+
+#[test]
+fn a_directory_is_one_input_and_links_are_not_followed() {
+    let world = world();
+    world.write("src/a", noise(1000, 1));
+    world.write("src/deep/b", noise(2000, 2));
+    world.link("../old", "src/link");
+    ok(&world, "-q --runs 1 --algorithms fixed --csv f.csv src");
+    assert_eq!(csv(&world, "f.csv")[1]["original_bytes"], "3000");
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_measured() {
+    let world = world();
+    let run = bench(&world, "-q --runs 1 --algorithms fixed missing old /dev/null");
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert!(run.stderr.contains("deltic: look at missing: No such file"), "{run:#?}");
+    assert!(run.stderr.contains("/dev/null: neither a regular file nor"), "{run:#?}");
+    assert!(run.stdout.contains("old, 0.20 MB"), "{run:#?}");
+    let run = bench(&world, "missing");
+    assert_eq!((run.code, &*run.stdout), (Some(23), ""), "{run:#?}");
+    world.write("empty", "");
+    assert_eq!(bench(&world, "empty").code, Some(3));
+}
+
+#[test]
+fn inputs_beyond_the_limit_are_left_out_and_that_is_said() {
+    let run = bench(&world(), "--limit 100KB --runs 1 --algorithms fixed old new");
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(run.stdout.contains("old, 0.10 MB") && run.stderr.contains("--limit"), "{run:#?}");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_told_before_anything_is_measured() {
+    for (words, wanted) in [
+        ("--csv no/such/f.csv old", "deltic: write no/such/f.csv: "),
+        ("--plot old old", "deltic: make old: "),
+    ] {
+        let run = bench(&world(), words);
+        assert_eq!((run.code, &*run.stdout), (Some(11), ""), "{run:#?}");
+        assert!(run.stderr.starts_with(wanted), "{run:#?}");
+    }
+}
+
+#[test]
+fn words_that_make_no_sense_are_refused_with_what_there_is() {
+    let world = world();
+    for (words, wanted) in [
+        ("--algorithms ram,foo old", "\"foo\" is not a chunker; there are fixed, "),
+        ("--isa scalar,foo old", "it has scalar"),
+        ("--avg 3000 old", "chunks of 3000 B on average cannot be cut: average chunk size"),
+        ("--avg 8x old", "not a size"),
+        ("--min 16K --avg 8K old", "must rise"),
+        ("--runs 0 old", "--runs"),
+        ("--fooo old", "--fooo"),
+    ] {
+        let run = bench(&world, words);
+        assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words}: {run:#?}");
+        assert!(run.stderr.contains(wanted), "{words}: {run:#?}");
+    }
+    let run = Run::of(&mut world.command(DELTIC, ["bench"]));
+    assert!(run.code == Some(1) && run.stderr.contains("chunk"), "{run:#?}");
+}
+
+#[test]
+fn an_instruction_set_from_the_environment_is_used_or_refused() {
+    let world = world();
+    let with = |isa: &str, words: &str| {
+        Run::of(world.command(DELTIC, words.split_whitespace()).env("DELTIC_ISA", isa))
+    };
+    for words in ["signature old -o sig", "bench chunk old"] {
+        let run = with("nonsense", words);
+        assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words}: {run:#?}");
+        assert!(run.stderr.contains("DELTIC_ISA") || words.starts_with("bench"), "{run:#?}");
+        assert!(run.stderr.contains("\"nonsense\" is not an instruction set"), "{run:#?}");
+        assert!(run.stderr.contains("it has scalar"), "{run:#?}");
+    }
+    assert_eq!(with("scalar", "signature old -o sig").code, Some(0));
+    let run = with("scalar", "bench chunk -q --runs 1 --algorithms ram old");
+    let forms = run.stdout.lines().filter(|line| line.starts_with("ram  ")).count();
+    assert!(run.code == Some(0) && forms == 2, "{run:#?}");
+}
