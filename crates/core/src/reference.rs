@@ -12,21 +12,46 @@ use crate::span::Span;
 #[must_use]
 pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     let max = data.len().min(spec.max_len() as usize);
+    let backup = match spec {
+        ChunkerSpec::ByContent(Algorithm::Tttd, sizes) => tttd_backup(*sizes, &data[..max]),
+        _ => max,
+    };
     let ends = |len: usize| match spec {
         ChunkerSpec::Fixed(_) => false,
         ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
-            Algorithm::GearNc => gear_ends(*sizes, &data[..len]),
+            Algorithm::GearNc => normalised_ends(*sizes, &data[..len], gear_hash(&data[..len])),
+            Algorithm::Gear => gear_ends(*sizes, &data[..len], gear_hash(&data[..len])),
+            Algorithm::FastCdc => gear_ends(*sizes, &data[..len], cold_hash(*sizes, &data[..len])),
+            Algorithm::FastCdcNc => {
+                normalised_ends(*sizes, &data[..len], cold_hash(*sizes, &data[..len]))
+            }
             Algorithm::Ram => ram_ends(*sizes, &data[..len]),
+            Algorithm::Crc => crc_ends(*sizes, &data[..len]),
+            Algorithm::Rabin | Algorithm::Tttd => rabin_ends(*sizes, &data[..len], wait(*sizes)),
             Algorithm::Sieve => sieve_ends(*sizes, &data[..len]),
         },
     };
-    (1..max).find(|len| ends(*len)).unwrap_or(max)
+    (1..max).find(|len| ends(*len)).unwrap_or(backup)
 }
 
-fn gear_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+/// In how many bytes past the minimum a chunk without normalised sizes should end.
+fn wait(sizes: Sizes) -> u64 {
+    (sizes.avg() - sizes.min()).max(1).into()
+}
+
+fn gear_ends(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
+    chunk.len() >= sizes.min() as usize && hash <= u64::MAX / wait(sizes)
+}
+
+fn normalised_ends(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     let bits = sizes.avg().ilog2();
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
-    chunk.len() >= sizes.min() as usize && gear_hash(chunk).leading_zeros() >= zeros
+    chunk.len() >= sizes.min() as usize && hash.leading_zeros() >= zeros
+}
+
+/// The gear hash that begins at the first byte a chunk may end with.
+fn cold_hash(sizes: Sizes, chunk: &[u8]) -> u64 {
+    gear_hash(&chunk[chunk.len().min(sizes.min() as usize - 1)..])
 }
 
 /// The gear hash of the last 64 bytes of `data`.
@@ -47,6 +72,43 @@ fn split_mix(seed: u64, n: u64) -> u64 {
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+fn crc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let highest = u64::from(u32::MAX);
+    chunk.len() >= sizes.min() as usize
+        && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / wait(sizes)
+}
+
+/// The register of CRC-32C after `data`, bit by bit.
+fn crc(data: &[u8]) -> u32 {
+    let bits = data.iter().flat_map(|byte| (0..8).map(move |n| u32::from(byte >> n & 1)));
+    bits.fold(0, |register, bit| {
+        let carry = (register ^ bit) & 1;
+        (register >> 1) ^ (carry * 0x82f6_3b78)
+    })
+}
+
+fn rabin_ends(sizes: Sizes, chunk: &[u8], wait: u64) -> bool {
+    let highest = (1 << 53) - 1;
+    chunk.len() >= sizes.min() as usize
+        && rabin(&chunk[chunk.len() - 48..]) >= highest - highest / wait
+}
+
+/// `data` as a polynomial, the highest power first, modulo an irreducible one: long division, bit by bit.
+fn rabin(data: &[u8]) -> u64 {
+    let bits = data.iter().flat_map(|byte| (0..8).rev().map(move |n| u64::from(byte >> n & 1)));
+    bits.fold(0, |remainder, bit| {
+        let longer = remainder << 1 | bit;
+        longer.min(longer ^ 0x0025_a5b6_82de_b26d)
+    })
+}
+
+/// Where the chunk `data` ends that no main divisor did, if it is not the last of the file.
+fn tttd_backup(sizes: Sizes, data: &[u8]) -> usize {
+    let backup = |len: &usize| rabin_ends(sizes, &data[..*len], wait(sizes).div_ceil(2));
+    let full = data.len() == sizes.max() as usize;
+    (1..=data.len()).rev().find(|len| full && backup(len)).unwrap_or(data.len())
 }
 
 fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {

@@ -1,14 +1,23 @@
 //! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
+mod crc;
+mod fastcdc;
 mod fixed;
 mod gear;
+mod rabin;
 mod ram;
+mod rolling;
 mod sieve;
+mod tttd;
 
+pub use crc::WindowCrc;
+pub use fastcdc::FastCdc;
 pub use fixed::{Fixed, FixedLen};
-pub use gear::Gear;
+pub use gear::{Gear, Level};
+pub use rabin::Rabin;
 pub use ram::Ram;
 pub use sieve::Sieve;
+pub use tttd::Tttd;
 
 use std::str::FromStr;
 
@@ -90,6 +99,11 @@ impl Sizes {
         self.max
     }
 
+    /// In how many bytes past the minimum a hash should end a chunk, so that the mean is right; at least one.
+    const fn wait(self) -> u32 {
+        if self.min < self.avg { self.avg - self.min } else { 1 }
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         out.put_varint(self.min.into());
         out.put_varint(self.avg.into());
@@ -109,13 +123,35 @@ pub enum Algorithm {
     GearNc,
     /// The Rapid Asymmetric Maximum.
     Ram,
+    /// A CRC of a sliding window.
+    Crc,
+    /// A Rabin fingerprint of a sliding window.
+    Rabin,
+    /// Two thresholds, two divisors, with Rabin fingerprints.
+    Tttd,
+    /// Gear, its window warmed up.
+    Gear,
+    /// FastCDC without normalised sizes.
+    FastCdc,
+    /// FastCDC with normalised sizes.
+    FastCdcNc,
     /// A sieve of gear hashes of eight bits, then a hash of what it leaves.
     Sieve,
 }
 
 impl Algorithm {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::GearNc, Self::Ram, Self::Sieve];
+    pub const ALL: [Self; 9] = [
+        Self::GearNc,
+        Self::Ram,
+        Self::Crc,
+        Self::Rabin,
+        Self::Tttd,
+        Self::Gear,
+        Self::FastCdc,
+        Self::FastCdcNc,
+        Self::Sieve,
+    ];
 
     /// Its name, as [`FromStr`] reads it.
     #[must_use]
@@ -128,6 +164,12 @@ impl Algorithm {
         match self {
             Self::GearNc => (2, "gear-nc"),
             Self::Ram => (3, "ram"),
+            Self::Crc => (4, "crc"),
+            Self::Rabin => (5, "rabin"),
+            Self::Tttd => (6, "tttd"),
+            Self::Gear => (7, "gear"),
+            Self::FastCdc => (8, "fastcdc"),
+            Self::FastCdcNc => (9, "fastcdc-nc"),
             Self::Sieve => (14, "sieve"),
         }
     }
@@ -183,8 +225,14 @@ impl ChunkerSpec {
         match *self {
             Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
             Self::ByContent(algorithm, sizes) => match algorithm {
-                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes)),
+                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes, Level::Two)),
                 Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
+                Algorithm::Crc => AnyChunker::WindowCrc(WindowCrc::new(sizes)),
+                Algorithm::Rabin => AnyChunker::Rabin(Rabin::new(sizes)),
+                Algorithm::Tttd => AnyChunker::Tttd(Tttd::new(sizes)),
+                Algorithm::Gear => AnyChunker::Gear(Gear::new(sizes, Level::Zero)),
+                Algorithm::FastCdc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Zero)),
+                Algorithm::FastCdcNc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Two)),
                 Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
             },
         }
@@ -265,7 +313,7 @@ macro_rules! any_chunker {
     };
 }
 
-any_chunker!(Fixed, Gear, Ram, Sieve);
+any_chunker!(Fixed, Gear, Ram, WindowCrc, Rabin, Tttd, FastCdc, Sieve);
 
 const TAG_FIXED: u8 = 1;
 
@@ -281,6 +329,26 @@ const DEFAULT_SPREAD: u32 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a window's hash. FastCDC's is cold: see there.
+    #[test]
+    fn a_run_of_one_byte_is_cut_at_the_maximum() {
+        let tight = Sizes::new(512, 512, 4096).unwrap();
+        let loose = Sizes::new(512, 1024, 4096).unwrap();
+        for (algorithm, sizes) in [
+            (Algorithm::GearNc, tight),
+            (Algorithm::Sieve, tight),
+            (Algorithm::Gear, loose),
+            (Algorithm::Crc, loose),
+            (Algorithm::Rabin, loose),
+            (Algorithm::Tttd, loose),
+        ] {
+            let chunker = ChunkerSpec::ByContent(algorithm, sizes).build();
+            for byte in 0..=255 {
+                assert_eq!(chunker.cut(&[byte; 5000]), 4096, "{algorithm:?} of {byte}");
+            }
+        }
+    }
 
     #[test]
     fn sizes_that_exist_are_right() {
