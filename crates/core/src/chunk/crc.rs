@@ -35,6 +35,11 @@ impl WindowCrc {
         let limit = u32::MAX - u32::MAX / sizes.wait();
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }
+
+    /// A hash from here on cuts.
+    pub(super) const fn limit(self) -> u32 {
+        self.limit
+    }
 }
 
 impl Chunker for WindowCrc {
@@ -44,8 +49,8 @@ impl Chunker for WindowCrc {
 
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
-        let end =
-            (data.len() > self.min).then(|| first::<Crc>(data, self.min..data.len(), self.limit));
+        let end = (data.len() > self.min)
+            .then(|| first::<Crc, _>(data, self.min..data.len(), self.limit));
         end.flatten().unwrap_or(data.len())
     }
 }
@@ -53,7 +58,7 @@ impl Chunker for WindowCrc {
 /// CRC-32C, its lowest bit that of the highest power.
 pub(super) struct Crc;
 
-impl Rolling for Crc {
+impl Rolling<4> for Crc {
     type Hash = u32;
 
     const WINDOW: usize = 256;
@@ -79,9 +84,9 @@ impl Rolling for Crc {
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// The register after each byte, from 0.
-static ENTERS: [u32; 256] = after_zeros(0);
+pub(super) static ENTERS: [u32; 256] = after_zeros(0);
 /// The register after each byte and a window of zeros: what is left of a byte that leaves.
-static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
+pub(super) static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
 
 const fn after_zeros(zeros: usize) -> [u32; 256] {
     let mut table = [0; 256];

@@ -35,7 +35,7 @@ impl Chunker for FastCdc {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        self.0.cut(data, |_| COLD)
+        self.0.cut(data, |_, _| COLD)
     }
 }
 

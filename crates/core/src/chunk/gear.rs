@@ -19,9 +19,10 @@
 //! 2. The judged bits are the hash's highest, which all of the window reaches, and they are judged by one comparison. So
 //!    without levels the hash cuts once in `avg - min` bytes, always where they are equal, and the mean on random bytes
 //!    is `avg`; with a mask of the bits of `avg` it is `min + avg`.
-//! 3. Two bytes are one step of the hash. Its chain of dependent operations is what limits the speed: the next but one
-//!    hash is `4 * hash + (2 * GEAR[a] + GEAR[b])`, where the bracket waits for nothing.
+//!
+//! [`rolling`](super::rolling) searches for the end in lanes.
 
+use super::rolling::{Found, Rolling, search, warm_up};
 use super::{Chunker, Sizes};
 
 /// How strongly lengths are drawn to the mean.
@@ -43,6 +44,11 @@ impl Gear {
     pub const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
+
+    /// A hash up to here cuts, up to the mean.
+    pub(super) const fn limit(self) -> u64 {
+        self.0.strict
+    }
 }
 
 impl Chunker for Gear {
@@ -51,10 +57,7 @@ impl Chunker for Gear {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        self.0.cut(data, |skipped| {
-            let warm_up = &skipped[skipped.len() - WINDOW..];
-            warm_up.iter().fold(0, |hash, byte| roll(hash, *byte))
-        })
+        self.0.cut(data, warm_up::<GearHash, _>)
     }
 }
 
@@ -81,78 +84,55 @@ impl Limits {
         Self { min: min as usize, avg: avg as usize, max: max as usize, strict, loose }
     }
 
-    /// The length of the first chunk of `data`; `start` tells the hash of the bytes that no chunk ends in.
+    /// The length of the first chunk of `data`; `before` tells the hash right before the last byte of `..min`.
     #[inline(always)]
-    pub(super) fn cut(&self, data: &[u8], start: impl Fn(&[u8]) -> u64) -> usize {
+    pub(super) fn cut(&self, data: &[u8], before: impl Fn(&[u8], usize) -> u64) -> usize {
         let data = &data[..data.len().min(self.max)];
         if data.len() <= self.min {
             return data.len();
         }
-        // An end may be behind byte min - 1.
-        let hash = start(&data[..self.min - 1]);
-        let (near, far) = data.split_at(self.avg.min(data.len()));
-        match search(hash, &near[self.min - 1..], self.strict) {
-            Found::Cut(n) => self.min - 1 + n,
-            Found::Nothing(hash) => match search(hash, far, self.loose) {
-                Found::Cut(n) => near.len() + n,
-                Found::Nothing(_) => data.len(),
-            },
-        }
+        let far = data.len().min(self.avg + 1);
+        let near = search::<GearHash, _>(data, self.min..far, before(data, self.min), self.strict);
+        let found = match near {
+            Found::Nothing(hash) => search::<GearHash, _>(data, far..data.len(), hash, self.loose),
+            found => found,
+        };
+        found.end().unwrap_or(data.len())
     }
 }
 
-enum Found {
-    /// The hash after this many bytes is within the limit.
-    Cut(usize),
-    /// No hash is; this is the last.
-    Nothing(u64),
-}
+/// The sum of a number for each byte, doubled for each byte that follows.
+pub(super) struct GearHash;
 
-/// Rolls `hash` over `bytes` until it is within `limit`.
-#[inline]
-fn search(mut hash: u64, bytes: &[u8], limit: u64) -> Found {
-    let (steps, tail) = bytes.as_chunks::<STEP>();
-    for (n, step) in steps.iter().enumerate() {
-        let (pairs, _) = step.as_chunks::<2>();
-        for (m, [a, b]) in pairs.iter().enumerate() {
-            let ahead = GEAR_DOUBLED[usize::from(*a)].wrapping_add(GEAR[usize::from(*b)]);
-            if roll(hash, *a) <= limit {
-                return Found::Cut(n * STEP + 2 * m + 1);
-            }
-            hash = (hash << 2).wrapping_add(ahead);
-            if hash <= limit {
-                return Found::Cut(n * STEP + 2 * m + 2);
-            }
-        }
+impl Rolling<3> for GearHash {
+    type Hash = u64;
+
+    const WINDOW: usize = u64::BITS as usize;
+    const STRETCH: usize = 256;
+
+    #[inline(always)]
+    fn enter(hash: u64, byte: u8) -> u64 {
+        (hash << 1).wrapping_add(GEAR[usize::from(byte)])
     }
-    for (n, byte) in tail.iter().enumerate() {
-        hash = roll(hash, *byte);
-        if hash <= limit {
-            return Found::Cut(steps.len() * STEP + n + 1);
-        }
+
+    #[inline(always)]
+    fn roll(hash: u64, enters: u8, _leaves: u8) -> u64 {
+        Self::enter(hash, enters)
     }
-    Found::Nothing(hash)
+
+    #[inline(always)]
+    fn ends(hash: u64, limit: u64) -> bool {
+        hash <= limit
+    }
 }
-
-pub(super) fn roll(hash: u64, byte: u8) -> u64 {
-    (hash << 1).wrapping_add(GEAR[usize::from(byte)])
-}
-
-/// Bytes that a hash depends on: each moves one bit up per byte that follows.
-const WINDOW: usize = u64::BITS as usize;
-/// Bytes per turn of the inner loop.
-const STEP: usize = 16;
-
 /// One random number per byte value: SplitMix64 from [`SEED`].
-static GEAR: [u64; 256] = table(0);
-/// The same, shifted as for the byte before the last.
-static GEAR_DOUBLED: [u64; 256] = table(1);
+pub(super) static GEAR: [u64; 256] = table();
 
 /// The first seed after "deltic" in ASCII for which a run of any one byte value is cut at `max`, for all [`Sizes`]:
 /// holes and padding make few chunks.
 const SEED: u64 = 0x6465_6c74_6975;
 
-const fn table(shift: u32) -> [u64; 256] {
+const fn table() -> [u64; 256] {
     let mut table = [0; 256];
     let mut state = SEED;
     let mut byte = 0;
@@ -160,7 +140,7 @@ const fn table(shift: u32) -> [u64; 256] {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        table[byte] = (mixed ^ (mixed >> 31)) << shift;
+        table[byte] = mixed ^ (mixed >> 31);
         byte += 1;
     }
     table
@@ -177,8 +157,8 @@ mod tests {
             (0..8192u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
         let cut = gear.cut(&data);
         assert!((512..8192).contains(&cut), "{cut}");
-        let mut other = vec![7; cut - WINDOW];
-        other.extend_from_slice(&data[cut - WINDOW..]);
+        let mut other = vec![7; cut - GearHash::WINDOW];
+        other.extend_from_slice(&data[cut - GearHash::WINDOW..]);
         assert_eq!(gear.cut(&other), cut);
     }
 }

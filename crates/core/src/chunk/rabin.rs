@@ -45,7 +45,7 @@ impl Chunker for Rabin {
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
         let end = (data.len() > self.min)
-            .then(|| first::<Fingerprint>(data, self.min..data.len(), self.limit));
+            .then(|| first::<Fingerprint, _>(data, self.min..data.len(), self.limit));
         end.flatten().unwrap_or(data.len())
     }
 }
@@ -59,7 +59,7 @@ pub(super) const fn one_in(count: u32) -> u64 {
 /// The remainder of the window modulo [`POLYNOMIAL`]; the last byte is that of the lowest powers.
 pub(super) struct Fingerprint;
 
-impl Rolling for Fingerprint {
+impl Rolling<4> for Fingerprint {
     type Hash = u64;
 
     const WINDOW: usize = 48;
@@ -135,7 +135,7 @@ mod tests {
     /// 0 nor 1 is a root, so none of them has degree 1.
     #[test]
     fn the_polynomial_is_irreducible() {
-        assert!((2..DEGREE).all(|n| DEGREE % n != 0), "a prime degree");
+        assert!((2..DEGREE).all(|n| !DEGREE.is_multiple_of(n)), "a prime degree");
         assert_eq!((0..DEGREE).fold(2, |power, _| squared(power)), 2);
         assert_eq!(POLYNOMIAL & 1, 1);
         assert_eq!(POLYNOMIAL.count_ones() % 2, 1);

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! What the search does differently: a hash waits for the one before it, through a look-up in a table, while most of
-//! the processor idles. A hash depends on its window alone, though, so [`LANES`] hashes roll side by side, each over
+//! the processor idles. A hash depends on its window alone, though, so some lanes of hashes roll side by side, each over
 //! its own stretch of the same block and warmed up over the window before it. The first lane that found an end wins;
 //! what the others saw behind it is thrown away. Ends are the same as one after the other.
 
 use std::ops::Range;
 
-/// A hash of a window of bytes that slides.
-pub(super) trait Rolling {
+/// A hash of a window of bytes that slides, and in how many lanes it is searched for: as many as registers hold.
+pub(super) trait Rolling<const LANES: usize> {
     /// The hash.
     type Hash: Copy + Default;
 
@@ -40,39 +40,48 @@ pub(super) enum Found<H> {
     Nothing(H),
 }
 
-/// The first of `ends` that ends a chunk, where the window before each lies in `data`.
-pub(super) fn first<R: Rolling>(data: &[u8], ends: Range<usize>, limit: R::Hash) -> Option<usize> {
-    let hash = warm_up::<R>(data, ends.start);
-    match search::<R>(data, ends, hash, limit) {
-        Found::End(end) => Some(end),
-        Found::Nothing(_) => None,
+impl<H> Found<H> {
+    /// The first end.
+    pub(super) fn end(self) -> Option<usize> {
+        match self {
+            Self::End(end) => Some(end),
+            Self::Nothing(_) => None,
+        }
     }
 }
 
+/// The first of `ends` that ends a chunk, where the window before each lies in `data`.
+pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
+    data: &[u8],
+    ends: Range<usize>,
+    limit: R::Hash,
+) -> Option<usize> {
+    let hash = warm_up::<R, LANES>(data, ends.start);
+    search::<R, LANES>(data, ends, hash, limit).end()
+}
+
 /// The hash of the window right before the last byte of `..end`.
-pub(super) fn warm_up<R: Rolling>(data: &[u8], end: usize) -> R::Hash {
+pub(super) fn warm_up<R: Rolling<LANES>, const LANES: usize>(data: &[u8], end: usize) -> R::Hash {
     let window = &data[end - 1 - R::WINDOW..end - 1];
     window.iter().fold(R::Hash::default(), |hash, byte| R::enter(hash, *byte))
 }
 
 /// As [`first`], with the hash before the first of `ends`.
-pub(super) fn search<R: Rolling>(
+#[inline(never)]
+pub(super) fn search<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
     mut hash: R::Hash,
     limit: R::Hash,
 ) -> Found<R::Hash> {
     let mut at = ends.start;
-    loop {
-        let stretch = ((ends.end - at) / LANES).min(R::STRETCH);
-        if stretch <= R::WINDOW {
-            break;
-        }
-        match block::<R>(data, at, stretch, hash, limit) {
+    while ends.end - at >= LANES * R::STRETCH {
+        let block = &data[at - 1 - R::WINDOW..][..R::WINDOW + LANES * R::STRETCH];
+        match in_lanes::<R, LANES>(block, hash, limit) {
+            Found::End(n) => return Found::End(at + n),
             Found::Nothing(last) => hash = last,
-            found @ Found::End(_) => return found,
         }
-        at += LANES * stretch;
+        at += LANES * R::STRETCH;
     }
     for end in at..ends.end {
         hash = R::roll(hash, data[end - 1], data[end - 1 - R::WINDOW]);
@@ -83,48 +92,44 @@ pub(super) fn search<R: Rolling>(
     Found::Nothing(hash)
 }
 
-/// The first of `LANES * stretch` ends from `at` on, in lanes.
+/// Searches behind each byte of `block`, counted from 0, that has a window before it.
 #[inline(always)]
-fn block<R: Rolling>(
-    data: &[u8],
-    at: usize,
-    stretch: usize,
+fn in_lanes<R: Rolling<LANES>, const LANES: usize>(
+    block: &[u8],
     hash: R::Hash,
     limit: R::Hash,
 ) -> Found<R::Hash> {
-    let start = |lane: usize| at + lane * stretch;
-    let enters: [&[u8]; LANES] = std::array::from_fn(|lane| &data[start(lane) - 1..][..stretch]);
-    let leaves: [&[u8]; LANES] =
-        std::array::from_fn(|lane| &data[start(lane) - 1 - R::WINDOW..][..stretch]);
-    let mut hashes = [hash; LANES];
-    warm_lanes::<R>(&leaves, &mut hashes);
-    let mut open = LANES;
-    let mut found = None;
-    for n in 0..stretch {
-        for lane in 0..LANES {
-            hashes[lane] = R::roll(hashes[lane], enters[lane][n], leaves[lane][n]);
-            if R::ends(hashes[lane], limit) && lane < open {
-                (open, found) = (lane, Some(start(lane) + n));
-            }
+    assert_eq!(block.len(), R::WINDOW + LANES * R::STRETCH, "no index needs a check");
+    let mut hashes = [R::Hash::default(); LANES];
+    for n in 0..R::WINDOW {
+        for (lane, hash) in hashes.iter_mut().enumerate().skip(1) {
+            *hash = R::enter(*hash, block[lane * R::STRETCH + n]);
         }
-        if open == 0 {
-            break;
+    }
+    hashes[0] = hash;
+    let (mut open, mut found) = (LANES, None);
+    for n in 0..R::STRETCH {
+        for (lane, hash) in hashes.iter_mut().enumerate() {
+            let leaves = lane * R::STRETCH + n;
+            *hash = R::roll(*hash, block[leaves + R::WINDOW], block[leaves]);
+        }
+        if hashes.iter().any(|hash| R::ends(*hash, limit))
+            && let Some(lane) = first_lane::<R, LANES>(hashes, limit).filter(|lane| *lane < open)
+        {
+            (open, found) = (lane, Some(lane * R::STRETCH + n));
+            if lane == 0 {
+                break;
+            }
         }
     }
     found.map_or(Found::Nothing(hashes[LANES - 1]), Found::End)
 }
 
-/// Rolls all hashes but the first over the windows that `leaves` begin with.
-#[inline(always)]
-fn warm_lanes<R: Rolling>(leaves: &[&[u8]; LANES], hashes: &mut [R::Hash; LANES]) {
-    let windows: [&[u8]; LANES] = leaves.map(|bytes| &bytes[..R::WINDOW]);
-    hashes[1..].fill(R::Hash::default());
-    for n in 0..R::WINDOW {
-        for lane in 1..LANES {
-            hashes[lane] = R::enter(hashes[lane], windows[lane][n]);
-        }
-    }
+/// The first lane that found an end.
+#[cold]
+fn first_lane<R: Rolling<LANES>, const LANES: usize>(
+    hashes: [R::Hash; LANES],
+    limit: R::Hash,
+) -> Option<usize> {
+    hashes.iter().position(|hash| R::ends(*hash, limit))
 }
-
-/// Hashes that roll side by side.
-const LANES: usize = 4;

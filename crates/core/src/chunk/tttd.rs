@@ -43,7 +43,7 @@ impl Tttd {
         let mut after = data.len() + 1;
         while after > self.min {
             let start = after.saturating_sub(BACKUP_STRETCH).max(self.min);
-            let next = |end| first::<Fingerprint>(data, end..after, self.backup_limit);
+            let next = |end| first::<Fingerprint, _>(data, end..after, self.backup_limit);
             let backups = std::iter::successors(next(start), |end| next(end + 1));
             if let Some(last) = backups.last() {
                 return Some(last);
@@ -64,7 +64,7 @@ impl Chunker for Tttd {
         if data.len() <= self.min {
             return data.len();
         }
-        let main = first::<Fingerprint>(data, self.min..data.len(), self.limit);
+        let main = first::<Fingerprint, _>(data, self.min..data.len(), self.limit);
         let backup = || if data.len() == self.max { self.backup(data) } else { None };
         main.or_else(backup).unwrap_or(data.len())
     }
