@@ -3,12 +3,15 @@
 mod crc;
 mod fastcdc;
 mod fixed;
+#[cfg(target_arch = "x86_64")]
+mod gathered;
 mod gear;
 mod rabin;
 mod ram;
 mod rolling;
 mod sieve;
 mod tttd;
+mod two_stage;
 
 pub use crc::WindowCrc;
 pub use fastcdc::FastCdc;
@@ -18,6 +21,7 @@ pub use rabin::Rabin;
 pub use ram::Ram;
 pub use sieve::Sieve;
 pub use tttd::Tttd;
+pub use two_stage::TwoStage;
 
 use std::str::FromStr;
 

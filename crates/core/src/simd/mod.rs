@@ -4,11 +4,13 @@
 //! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
 //! ```
 //!
-//! An algorithm is a [`Kernel`], generic over [`Simd`]. A value of a type that implements [`Simd`] is a *witness*: it is
+//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
 //! made by detection alone, so whoever holds one may use its instructions. With that, only two kinds of line are unsafe,
 //! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
 //! its features.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod gather;
 mod scalar;
 pub(crate) mod search;
 #[cfg(target_arch = "x86_64")]
@@ -168,6 +170,18 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Witness::Avx512(_) => "avx512",
         }
+    }
+
+    /// Words of 32 bits to gather, where there are instructions for them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn words32(self) -> Option<gather::Words32> {
+        if let Witness::Avx512(witness) = self.0 { Some(gather::Words32(witness)) } else { None }
+    }
+
+    /// Words of 64 bits to gather, where there are instructions for them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn words64(self) -> Option<gather::Words64> {
+        if let Witness::Avx512(witness) = self.0 { Some(gather::Words64(witness)) } else { None }
     }
 
     /// Runs `kernel` with the widest vectors of this instruction set.

@@ -1,9 +1,11 @@
 //! Laws of chunkers and of the scan.
 
+use deltic_core::chunk::TwoStage;
 use deltic_core::{Algorithm, AtEnd, Chunk, Chunker, ChunkerSpec, Isa, Sizes, reference, scan};
 use proptest::prelude::*;
+use proptest::sample::select;
 
-use crate::{bytes, random, specs};
+use crate::{bytes, random, sizes, specs};
 
 fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
     let all = scan(&spec.build(), data, AtEnd::Yes);
@@ -70,6 +72,24 @@ proptest! {
         let expected = reference::chunks(&spec, &data);
         for isa in Isa::available() {
             let found = scan(&spec.build_for(isa), &data, AtEnd::Yes).chunks;
+            prop_assert_eq!(&found, &expected, "{:?}", isa);
+        }
+    }
+
+    #[test]
+    fn law4_two_stage_equals_one(
+        algorithm in select(&[Algorithm::Crc, Algorithm::Gear][..]),
+        sizes in sizes(),
+        // Some files of more than one piece in lanes.
+        copies in select(&[1, 1, 6][..]),
+        data in bytes(),
+    ) {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let data = data.repeat(copies);
+        let expected: Vec<u32> = chunks(&spec, &data).iter().map(|chunk| chunk.len).collect();
+        for isa in Isa::available() {
+            let mut found = Vec::new();
+            TwoStage::new(&spec, isa).expect("one criterion").cuts(&data, &mut found);
             prop_assert_eq!(&found, &expected, "{:?}", isa);
         }
     }
