@@ -20,10 +20,16 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     let found = match *spec {
         ChunkerSpec::Fixed(_) => None,
         ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
-            Algorithm::GearNc => first(gear_ends, sizes),
-            Algorithm::Ram => first(ram_ends, sizes),
+            Algorithm::Crc => first(crc_ends, sizes),
+            Algorithm::Rabin => first(rabin_ends, sizes),
+            Algorithm::Tttd => first(rabin_ends, sizes).or_else(|| tttd_backup(sizes, data)),
+            Algorithm::Gear => first(gear_ends, sizes),
+            Algorithm::GearNc => first(gear_nc_ends, sizes),
+            Algorithm::FastCdc => first(fastcdc_ends, sizes),
+            Algorithm::FastCdcNc => first(fastcdc_nc_ends, sizes),
             Algorithm::AeMax => first(ae_max_ends, sizes),
             Algorithm::AeMin => first(ae_min_ends, sizes),
+            Algorithm::Ram => first(ram_ends, sizes),
             Algorithm::Maxp => maxp_cut(sizes, data),
             Algorithm::Seq => seq_cut(sizes, data),
             Algorithm::Sieve => first(sieve_ends, sizes),
@@ -32,10 +38,41 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     found.unwrap_or(data.len())
 }
 
+/// In how many bytes past the minimum a chunk without normalised sizes should end.
+fn wait(sizes: Sizes) -> u64 {
+    (sizes.avg() - sizes.min()).max(1).into()
+}
+
 fn gear_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    is_small(sizes, chunk, gear_hash(chunk))
+}
+
+fn gear_nc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    is_small_nc(sizes, chunk, gear_hash(chunk))
+}
+
+fn fastcdc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    is_small(sizes, chunk, cold_hash(sizes, chunk))
+}
+
+fn fastcdc_nc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    is_small_nc(sizes, chunk, cold_hash(sizes, chunk))
+}
+
+fn is_small(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
+    chunk.len() >= sizes.min() as usize && hash <= u64::MAX / wait(sizes)
+}
+
+/// With normalised sizes: two bits more before the mean, two fewer behind it.
+fn is_small_nc(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     let bits = sizes.avg().ilog2();
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
-    chunk.len() >= sizes.min() as usize && gear_hash(chunk).leading_zeros() >= zeros
+    chunk.len() >= sizes.min() as usize && hash.leading_zeros() >= zeros
+}
+
+/// The gear hash that begins at the first byte a chunk may end with.
+fn cold_hash(sizes: Sizes, chunk: &[u8]) -> u64 {
+    gear_hash(&chunk[chunk.len().min(sizes.min() as usize - 1)..])
 }
 
 /// The gear hash of the last 64 bytes of `data`.
@@ -56,6 +93,48 @@ fn split_mix(seed: u64, n: u64) -> u64 {
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+fn crc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    let highest = u64::from(u32::MAX);
+    chunk.len() >= sizes.min() as usize
+        && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / wait(sizes)
+}
+
+/// The register of CRC-32C after `data`, bit by bit.
+fn crc(data: &[u8]) -> u32 {
+    let bits = data.iter().flat_map(|byte| (0..8).map(move |n| u32::from(byte >> n & 1)));
+    bits.fold(0, |register, bit| {
+        let carry = (register ^ bit) & 1;
+        (register >> 1) ^ (carry * 0x82f6_3b78)
+    })
+}
+
+fn rabin_ends(sizes: Sizes, chunk: &[u8]) -> bool {
+    chunk.len() >= sizes.min() as usize && is_high(chunk, wait(sizes))
+}
+
+/// Whether the fingerprint of the last 48 bytes is the highest of so many.
+fn is_high(chunk: &[u8], of: u64) -> bool {
+    let highest = (1 << 53) - 1;
+    rabin(&chunk[chunk.len() - 48..]) >= highest - highest / of
+}
+
+/// `data` as a polynomial, the highest power first, modulo an irreducible one: long division, bit by bit.
+fn rabin(data: &[u8]) -> u64 {
+    let bits = data.iter().flat_map(|byte| (0..8).rev().map(move |n| u64::from(byte >> n & 1)));
+    bits.fold(0, |remainder, bit| {
+        let longer = remainder << 1 | bit;
+        longer.min(longer ^ 0x0025_a5b6_82de_b26d)
+    })
+}
+
+/// Where the chunk `data` ends that no main divisor did, if it is not the last of the file.
+fn tttd_backup(sizes: Sizes, data: &[u8]) -> Option<usize> {
+    let ends = sizes.min() as usize..=data.len();
+    let is_backup = |len: &usize| is_high(&data[..*len], wait(sizes).div_ceil(2));
+    let full = data.len() == sizes.max() as usize;
+    ends.rev().filter(|_| full).find(is_backup)
 }
 
 fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {

@@ -1,20 +1,33 @@
 //! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
 mod ae;
+mod crc;
+mod fastcdc;
 mod fixed;
+#[cfg(target_arch = "x86_64")]
+mod gathered;
 mod gear;
 mod maxp;
+mod rabin;
 mod ram;
+mod rolling;
 mod seq;
 mod sieve;
+mod tttd;
+mod two_stage;
 
 pub use ae::{Ae, Extreme};
+pub use crc::WindowCrc;
+pub use fastcdc::FastCdc;
 pub use fixed::{Fixed, FixedLen};
-pub use gear::Gear;
+pub use gear::{Gear, Level};
 pub use maxp::Maxp;
+pub use rabin::Rabin;
 pub use ram::Ram;
 pub use seq::Seq;
 pub use sieve::Sieve;
+pub use tttd::Tttd;
+pub use two_stage::TwoStage;
 
 use std::str::FromStr;
 
@@ -127,6 +140,11 @@ impl Sizes {
         self.max
     }
 
+    /// In how many bytes past the minimum a hash should end a chunk, so that the mean is right; at least one.
+    const fn wait(self) -> u32 {
+        if self.min < self.avg { self.avg - self.min } else { 1 }
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         out.put_varint(self.min.into());
         out.put_varint(self.avg.into());
@@ -142,26 +160,51 @@ impl Sizes {
 /// A content-defined chunker's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
+    /// A CRC of a sliding window.
+    Crc,
+    /// A Rabin fingerprint of a sliding window.
+    Rabin,
+    /// Two thresholds, two divisors, with Rabin fingerprints.
+    Tttd,
+    /// Gear, its window warmed up.
+    Gear,
     /// Gear with normalised sizes, its window warmed up.
     GearNc,
-    /// The Rapid Asymmetric Maximum.
-    Ram,
+    /// FastCDC without normalised sizes.
+    FastCdc,
+    /// FastCDC with normalised sizes.
+    FastCdcNc,
     /// The Asymmetric Extremum: maxima.
     AeMax,
     /// The Asymmetric Extremum: minima.
     AeMin,
+    /// The Rapid Asymmetric Maximum.
+    Ram,
     /// Local maxima.
     Maxp,
     /// Rows of rising bytes.
     Seq,
-    /// A sieve of gear hashes of eight bits, then a hash of what it leaves.
+    /// A sieve of sums of sixteen bytes, then a hash of what it leaves.
     Sieve,
 }
 
 impl Algorithm {
     /// All there are.
-    pub const ALL: [Self; 7] =
-        [Self::GearNc, Self::Ram, Self::AeMax, Self::AeMin, Self::Maxp, Self::Seq, Self::Sieve];
+    pub const ALL: [Self; 13] = [
+        Self::Crc,
+        Self::Rabin,
+        Self::Tttd,
+        Self::Gear,
+        Self::GearNc,
+        Self::FastCdc,
+        Self::FastCdcNc,
+        Self::AeMax,
+        Self::AeMin,
+        Self::Ram,
+        Self::Maxp,
+        Self::Seq,
+        Self::Sieve,
+    ];
 
     /// Its name, as [`FromStr`] reads it.
     #[must_use]
@@ -174,7 +217,13 @@ impl Algorithm {
     pub const fn has_vector_form(self) -> bool {
         match self {
             Self::Ram | Self::AeMax | Self::AeMin | Self::Maxp | Self::Seq | Self::Sieve => true,
-            Self::GearNc => false,
+            Self::Crc
+            | Self::Rabin
+            | Self::Tttd
+            | Self::Gear
+            | Self::GearNc
+            | Self::FastCdc
+            | Self::FastCdcNc => false,
         }
     }
 
@@ -183,6 +232,12 @@ impl Algorithm {
         match self {
             Self::GearNc => (2, "gear-nc"),
             Self::Ram => (3, "ram"),
+            Self::Crc => (4, "crc"),
+            Self::Rabin => (5, "rabin"),
+            Self::Tttd => (6, "tttd"),
+            Self::Gear => (7, "gear"),
+            Self::FastCdc => (8, "fastcdc"),
+            Self::FastCdcNc => (9, "fastcdc-nc"),
             Self::AeMax => (10, "ae-max"),
             Self::AeMin => (11, "ae-min"),
             Self::Maxp => (12, "maxp"),
@@ -242,12 +297,18 @@ impl ChunkerSpec {
         match *self {
             Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
             Self::ByContent(algorithm, sizes) => match algorithm {
-                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes)),
+                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes, Level::Two)),
                 Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
                 Algorithm::AeMax => AnyChunker::Ae(Ae::new(Extreme::Max, sizes, isa)),
                 Algorithm::AeMin => AnyChunker::Ae(Ae::new(Extreme::Min, sizes, isa)),
                 Algorithm::Maxp => AnyChunker::Maxp(Maxp::new(sizes, isa)),
                 Algorithm::Seq => AnyChunker::Seq(Seq::new(sizes, isa)),
+                Algorithm::Crc => AnyChunker::WindowCrc(WindowCrc::new(sizes)),
+                Algorithm::Rabin => AnyChunker::Rabin(Rabin::new(sizes)),
+                Algorithm::Tttd => AnyChunker::Tttd(Tttd::new(sizes)),
+                Algorithm::Gear => AnyChunker::Gear(Gear::new(sizes, Level::Zero)),
+                Algorithm::FastCdc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Zero)),
+                Algorithm::FastCdcNc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Two)),
                 Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
             },
         }
@@ -328,7 +389,7 @@ macro_rules! any_chunker {
     };
 }
 
-any_chunker!(Fixed, Gear, Ram, Ae, Maxp, Seq, Sieve);
+any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
 const TAG_FIXED: u8 = 1;
 
@@ -344,6 +405,26 @@ const DEFAULT_SPREAD: u32 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a window's hash. FastCDC's is cold: see there.
+    #[test]
+    fn a_run_of_one_byte_is_cut_at_the_maximum() {
+        let tight = Sizes::new(512, 512, 4096).unwrap();
+        let loose = Sizes::new(512, 1024, 4096).unwrap();
+        for (algorithm, sizes) in [
+            (Algorithm::GearNc, tight),
+            (Algorithm::Sieve, tight),
+            (Algorithm::Gear, loose),
+            (Algorithm::Crc, loose),
+            (Algorithm::Rabin, loose),
+            (Algorithm::Tttd, loose),
+        ] {
+            let chunker = ChunkerSpec::ByContent(algorithm, sizes).build();
+            for byte in 0..=255 {
+                assert_eq!(chunker.cut(&[byte; 5000]), 4096, "{algorithm:?} of {byte}");
+            }
+        }
+    }
 
     #[test]
     fn sizes_that_exist_are_right() {

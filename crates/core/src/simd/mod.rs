@@ -10,6 +10,8 @@
 //! its features.
 
 pub(crate) mod clmul;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod gather;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 mod neon;
 mod scalar;
@@ -228,6 +230,18 @@ impl Isa {
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name()
+    }
+
+    /// Words of 32 bits to gather, where there are instructions for them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn words32(self) -> Option<gather::Words32> {
+        if let Witness::Avx512(witness) = self.0 { Some(gather::Words32(witness)) } else { None }
+    }
+
+    /// Words of 64 bits to gather, where there are instructions for them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn words64(self) -> Option<gather::Words64> {
+        if let Witness::Avx512(witness) = self.0 { Some(gather::Words64(witness)) } else { None }
     }
 
     /// Runs `kernel` with the widest vectors of this instruction set.

@@ -17,6 +17,15 @@ use proptest::sample::select;
 /// often that a fault in its first or last bytes shows.
 pub(crate) fn specs() -> impl Strategy<Value = ChunkerSpec> {
     let fixed = ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range"));
+    prop_oneof![
+        1 => Just(fixed),
+        9 => (select(&Algorithm::ALL[..]), sizes())
+            .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes)),
+    ]
+}
+
+/// The sizes of [`specs`].
+pub(crate) fn sizes() -> impl Strategy<Value = Sizes> {
     let sizes = [
         (512, 1024, 4096),
         (513, 2048, 3001),
@@ -25,13 +34,8 @@ pub(crate) fn specs() -> impl Strategy<Value = ChunkerSpec> {
         (512, 512, 519),
         (700, 1024, 1500),
     ];
-    let by_content = |(algorithm, (min, avg, max))| {
-        ChunkerSpec::ByContent(algorithm, Sizes::new(min, avg, max).expect("sizes rise"))
-    };
-    prop_oneof![
-        1 => Just(fixed),
-        9 => (select(&Algorithm::ALL[..]), select(sizes.to_vec())).prop_map(by_content),
-    ]
+    let checked = |(min, avg, max)| Sizes::new(min, avg, max).expect("sizes rise");
+    select(sizes.map(checked).to_vec())
 }
 
 /// Lengths around every constant of [`specs`], and lengths of several chunks.

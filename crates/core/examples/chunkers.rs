@@ -1,0 +1,170 @@
+//! How fast chunkers are, ours and those of other crates: GB a second of processor time, medians of interleaved rounds.
+//!
+//! `cargo run --release -p deltic-core --example chunkers [MIN AVG MAX]`, in bytes.
+#![allow(clippy::print_stdout, reason = "the table is what this is for")]
+#![allow(clippy::disallowed_methods, reason = "text to chunk is read from files")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use deltic_core::chunk::TwoStage;
+use deltic_core::{Algorithm, Chunker, ChunkerSpec, Isa, Sizes};
+use fastcdc::{v2016, v2020};
+use rustic_cdc::{Rabin64, RollingHash64};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A chunker's name, and what counts the chunks of a file.
+struct Contender {
+    name: String,
+    count: Count,
+}
+
+type Count = Box<dyn FnMut(&[u8]) -> usize>;
+
+fn main() {
+    let args: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
+    let (min, avg, max) = match args[..] {
+        [min, avg, max] => (min, avg, max),
+        _ => (2048, 8192, 32768),
+    };
+    let sizes = Sizes::new(min, avg, max).expect("sizes rise");
+    let inputs = [("random", random()), ("text", text())];
+    let mut contenders = contenders(sizes);
+    println!("{:32} {:>8} {:>8}   GB/s, mean bytes of a chunk", "", inputs[0].0, inputs[1].0);
+    let mut times = vec![[vec![], vec![]]; contenders.len()];
+    let mut chunks = vec![[0; 2]; contenders.len()];
+    for _ in 0..ROUNDS {
+        for (n, contender) in contenders.iter_mut().enumerate() {
+            for (m, (_, data)) in inputs.iter().enumerate() {
+                let start = cpu_time();
+                chunks[n][m] = black_box((contender.count)(data));
+                times[n][m].push(cpu_time() - start);
+            }
+        }
+    }
+    for ((contender, times), chunks) in contenders.iter().zip(&mut times).zip(&chunks) {
+        let rates = times.each_mut().map(|times| {
+            times.sort_unstable();
+            BYTES as f64 / times[ROUNDS / 2].as_secs_f64() / 1e9
+        });
+        let means = chunks.map(|chunks| BYTES / chunks);
+        println!("{:32} {:8.2} {:8.2}   {means:?}", contender.name, rates[0], rates[1]);
+    }
+}
+
+fn contenders(sizes: Sizes) -> Vec<Contender> {
+    let mut all = Vec::new();
+    let mut add = |name: &str, count: Count| all.push(Contender { name: name.into(), count });
+    for algorithm in Algorithm::ALL {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let chunker = spec.build();
+        add(algorithm.name(), counting(move |data| chunker.cut(data)));
+        for isa in Isa::available() {
+            let Some(two_stage) = TwoStage::new(&spec, isa) else { continue };
+            let name = format!("{}, two stages, {}", algorithm.name(), isa.name());
+            let mut lens = Vec::new();
+            let count = move |data: &[u8]| {
+                lens.clear();
+                two_stage.cuts(data, &mut lens);
+                lens.len()
+            };
+            if isa == Isa::SCALAR || isa.name() == "avx512" {
+                add(&name, Box::new(count));
+            }
+        }
+    }
+    add("gearhash 0.1", counting(move |data| gearhash_cut(sizes, data)));
+    let mut rabin = Rabin64::new(6);
+    add("rustic_cdc 0.3 Rabin64", counting(move |data| rustic_cut(&mut rabin, sizes, data)));
+    let [min, avg, max] = [sizes.min(), sizes.avg(), sizes.max()].map(|len| len as usize);
+    for (name, level) in
+        [("level 0", v2016::Normalization::Level0), ("level 2", v2016::Normalization::Level2)]
+    {
+        let cut = move |data: &[u8]| {
+            v2016::FastCDC::with_level(data, min, avg, max, level).cut(0, data.len()).1
+        };
+        add(&format!("fastcdc 5 v2016 {name}"), counting(cut));
+    }
+    for (name, level) in
+        [("level 0", v2020::Normalization::Level0), ("level 2", v2020::Normalization::Level2)]
+    {
+        let (a, b) = v2020::select_masks(avg, level);
+        let (gear, doubled) = v2020::get_gear_with_seed(0);
+        let cut = move |data: &[u8]| {
+            v2020::cut_gear(data, min, avg, max, a, b, a << 1, b << 1, &gear, &doubled).1
+        };
+        add(&format!("fastcdc 5 v2020 {name}"), counting(cut));
+    }
+    all
+}
+
+/// Cuts a file, chunk by chunk.
+fn counting(mut cut: impl FnMut(&[u8]) -> usize + 'static) -> Count {
+    Box::new(move |mut data| {
+        let mut chunks = 0;
+        while !data.is_empty() {
+            data = &data[cut(data)..];
+            chunks += 1;
+        }
+        chunks
+    })
+}
+
+/// Gear on vectors, warmed up as ours is. It judges by a mask, so it cuts a little more seldom.
+fn gearhash_cut(sizes: Sizes, data: &[u8]) -> usize {
+    let data = &data[..data.len().min(sizes.max() as usize)];
+    let min = sizes.min() as usize;
+    if data.len() <= min {
+        return data.len();
+    }
+    let mut hasher = gearhash::Hasher::default();
+    hasher.update(&data[min - 65..min - 1]);
+    let bits = (sizes.avg() - sizes.min()).max(1).next_power_of_two().trailing_zeros();
+    let mask = u64::MAX << (64 - bits);
+    hasher.next_match(&data[min - 1..], mask).map_or(data.len(), |n| min - 1 + n)
+}
+
+fn rustic_cut(rabin: &mut Rabin64, sizes: Sizes, data: &[u8]) -> usize {
+    let data = &data[..data.len().min(sizes.max() as usize)];
+    let min = sizes.min() as usize;
+    if data.len() <= min {
+        return data.len();
+    }
+    let limit = (1 << 53) / u64::from(sizes.avg() - sizes.min()).max(1);
+    rabin.reset_and_prefill_window(&mut data[min - 64..].iter().copied());
+    let end = data[min - 1..].iter().position(|byte| {
+        rabin.slide(*byte);
+        rabin.hash < limit
+    });
+    end.map_or(data.len(), |n| min + n)
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// From a SplitMix64 generator.
+fn random() -> Vec<u8> {
+    let words = (1..=BYTES as u64 / 8).flat_map(|n| {
+        let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).to_le_bytes()
+    });
+    words.collect()
+}
+
+/// The source of this crate, again and again.
+fn text() -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chunk");
+    let files = std::fs::read_dir(folder).expect("the source is there");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    let source = paths.iter().flat_map(|path| std::fs::read(path).expect("source is readable"));
+    let source: Vec<u8> = source.collect();
+    source.iter().copied().cycle().take(BYTES).collect()
+}
+
+const BYTES: usize = 64 << 20;
+const ROUNDS: usize = 7;

@@ -1,0 +1,126 @@
+//! A CRC of a sliding window (SS-CDC, Ni et al. 2019; ParaSync §2.2).
+//!
+//! ```text
+//! hash(i) = the CRC-32C register after data[i - 256..i], from 0 and not inverted
+//! cut     = the least i >= min with hash(i) >= limit,
+//!           else max, or the end of the file            where limit = 2^32 - 1 - (2^32 - 1) / (avg - min)
+//! ```
+//!
+//! What differs from the papers, and why:
+//!
+//! 1. The criterion is a comparison, not a remainder or a mask, so a hash cuts as often as it should: once in
+//!    `avg - min` bytes, and always where they are equal. The mean on random bytes is `avg`; with a mask of the bits of
+//!    `avg` it is `min + avg`.
+//! 2. High hashes cut. A run of zeros has hash 0, and no other run of one byte comes nearer to the top than what one in
+//!    256 hashes does: where the mean is that far from the minimum, holes and padding make the longest chunks.
+//! 3. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum.
+//! 4. Bytes below `min` are skipped but for the window: "rolled" is what the hash becomes with one byte more in front
+//!    and one less behind, by a table for each.
+
+use super::rolling::{Rolling, first};
+use super::{Chunker, Sizes};
+
+/// Cuts where the CRC of the last 256 bytes is high.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowCrc {
+    min: usize,
+    max: usize,
+    limit: u32,
+}
+
+impl WindowCrc {
+    /// A chunker for chunks of `sizes`.
+    #[must_use]
+    pub const fn new(sizes: Sizes) -> Self {
+        let limit = u32::MAX - u32::MAX / sizes.wait();
+        Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
+    }
+
+    /// A hash from here on cuts.
+    pub(super) const fn limit(self) -> u32 {
+        self.limit
+    }
+}
+
+impl Chunker for WindowCrc {
+    fn max_len(&self) -> usize {
+        self.max
+    }
+
+    fn cut(&self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.max)];
+        let end = (data.len() > self.min)
+            .then(|| first::<Crc, _>(data, self.min..data.len(), self.limit));
+        end.flatten().unwrap_or(data.len())
+    }
+}
+
+/// CRC-32C, its lowest bit that of the highest power.
+pub(super) struct Crc;
+
+impl Rolling<4> for Crc {
+    type Hash = u32;
+
+    const WINDOW: usize = 256;
+    const STRETCH: usize = 512;
+
+    #[inline(always)]
+    fn enter(hash: u32, byte: u8) -> u32 {
+        (hash >> 8) ^ ENTERS[usize::from(hash as u8 ^ byte)]
+    }
+
+    #[inline(always)]
+    fn roll(hash: u32, enters: u8, leaves: u8) -> u32 {
+        Self::enter(hash, enters) ^ LEAVES[usize::from(leaves)]
+    }
+
+    #[inline(always)]
+    fn ends(hash: u32, limit: u32) -> bool {
+        hash >= limit
+    }
+}
+
+/// Castagnoli's polynomial, the lowest bit that of the highest power.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// The register after each byte, from 0.
+pub(super) static ENTERS: [u32; 256] = after_zeros(0);
+/// The register after each byte and a window of zeros: what is left of a byte that leaves.
+pub(super) static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
+
+const fn after_zeros(zeros: usize) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = byte as u32;
+        let mut bit = 0;
+        while bit < 8 * (zeros + 1) {
+            let carry = table[byte] & 1;
+            table[byte] = (table[byte] >> 1) ^ (POLYNOMIAL * carry);
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_register_is_that_of_crc_32c() {
+        let register = b"123456789".iter().fold(u32::MAX, |hash, byte| Crc::enter(hash, *byte));
+        assert_eq!(!register, 0xe306_9283);
+    }
+
+    #[test]
+    fn a_byte_that_leaves_is_gone() {
+        let zeros = [0; Crc::WINDOW];
+        let rolled = zeros.iter().fold(Crc::enter(0, 0xa5), |hash, byte| Crc::enter(hash, *byte));
+        assert_eq!(Crc::roll(rolled, 7, 0), Crc::enter(rolled, 7));
+        let inside =
+            zeros[1..].iter().fold(Crc::enter(0, 0xa5), |hash, byte| Crc::enter(hash, *byte));
+        assert_eq!(Crc::roll(inside, 0, 0xa5), 0);
+    }
+}

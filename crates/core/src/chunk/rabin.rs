@@ -1,0 +1,143 @@
+//! Rabin fingerprints of a sliding window (LBFS, Muthitacharoen et al. 2001).
+//!
+//! ```text
+//! hash(i) = sum over k in 0..48 of  data[i - 1 - k] * x^(8 k)   mod P    (polynomials over GF(2); P has degree 53)
+//! cut     = the least i >= min with hash(i) >= limit,
+//!           else max, or the end of the file        where limit = 2^53 - 1 - (2^53 - 1) / (avg - min)
+//! ```
+//!
+//! What differs from LBFS, and why:
+//!
+//! 1. The polynomial is ours: irreducible, as a fingerprint needs, and of degree 53, so that a byte more still fits a
+//!    word. Among a few random ones it is the one whose runs of one byte stay lowest.
+//! 2. The criterion is a comparison, not 13 given bits, so a hash cuts as often as it should: once in `avg - min` bytes,
+//!    and always where they are equal. The mean on random bytes is `avg`; with a mask it is `min + avg`.
+//! 3. High hashes cut. A run of zeros has hash 0, and every other run of one byte stays below what one in 64 hashes
+//!    reaches: where the mean is that far from the minimum, holes and padding make the longest chunks.
+//! 4. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum. Bytes
+//!    below `min` are skipped but for the window.
+
+use super::rolling::{Rolling, first};
+use super::{Chunker, Sizes};
+
+/// Cuts where the Rabin fingerprint of the last 48 bytes is high.
+#[derive(Clone, Copy, Debug)]
+pub struct Rabin {
+    min: usize,
+    max: usize,
+    limit: u64,
+}
+
+impl Rabin {
+    /// A chunker for chunks of `sizes`.
+    #[must_use]
+    pub const fn new(sizes: Sizes) -> Self {
+        let limit = one_in(sizes.wait());
+        Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
+    }
+}
+
+impl Chunker for Rabin {
+    fn max_len(&self) -> usize {
+        self.max
+    }
+
+    fn cut(&self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.max)];
+        let end = (data.len() > self.min)
+            .then(|| first::<Fingerprint, _>(data, self.min..data.len(), self.limit));
+        end.flatten().unwrap_or(data.len())
+    }
+}
+
+/// The fingerprint that one in `count` reaches.
+pub(super) const fn one_in(count: u32) -> u64 {
+    let highest = (1 << DEGREE) - 1;
+    highest - highest / count as u64
+}
+
+/// The remainder of the window modulo [`POLYNOMIAL`]; the last byte is that of the lowest powers.
+pub(super) struct Fingerprint;
+
+impl Rolling<4> for Fingerprint {
+    type Hash = u64;
+
+    const WINDOW: usize = 48;
+    const STRETCH: usize = 256;
+
+    #[inline(always)]
+    fn enter(hash: u64, byte: u8) -> u64 {
+        let carry = (hash >> (DEGREE - 8)) as u8;
+        (hash << 8) ^ CARRIES[usize::from(carry)] ^ u64::from(byte)
+    }
+
+    #[inline(always)]
+    fn roll(hash: u64, enters: u8, leaves: u8) -> u64 {
+        Self::enter(hash, enters) ^ LEAVES[usize::from(leaves)]
+    }
+
+    #[inline(always)]
+    fn ends(hash: u64, limit: u64) -> bool {
+        hash >= limit
+    }
+}
+
+/// Irreducible: the tests prove it.
+const POLYNOMIAL: u64 = 0x0025_a5b6_82de_b26d;
+const DEGREE: u32 = POLYNOMIAL.ilog2();
+
+/// What makes of a hash and eight more powers a remainder again: eight bits to clear, and what they are modulo `P`.
+static CARRIES: [u64; 256] = carries();
+/// What is left of a byte that leaves: itself, a window of powers further up.
+static LEAVES: [u64; 256] = leaves();
+
+const fn carries() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let powers = (byte as u64) << DEGREE;
+        table[byte] = powers ^ times_x(byte as u64, DEGREE);
+        byte += 1;
+    }
+    table
+}
+
+const fn leaves() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = times_x(byte as u64, 8 * Fingerprint::WINDOW as u32);
+        byte += 1;
+    }
+    table
+}
+
+/// A remainder times a power of x.
+const fn times_x(mut remainder: u64, power: u32) -> u64 {
+    let mut n = 0;
+    while n < power {
+        remainder <<= 1;
+        remainder ^= POLYNOMIAL * (remainder >> DEGREE);
+        n += 1;
+    }
+    remainder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn squared(a: u64) -> u64 {
+        (0..DEGREE).filter(|n| a >> n & 1 == 1).fold(0, |sum, n| sum ^ times_x(a, n))
+    }
+
+    /// x^(2^d) = x modulo P, where d is P's degree: so the degrees of its factors divide d, which is prime. And neither
+    /// 0 nor 1 is a root, so none of them has degree 1.
+    #[test]
+    fn the_polynomial_is_irreducible() {
+        assert!((2..DEGREE).all(|n| !DEGREE.is_multiple_of(n)), "a prime degree");
+        assert_eq!((0..DEGREE).fold(2, |power, _| squared(power)), 2);
+        assert_eq!(POLYNOMIAL & 1, 1);
+        assert_eq!(POLYNOMIAL.count_ones() % 2, 1);
+    }
+}

@@ -1,0 +1,137 @@
+//! Vectors of words, and what SS-CDC gathers into them (AVX-512): bytes of regions that lie far apart, and entries of
+//! tables.
+#![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
+
+use std::arch::x86_64::*;
+
+use super::x86::Avx512;
+
+/// A vector of words of one width. Lane 0 is that of the first region.
+pub(crate) trait Words: Copy {
+    /// What a lane holds.
+    type Word: Copy;
+    /// As many words as there are lanes.
+    type Vector: Copy;
+
+    /// Words in a vector.
+    const LANES: usize;
+    /// Bytes in a word.
+    const BYTES: usize;
+
+    /// The same word in each lane.
+    fn splat(self, word: Self::Word) -> Self::Vector;
+
+    /// The exclusive or of each lane.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The sum of each lane, which wraps.
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Each lane without its low byte.
+    fn next_byte(self, a: Self::Vector) -> Self::Vector;
+
+    /// A bit for each lane with `a >= b`, that of lane 0 lowest.
+    fn ge(self, a: Self::Vector, b: Self::Vector) -> u16;
+
+    /// What the table holds for the low byte of each lane.
+    fn look_up(self, table: &[Self::Word; 256], a: Self::Vector) -> Self::Vector;
+
+    /// For each lane the word that begins there: at `data[at]`, and at every `stride`-th byte behind it.
+    fn gather(self, data: &[u8], at: usize, stride: usize) -> Self::Vector;
+}
+
+/// Sixteen words of 32 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Words32(pub(super) Avx512);
+
+/// Eight words of 64 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Words64(pub(super) Avx512);
+
+/// Declares methods that are made of intrinsics.
+macro_rules! ops {
+    ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
+        #[inline(always)]
+        fn $name($self$(, $arg: $type)*) -> $out {
+            // SAFETY: the witness in `$self` has AVX-512F, which all intrinsics here are of; none of them touches memory.
+            unsafe { $body }
+        }
+    )+ };
+}
+
+impl Words for Words32 {
+    type Word = u32;
+    type Vector = __m512i;
+
+    const LANES: usize = 16;
+    const BYTES: usize = 4;
+
+    ops! {
+        fn splat(self, word: u32) -> __m512i { _mm512_set1_epi32(word.cast_signed()) }
+        fn xor(self, a: __m512i, b: __m512i) -> __m512i { _mm512_xor_si512(a, b) }
+        fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
+        fn next_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi32::<8>(a) }
+        fn ge(self, a: __m512i, b: __m512i) -> u16 { _mm512_cmpge_epu32_mask(a, b) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u32; 256], a: __m512i) -> __m512i {
+        // SAFETY: as above; indices are masked to a byte, and the table has an entry for each.
+        unsafe {
+            let index = _mm512_and_si512(a, _mm512_set1_epi32(0xff));
+            _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast())
+        }
+    }
+
+    #[inline(always)]
+    fn gather(self, data: &[u8], at: usize, stride: usize) -> __m512i {
+        let begin = &data[at..];
+        assert!(stride <= MAX_STRIDE && (Self::LANES - 1) * stride + Self::BYTES <= begin.len());
+        // SAFETY: as above; the last lane's word ends within `begin`, and all offsets fit 32 bits with their sign.
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let offsets = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32));
+            _mm512_i32gather_epi32::<1>(offsets, begin.as_ptr().cast())
+        }
+    }
+}
+
+impl Words for Words64 {
+    type Word = u64;
+    type Vector = __m512i;
+
+    const LANES: usize = 8;
+    const BYTES: usize = 8;
+
+    ops! {
+        fn splat(self, word: u64) -> __m512i { _mm512_set1_epi64(word.cast_signed()) }
+        fn xor(self, a: __m512i, b: __m512i) -> __m512i { _mm512_xor_si512(a, b) }
+        fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi64(a, b) }
+        fn next_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi64::<8>(a) }
+        fn ge(self, a: __m512i, b: __m512i) -> u16 { u16::from(_mm512_cmpge_epu64_mask(a, b)) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u64; 256], a: __m512i) -> __m512i {
+        // SAFETY: as above; indices are masked to a byte, and the table has an entry for each.
+        unsafe {
+            let index = _mm512_and_si512(a, _mm512_set1_epi64(0xff));
+            _mm512_i64gather_epi64::<8>(index, table.as_ptr().cast())
+        }
+    }
+
+    #[inline(always)]
+    fn gather(self, data: &[u8], at: usize, stride: usize) -> __m512i {
+        let begin = &data[at..];
+        assert!(stride <= MAX_STRIDE && (Self::LANES - 1) * stride + Self::BYTES <= begin.len());
+        // SAFETY: as above; the last lane's word ends within `begin`, and all offsets fit 32 bits with their sign.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let offsets = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(stride as i32));
+            _mm512_i32gather_epi64::<1>(offsets, begin.as_ptr().cast())
+        }
+    }
+}
+
+/// No offset of a lane overflows with it.
+const MAX_STRIDE: usize = 1 << 24;
