@@ -25,9 +25,8 @@
 //!
 //! A cut depends on where the skips before it ended, thus on all of the chunk from `min` on.
 
-use std::ops::Range;
-
 use super::{Chunker, Sizes};
+use crate::simd::search::read_ahead;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
 /// Cuts behind a row of rising bytes; skips ahead where bytes mostly fall.
@@ -100,13 +99,6 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// Asks for what lies some way behind `skipped`, if `data` goes on there.
-#[inline(always)]
-fn read_ahead<S: Simd>(simd: S, data: &[u8], skipped: Range<usize>) {
-    let end = (skipped.end + AHEAD).min(data.len());
-    simd.prefetch(&data[(skipped.start + AHEAD).min(end)..end]);
-}
-
 /// A bit for each step between neighbours. Equal ones have neither.
 struct Steps {
     up: u64,
@@ -174,8 +166,6 @@ fn nth_one(mut bits: u64, n: u32) -> u32 {
 const LENGTH: u32 = 5;
 /// Steps down, not in a row, that cause a skip.
 const TRIGGER: u32 = 50;
-/// Bytes between what is read and what is asked for: about what is passed while memory answers.
-const AHEAD: usize = 4096;
 /// Steps taken at once.
 const STEPS: usize = MAX_LANES;
 

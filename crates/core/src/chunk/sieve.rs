@@ -30,7 +30,7 @@
 
 use super::{Chunker, Sizes};
 use crate::simd::search::padded;
-use crate::simd::{Isa, Kernel, Simd, all_lanes};
+use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
@@ -117,21 +117,22 @@ impl Kernel for Cut<'_> {
         let mut mesh = Mesh::new(simd, sieve.mesh);
         // A chunk may end behind byte min - 1. What lies before only warms up.
         let first = sieve.min - 1;
-        for bytes in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
-            mesh.passes(bytes);
-        }
+        mesh.passes(&data[first - WARM_UP.max(S::LANES)..first]);
         // The last byte's end is an end anyway.
-        let vectors = data[first..data.len() - 1].chunks_exact(S::LANES);
-        let rest = vectors.remainder();
+        let blocks = data[first..data.len() - 1].chunks_exact(BLOCK);
+        let rest = blocks.remainder();
         let mut at = first;
-        for bytes in vectors {
-            let passed = mesh.passes(bytes);
+        for block in blocks {
+            // Where this chunk may end the next one begins, and skips its minimum.
+            let ahead = (at + sieve.min + AHEAD).min(data.len());
+            simd.prefetch(&data[ahead..data.len().min(ahead + BLOCK)]);
+            let passed = mesh.passes(block);
             if passed != 0
                 && let Some(end) = sieve.first_end(data, at, passed)
             {
                 return end;
             }
-            at += S::LANES;
+            at += BLOCK;
         }
         if rest.is_empty() {
             return data.len();
@@ -157,20 +158,30 @@ impl<S: Simd> Mesh<S> {
         Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
     }
 
-    /// Behind which of the next bytes, as many as there are lanes, a chunk may end.
+    /// Behind which of the next bytes, whole vectors of them and at most a block, a chunk may end.
     #[inline(always)]
     fn passes(&mut self, bytes: &[u8]) -> u64 {
         let simd = self.simd;
-        let bytes = simd.load(bytes);
-        let terms =
-            simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes));
-        let [eights, sixteens] = simd.sums(&mut self.before, terms);
-        simd.eq(simd.or(sixteens, simd.and(eights, self.bits)), simd.splat(0))
+        let mut passed = 0u64;
+        // Rotated into place, as for SeqCDC.
+        for bytes in bytes.chunks_exact(S::LANES) {
+            let bytes = simd.load(bytes);
+            let low = simd.low_nibbles(self.low, bytes);
+            let terms = simd.xor(low, simd.high_nibbles(self.high, bytes));
+            let [eights, sixteens] = simd.sums(&mut self.before, terms);
+            let zeros = simd.or(sixteens, simd.and(eights, self.bits));
+            passed = (passed | simd.eq(zeros, simd.splat(0))).rotate_right(S::LANES as u32);
+        }
+        passed
     }
 }
 
 /// Bytes before the first position that its sums depend on, and a vector may be longer.
 const WARM_UP: usize = 16;
+/// Positions judged between two branches: a bit for each.
+const BLOCK: usize = MAX_LANES;
+/// Bytes between what is read and what is asked for, besides the minimum.
+const AHEAD: usize = 2048;
 /// Bits of `sixteens`.
 const SIXTEENS_BITS: u32 = u8::BITS;
 /// Bits at least that the hash decides behind the mean.

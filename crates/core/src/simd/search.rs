@@ -3,6 +3,8 @@
 //! What they search for is data, not a closure: a closure that is called more than once may stay a function, and that one
 //! would be compiled without the features of the instruction set.
 
+use std::ops::Range;
+
 use super::{MAX_LANES, Simd, all_lanes};
 
 /// Which bytes exceed others.
@@ -197,6 +199,14 @@ impl Wanted {
     }
 }
 
+/// Asks for what lies some way behind `skipped`, if `data` goes on there: processors do that by themselves only for who
+/// leaves nothing out.
+#[inline(always)]
+pub(crate) fn read_ahead<S: Simd>(simd: S, data: &[u8], skipped: Range<usize>) {
+    let end = (skipped.end + AHEAD).min(data.len());
+    simd.prefetch(&data[(skipped.start + AHEAD).min(end)..end]);
+}
+
 /// The lowest lane of some.
 #[inline(always)]
 const fn first(lanes: u64) -> usize {
@@ -219,6 +229,8 @@ pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
 
 /// Vectors whose extremes meet in one tree: enough to keep all load ports busy.
 const TREE: usize = 8;
+/// Bytes between what is read and what is asked for: about what is passed while memory answers.
+const AHEAD: usize = 4096;
 /// Vectors searched between two branches.
 const UNROLLED: usize = 4;
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use deltic_core::chunk::{BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, UnknownAlgorithm};
+use deltic_core::chunk::{
+    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, TwoStage, UnknownAlgorithm,
+};
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
 use super::cuts::{Cuts, Mismatch};
@@ -31,7 +33,10 @@ use crate::size::Size;
 /// last-level cache are pushed out of it before each pass. "hot" goes over a
 /// slice in the core's own cache again and again. "vector sum" adds all bytes
 /// up and nothing else: as fast as reading goes. A chunker may be faster where
-/// it skips bytes; `fixed` looks at none, so it has no speed.
+/// it skips bytes; `fixed` looks at none, so it has no speed. "crc32c" and
+/// "blake3" are cold as well: cutting, with that sum taken of each chunk while
+/// it is in the cache; "sums alone" takes them of the sieve's chunks.
+/// "ss-crc" and "ss-gear" are `crc` and `gear` in the two stages of SS-CDC.
 ///
 /// Space savings are the share of bytes that need not be kept when equal chunks
 /// are kept once. "new in" is what each input adds to all before it: of two
@@ -195,13 +200,32 @@ impl<'a> Plan<'a> {
     fn block(&self, sizes: Sizes) -> Block {
         let forms = self.families.iter().flat_map(|family| {
             let forms = family.forms(&self.isas).into_iter();
-            forms.map(|isa| {
+            let best = self.isas.last().copied();
+            forms.map(move |isa| {
                 let chunker = family.spec(sizes).build_for(isa.unwrap_or(Isa::SCALAR));
-                Timed::new(family.name(), isa, Subject::Chunker(chunker))
+                let summed = isa.is_none() || isa == best;
+                let subject = if summed { Subject::Summed } else { Subject::Chunker };
+                Timed::new(family.name(), isa, subject(chunker))
             })
         });
         let sum = Timed::new("vector sum", None, Subject::Sum);
-        Block { sizes, timed: [sum].into_iter().chain(forms).collect(), chunked: Vec::new() }
+        let sieve = Family::ByContent(Algorithm::Sieve).spec(sizes).build();
+        let sums = Timed::new("sums alone", None, Subject::Sums(sieve));
+        let stages = self.families.iter().filter_map(|family| self.two_stages(*family, sizes));
+        let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
+        Block { sizes, timed, chunked: Vec::new() }
+    }
+
+    /// The papers' way to put a hash on vectors (SS-CDC), where there is one.
+    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<Timed> {
+        let name = match family {
+            Family::ByContent(Algorithm::Crc) => "ss-crc",
+            Family::ByContent(Algorithm::Gear) => "ss-gear",
+            _ => return None,
+        };
+        let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
+        let stages = TwoStage::new(&family.spec(sizes), isa)?;
+        Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
     }
 
     fn chunked(

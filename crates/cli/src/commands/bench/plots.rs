@@ -40,15 +40,16 @@ fn throughput(title: [String; 3], block: &Block, figure: fn(&Speed) -> f64) -> F
     let series: Vec<_> = isas.into_iter().filter(shown).collect();
     let at = |isa: Option<Isa>| series.iter().position(|other| Some(*other) == isa).unwrap_or(0);
     let mut groups: Vec<Group> = Vec::new();
-    // The first row is the sum.
-    for row in block.timed.iter().skip(1) {
+    // The first row is the sum; sums alone have no speed of cutting.
+    for row in block.timed.iter().skip(1).filter(|row| figure(&row.speed) > 0.0) {
         let bar = (at(row.isa), figure(&row.speed));
         match groups.last_mut().filter(|group| group.name == row.name) {
             Some(group) => group.bars.push(bar),
             None => groups.push(Group { name: row.name.into(), bars: vec![bar] }),
         }
     }
-    let values: Vec<_> = block.timed.iter().map(|row| figure(&row.speed)).collect();
+    let values = block.timed.iter().map(|row| figure(&row.speed));
+    let values: Vec<_> = values.filter(|value| *value > 0.0).collect();
     let mark = values.first().map(|sum| (*sum, "sum of all bytes"));
     let scale = Scale::log(10, &values, number);
     Figure {

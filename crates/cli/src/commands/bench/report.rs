@@ -135,18 +135,24 @@ impl Block {
                 "of sum",
                 "hot cpu GB/s",
                 "hot wall GB/s",
+                "+ crc32c",
+                "+ blake3",
             ],
         );
         for row in &self.timed {
-            let Speed { cold, hot } = row.speed;
+            let Speed { cold, hot, crc32c, blake3 } = row.speed;
+            let pace = |pace: f64| if pace > 0.0 { format!("{pace:.2}") } else { "-".into() };
+            let share = cold.cpu / self.limit() * 100.0;
             table.row([
                 row.name.into(),
                 row.isa.map_or("-", Isa::name).into(),
-                format!("{:.2}", cold.cpu),
-                format!("{:.2}", cold.wall),
-                format!("{:.0} %", cold.cpu / self.limit() * 100.0),
-                format!("{:.2}", hot.cpu),
-                format!("{:.2}", hot.wall),
+                pace(cold.cpu),
+                pace(cold.wall),
+                if share > 0.0 { format!("{share:.0} %") } else { "-".into() },
+                pace(hot.cpu),
+                pace(hot.wall),
+                pace(crc32c),
+                pace(blake3),
             ]);
         }
         table
@@ -247,7 +253,9 @@ impl Report {
                 [name.into(), isa.map_or("", Isa::name).into()].into_iter().chain(sizes)
             };
             for row in &block.timed {
-                let chunked = block.chunked.iter().find(|chunked| chunked.name == row.name);
+                // SS-CDC's two stages find the chunks of one.
+                let name = row.name.strip_prefix("ss-").unwrap_or(row.name);
+                let chunked = block.chunked.iter().find(|chunked| chunked.name == name);
                 let speeds = speeds(&row.speed, block.limit());
                 table.row(names(row.name, row.isa).chain(speeds).chain(self.cuts(chunked)));
             }
@@ -324,9 +332,10 @@ impl Report {
 }
 
 fn speeds(speed: &Speed, limit: f64) -> Vec<String> {
-    let Speed { cold, hot } = speed;
-    let figures = [cold.cpu, cold.wall, cold.cpu / limit, hot.cpu, hot.wall];
-    figures.iter().map(|figure| format!("{figure:.4}")).collect()
+    let Speed { cold, hot, crc32c, blake3 } = speed;
+    let figures = [cold.cpu, cold.wall, cold.cpu / limit, hot.cpu, hot.wall, *crc32c, *blake3];
+    let text = |figure: &f64| if *figure > 0.0 { format!("{figure:.4}") } else { String::new() };
+    figures.iter().map(text).collect()
 }
 
 fn megabytes(bytes: u64) -> String {
@@ -344,8 +353,8 @@ const BINS: u32 = 64;
 /// Columns of [`FIGURES`] that say of what.
 const NAMES: usize = 5;
 /// Columns of [`FIGURES`] after these that say how fast.
-const SPEEDS: usize = 5;
-const FIGURES: [&str; 21] = [
+const SPEEDS: usize = 7;
+const FIGURES: [&str; 23] = [
     "algorithm",
     "isa",
     "avg_bytes",
@@ -356,6 +365,8 @@ const FIGURES: [&str; 21] = [
     "cold_cpu_of_sum",
     "hot_cpu_gb_s",
     "hot_wall_gb_s",
+    "cold_cpu_with_crc32c_gb_s",
+    "cold_cpu_with_blake3_gb_s",
     "original_bytes",
     "deduplicated_bytes",
     "savings_percent",

@@ -10,7 +10,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltic_core::{AnyChunker, Chunker};
+use deltic_core::chunk::{TwoStage, cut_all};
+use deltic_core::{AnyChunker, AtEnd, Chunk, Chunker, Crc32c};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::inputs::Inputs;
@@ -23,6 +24,12 @@ pub(super) enum Subject {
     Sum,
     /// A chunker that cuts them.
     Chunker(AnyChunker),
+    /// The same, and again with each chunk summed as soon as it is cut.
+    Summed(AnyChunker),
+    /// The sums alone, of the chunks that this one finds beforehand.
+    Sums(AnyChunker),
+    /// A chunker that finds candidates first.
+    Stages(TwoStage, usize),
 }
 
 /// Figures of one subject, in 10^9 bytes a second.
@@ -32,6 +39,10 @@ pub(super) struct Speed {
     pub(super) cold: Pace,
     /// From the cache.
     pub(super) hot: Pace,
+    /// From memory, with CRC-32C taken of each chunk as soon as it is cut: of processor time.
+    pub(super) crc32c: f64,
+    /// The same with fingerprints: what a recipe costs.
+    pub(super) blake3: f64,
 }
 
 /// 10^9 bytes a second of two kinds.
@@ -83,12 +94,20 @@ impl<'a> Course<'a> {
 
     /// Lets `subject` take one turn.
     fn run(&self, subject: &Subject) -> Speed {
-        black_box(sum(black_box(&self.evict)));
-        let start = Clock::now();
-        for file in &self.cold {
-            subject.pass(file);
-        }
-        let cold = start.pace(self.cold.iter().map(|file| file.len()).sum());
+        let (crc32c, blake3) = match subject {
+            Subject::Summed(chunker) => (
+                self.cold(|_, file| summed(chunker, file, Crc32c::of)).cpu,
+                self.cold(|_, file| summed(chunker, file, Chunk::of)).cpu,
+            ),
+            Subject::Sums(chunker) => {
+                let chunks: Vec<_> = self.cold.iter().map(|file| chunks(chunker, file)).collect();
+                let crc32c = self.cold(|at, _| sums(&chunks[at], Crc32c::of)).cpu;
+                let blake3 = self.cold(|at, _| sums(&chunks[at], Chunk::of)).cpu;
+                return Speed { crc32c, blake3, ..Speed::default() };
+            }
+            _ => (0.0, 0.0),
+        };
+        let cold = self.cold(|_, file| subject.pass(file));
         let hot = self.hot(subject.longest());
         subject.pass(hot);
         let start = Clock::now();
@@ -97,7 +116,15 @@ impl<'a> Course<'a> {
             subject.pass(hot);
             bytes += hot.len();
         }
-        Speed { cold, hot: start.pace(bytes) }
+        Speed { cold, hot: start.pace(bytes), crc32c, blake3 }
+    }
+
+    /// The pace of one pass over everything, from memory.
+    fn cold(&self, pass: impl Fn(usize, &[u8])) -> Pace {
+        black_box(sum(black_box(&self.evict)));
+        let start = Clock::now();
+        self.cold.iter().enumerate().for_each(|(at, file)| pass(at, file));
+        start.pace(self.cold.iter().map(|file| file.len()).sum())
     }
 }
 
@@ -127,6 +154,8 @@ fn medians(turns: &[Speed]) -> Speed {
     Speed {
         cold: Pace { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
         hot: Pace { cpu: median(|turn| turn.hot.cpu), wall: median(|turn| turn.hot.wall) },
+        crc32c: median(|turn| turn.crc32c),
+        blake3: median(|turn| turn.blake3),
     }
 }
 
@@ -135,7 +164,10 @@ impl Subject {
     fn longest(&self) -> usize {
         match self {
             Self::Sum => 0,
-            Self::Chunker(chunker) => chunker.max_len(),
+            Self::Chunker(chunker) | Self::Summed(chunker) | Self::Sums(chunker) => {
+                chunker.max_len()
+            }
+            Self::Stages(_, longest) => *longest,
         }
     }
 
@@ -146,20 +178,39 @@ impl Subject {
             Self::Sum => {
                 black_box(sum(data));
             }
-            Self::Chunker(chunker) => {
-                black_box(count(chunker, data));
+            Self::Chunker(chunker) | Self::Summed(chunker) | Self::Sums(chunker) => {
+                black_box(cut_all(chunker, data, AtEnd::Yes, |_| {}));
+            }
+            Self::Stages(stages, _) => {
+                let mut lens = Vec::new();
+                stages.cuts(data, &mut lens);
+                black_box(lens);
             }
         }
     }
 }
 
-fn count(chunker: &AnyChunker, mut data: &[u8]) -> usize {
-    let mut chunks = 0;
+fn chunks<'a>(chunker: &AnyChunker, mut data: &'a [u8]) -> Vec<&'a [u8]> {
+    let mut chunks = Vec::new();
     while !data.is_empty() {
-        data = &data[chunker.cut(data)..];
-        chunks += 1;
+        let (chunk, rest) = data.split_at(chunker.cut(data));
+        chunks.push(chunk);
+        data = rest;
     }
     chunks
+}
+
+fn sums<T>(chunks: &[&[u8]], sum: impl Fn(&[u8]) -> T) {
+    for chunk in chunks {
+        black_box(sum(chunk));
+    }
+}
+
+/// Cuts `data` and takes a sum of each chunk at once.
+fn summed<T>(chunker: &AnyChunker, data: &[u8], sum: impl Fn(&[u8]) -> T) {
+    black_box(cut_all(chunker, black_box(data), AtEnd::Yes, |chunk| {
+        black_box(sum(chunk));
+    }));
 }
 
 /// The sum of `data` in words, in as many lanes as a compiler can make vectors of.
@@ -218,8 +269,12 @@ mod tests {
 
     #[test]
     fn a_median_is_the_middle_of_each_figure_by_itself() {
-        let turn =
-            |cpu, wall| Speed { cold: Pace { cpu, wall }, hot: Pace { cpu: wall, wall: cpu } };
+        let turn = |cpu, wall| Speed {
+            cold: Pace { cpu, wall },
+            hot: Pace { cpu: wall, wall: cpu },
+            crc32c: cpu,
+            blake3: wall,
+        };
         let speed = medians(&[turn(1.0, 30.0), turn(3.0, 10.0), turn(2.0, 20.0)]);
         assert_eq!(speed, turn(2.0, 20.0));
     }
