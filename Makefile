@@ -33,6 +33,7 @@ bench: toolchain ## measure deltic and rsync side by side (takes long; tables go
 	$(bench) tree
 	$(bench) kill
 	$(bench) enospc
+	$(target)/release/deltic bench chunk
 
 fmt: toolchain
 	cargo fmt --all --check
