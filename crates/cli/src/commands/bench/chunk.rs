@@ -14,10 +14,11 @@ use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
 use super::cuts::{Cuts, Mismatch};
 use super::edits::Trial;
-use super::inputs::Inputs;
+use super::files::{self, Csv};
+use super::inputs::{Inputs, shown};
 use super::machine::{Machine, available_memory};
 use super::plots;
-use super::report::{Block, Chunked, Csv, Report, Timed};
+use super::report::{Block, Chunked, Report, Timed};
 use super::speed::{Course, Subject, measure};
 use crate::exit::Exit;
 use crate::output::{self, Output};
@@ -77,7 +78,8 @@ pub(super) struct Args {
     /// Most memory for inputs; what is beyond is left out [default: half of what is available]
     #[arg(long, value_name = "SIZE")]
     limit: Option<Size>,
-    /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits
+    /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
+    /// --edits, FILE-edits of an earlier run is removed. None may be an input
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Draw throughput, space savings and lengths into DIR, each as SVG and PNG
@@ -171,6 +173,14 @@ impl<'a> Plan<'a> {
         let random = random.map(Size::bytes).or_else(|| inputs.is_empty().then_some(RANDOM_BYTES));
         let limit = limit.map_or_else(usual_limit, Size::bytes);
         Inputs::read(inputs, random, limit)
+    }
+
+    /// All that will be written.
+    fn files(&self, csv: Option<&Csv>) -> Vec<PathBuf> {
+        let csv = csv.iter().flat_map(|csv| csv.all()).map(PathBuf::from);
+        let avgs: Vec<_> = self.sizes.iter().map(|sizes| u64::from(sizes.avg()).into()).collect();
+        let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, &avgs));
+        csv.chain(plots).collect()
     }
 
     /// Measures `inputs`.
@@ -296,10 +306,17 @@ pub(super) fn run(args: &Args) -> Exit {
 
 fn compare(plan: &Plan<'_>) -> Result<Exit> {
     // Before anything is measured, for that may take long.
-    let csv = plan.args.csv.as_deref().map(Csv::create).transpose()?;
+    let csv = plan.args.csv.as_deref().map(Csv::new);
     let plots = plan.args.plot.as_deref();
     plots.map_or(Ok(()), make_dir)?;
+    let files = plan.files(csv.as_ref());
+    files.iter().try_for_each(|file| files::try_out(file))?;
     let inputs = plan.inputs();
+    if let Some(file) = files.iter().find(|file| inputs.have(file)) {
+        let message = format!("write {}: it is one of the inputs", shown(file));
+        output::complain(&message, Some("name another place for the figures"));
+        return Ok(Exit::Usage);
+    }
     if inputs.len() == 0 {
         output::complain("the inputs hold no bytes: there is nothing to measure", None);
         return Ok(if inputs.failed { Exit::Partial } else { Exit::Selection });

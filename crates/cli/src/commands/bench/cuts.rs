@@ -156,7 +156,7 @@ mod tests {
             let file = Bytes { path: "x".into(), bytes: bytes.to_vec() };
             Input { name: "x".into(), files: vec![file] }
         };
-        Inputs { list: list.iter().map(input).collect(), failed: false }
+        Inputs { list: list.iter().map(input).collect(), ..Inputs::default() }
     }
 
     fn fixed() -> ChunkerSpec {
