@@ -12,7 +12,7 @@ use deltic_core::chunk::{
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
-use super::cuts::{Cuts, Mismatch};
+use super::cuts::{Cuts, Mismatch, Other};
 use super::edits::Trial;
 use super::files::{self, Csv};
 use super::inputs::{Inputs, shown};
@@ -153,6 +153,7 @@ struct Plan<'a> {
     args: &'a Args,
     families: Vec<Family>,
     sizes: Vec<Sizes>,
+    /// In the order of [`Isa::available`].
     isas: Vec<Isa>,
 }
 
@@ -160,7 +161,9 @@ impl<'a> Plan<'a> {
     fn new(args: &'a Args) -> Result<Self> {
         let families =
             if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
-        let isas = if args.isa.is_empty() { Isa::available() } else { args.isa.clone() };
+        // The best last, whatever the order of the words.
+        let mut isas = Isa::available();
+        isas.retain(|isa| args.isa.is_empty() || args.isa.contains(isa));
         let sizes = args.avg.iter().map(|avg| {
             let sizes = args.sizes(*avg);
             sizes.with_context(|| format!("chunks of {avg} on average cannot be cut"))
@@ -221,21 +224,19 @@ impl<'a> Plan<'a> {
         let sum = Timed::new("vector sum", None, Subject::Sum);
         let sieve = Family::ByContent(Algorithm::Sieve).spec(sizes).build();
         let sums = Timed::new("sums alone", None, Subject::Sums(sieve));
-        let stages = self.families.iter().filter_map(|family| self.two_stages(*family, sizes));
+        let stages = self.families.iter().filter_map(|family| {
+            let (stages, isa) = self.two_stages(*family, sizes)?;
+            let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
+            Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+        });
         let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
         Block { sizes, timed, chunked: Vec::new() }
     }
 
     /// The papers' way to put a hash on vectors (SS-CDC), where there is one.
-    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<Timed> {
-        let name = match family {
-            Family::ByContent(Algorithm::Crc) => "ss-crc",
-            Family::ByContent(Algorithm::Gear) => "ss-gear",
-            _ => return None,
-        };
+    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<(TwoStage, Isa)> {
         let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
-        let stages = TwoStage::new(&family.spec(sizes), isa)?;
-        Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+        Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
     }
 
     fn chunked(
@@ -246,7 +247,11 @@ impl<'a> Plan<'a> {
         trials: &[Trial<'_>],
     ) -> Result<Chunked, Mismatch> {
         let spec = family.spec(sizes);
-        let cuts = Cuts::of(&spec, inputs, &family.other_forms(&self.isas))?;
+        let stages = self.two_stages(family, sizes);
+        let stages = stages.map(|(stages, isa)| Other::Stages(stages, isa));
+        let forms = family.other_forms(&self.isas).into_iter().map(Other::Form);
+        let others: Vec<_> = forms.chain(stages).collect();
+        let cuts = Cuts::of(&spec, inputs, &others)?;
         let costs = trials.iter().map(|trial| (trial.name, trial.costs(&spec)));
         Ok(Chunked { name: family.name(), cuts, costs: costs.collect() })
     }
@@ -407,16 +412,28 @@ mod tests {
 
     #[test]
     fn a_chunker_of_one_form_is_timed_once_and_fixed_never() {
-        let args = args("");
-        let plan = Plan::new(&args).unwrap();
-        for family in &plan.families {
-            let forms = family.forms(&plan.isas).len();
-            let wanted = match family {
-                Family::Fixed => 0,
-                Family::ByContent(algorithm) if algorithm.has_vector_form() => plan.isas.len(),
-                Family::ByContent(_) => 1,
-            };
-            assert_eq!(forms, wanted, "{family:?}");
+        for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
+        {
+            let family: Family = name.parse().unwrap();
+            assert_eq!(family.forms(&[Isa::SCALAR; 3]).len(), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn instruction_sets_are_compared_once_each_and_the_best_last() {
+        let available = Isa::available();
+        let names: Vec<_> = available.iter().rev().map(|isa| isa.name()).collect();
+        let args = args(&format!("--isa {0},{0}", names.join(",")));
+        assert_eq!(Plan::new(&args).unwrap().isas, available);
+    }
+
+    #[test]
+    fn only_the_best_form_is_timed_with_sums() {
+        let best = *Isa::available().last().unwrap();
+        let args = args(&format!("--algorithms ram --isa {},scalar", best.name()));
+        let plan = Plan::new(&args).unwrap();
+        let block = plan.block(plan.sizes[0]);
+        let summed = block.timed.iter().filter(|row| matches!(row.subject, Subject::Summed(_)));
+        assert_eq!(summed.map(|row| row.isa).collect::<Vec<_>>(), [Some(best)]);
     }
 }
