@@ -253,7 +253,7 @@ fn an_instruction_set_from_the_environment_is_used_or_refused() {
     for words in ["signature old -o sig", "bench chunk old"] {
         let run = with("nonsense", words);
         assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words}: {run:#?}");
-        assert!(run.stderr.contains("DELTIC_ISA") || words.starts_with("bench"), "{run:#?}");
+        assert!(run.stderr.starts_with("deltic: DELTIC_ISA: "), "{run:#?}");
         assert!(run.stderr.contains("\"nonsense\" is not an instruction set"), "{run:#?}");
         assert!(run.stderr.contains("it has scalar"), "{run:#?}");
     }
@@ -261,4 +261,8 @@ fn an_instruction_set_from_the_environment_is_used_or_refused() {
     let run = with("scalar", "bench chunk -q --runs 1 --algorithms ram old");
     let forms = run.stdout.lines().filter(|line| line.starts_with("ram  ")).count();
     assert!(run.code == Some(0) && forms == 2, "{run:#?}");
+    for words in ["signature old -o sig", "bench chunk --isa scalar old"] {
+        let run = with("scalar,scalar", words);
+        assert!(run.code == Some(1) && run.stderr.contains("DELTIC_ISA"), "{words}: {run:#?}");
+    }
 }

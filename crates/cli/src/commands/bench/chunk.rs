@@ -1,6 +1,7 @@
 //! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
 //! chunks; and what one edit costs, which is what a sync pays for.
 
+use std::env;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use super::machine::{Machine, available_memory};
 use super::plots;
 use super::report::{Block, Chunked, Report, Timed};
 use super::speed::{Course, Subject, measure};
+use crate::args::ISA_VARIABLE;
 use crate::exit::Exit;
 use crate::output::{self, Output};
 use crate::progress::Steps;
@@ -34,9 +36,10 @@ use crate::size::Size;
 /// last-level cache are pushed out of it before each pass. "hot" goes over a
 /// slice in the core's own cache again and again. "vector sum" adds all bytes
 /// up and nothing else: as fast as reading goes. A chunker may be faster where
-/// it skips bytes; `fixed` looks at none, so it has no speed. "crc32c" and
-/// "blake3" are cold as well: cutting, with that sum taken of each chunk while
-/// it is in the cache; "sums alone" takes them of the sieve's chunks.
+/// it skips bytes; `fixed` looks at none, so it has no speed. "+ crc32c" and
+/// "+ blake3" are cold as well, of processor time: cutting, with that sum taken
+/// of each chunk while it is in the cache; "sums alone" takes them of the
+/// sieve's chunks, without cutting.
 /// "ss-crc" and "ss-gear" are `crc` and `gear` in the two stages of SS-CDC.
 ///
 /// Space savings are the share of bytes that need not be kept when equal chunks
@@ -62,8 +65,8 @@ pub(super) struct Args {
     /// Longest chunk [default: four times the mean]
     #[arg(long, value_name = "SIZE")]
     max: Option<Size>,
-    /// Instruction sets to compare [default: all that this machine has]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', env = crate::args::ISA_VARIABLE)]
+    /// Instruction sets to compare [default: the one in DELTIC_ISA, or else all that this machine has]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     isa: Vec<Isa>,
     /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
     #[arg(long, value_name = "SIZE")]
@@ -161,14 +164,11 @@ impl<'a> Plan<'a> {
     fn new(args: &'a Args) -> Result<Self> {
         let families =
             if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
-        // The best last, whatever the order of the words.
-        let mut isas = Isa::available();
-        isas.retain(|isa| args.isa.is_empty() || args.isa.contains(isa));
         let sizes = args.avg.iter().map(|avg| {
             let sizes = args.sizes(*avg);
             sizes.with_context(|| format!("chunks of {avg} on average cannot be cut"))
         });
-        Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas })
+        Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas: args.isas() })
     }
 
     fn inputs(&self) -> Inputs {
@@ -275,6 +275,17 @@ impl<'a> Plan<'a> {
 }
 
 impl Args {
+    /// What to compare, the best last, whatever the order of the words.
+    fn isas(&self) -> Vec<Isa> {
+        // The program began with making the best what the variable names.
+        if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some() {
+            return vec![Isa::best()];
+        }
+        let mut isas = Isa::available();
+        isas.retain(|isa| self.isa.is_empty() || self.isa.contains(isa));
+        isas
+    }
+
     /// The lengths around a mean of `avg`: what was asked for, or a usual spread as far as the formats allow it.
     fn sizes(&self, avg: Size) -> Result<Sizes, BadSizes> {
         let bytes = |size: Size| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);

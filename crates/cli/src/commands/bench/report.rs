@@ -131,8 +131,8 @@ impl Block {
                 "of sum",
                 "hot cpu GB/s",
                 "hot wall GB/s",
-                "+ crc32c",
-                "+ blake3",
+                "+ crc32c cpu GB/s",
+                "+ blake3 cpu GB/s",
             ],
         );
         for row in &self.timed {
