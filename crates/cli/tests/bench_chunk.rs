@@ -163,14 +163,65 @@ fn inputs_beyond_the_limit_are_left_out_and_that_is_said() {
 
 #[test]
 fn files_that_cannot_be_written_are_told_before_anything_is_measured() {
+    let world = world();
+    world.write("f.csv", "figures of before");
+    world.mkdir("f-lengths.csv");
+    world.mkdir("g-edits.csv");
+    world.mkdir("plots/savings.png");
+    let before = world.names(".").len();
     for (words, wanted) in [
         ("--csv no/such/f.csv old", "deltic: write no/such/f.csv: "),
+        ("--csv no/ old", "deltic: write no/: "),
+        ("--csv f.csv old", "deltic: write f-lengths.csv: "),
+        ("--csv g.csv old", "deltic: write g-edits.csv: "),
+        ("--csv /dev/null old", "deltic: write /dev/null: "),
         ("--plot old old", "deltic: make old: "),
+        ("--plot plots old", "deltic: write plots/savings.png: "),
     ] {
-        let run = bench(&world(), words);
+        let run = bench(&world, words);
         assert_eq!((run.code, &*run.stdout), (Some(11), ""), "{run:#?}");
         assert!(run.stderr.starts_with(wanted), "{run:#?}");
     }
+    assert_eq!(world.read("f.csv"), b"figures of before");
+    assert_eq!(world.names(".").len(), before, "{:?}", world.names("."));
+}
+
+#[test]
+fn an_input_never_gives_way_to_figures() {
+    for (words, file) in [
+        ("--csv old new old", "old"),
+        ("--csv link old", "link"),
+        ("--csv hard old", "hard"),
+        ("--csv src/deep/b src", "src/deep/b"),
+        ("--csv f.csv f-edits.csv", "f-edits.csv"),
+        ("--plot plots plots", "plots/savings.svg"),
+    ] {
+        let world = world();
+        world.write("src/deep/b", "in a directory");
+        world.write("f-edits.csv", "old edits");
+        world.write("plots/savings.svg", "old savings");
+        world.link("old", "link");
+        std::fs::hard_link(world.path("old"), world.path("hard")).unwrap();
+        let before = world.read(file);
+        let run = bench(&world, words);
+        assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words}: {run:#?}");
+        let wanted = format!("deltic: write {file}: it is one of the inputs");
+        assert!(run.stderr.starts_with(&wanted), "{words}: {run:#?}");
+        assert_eq!(world.read(file), before, "{words}");
+    }
+}
+
+#[test]
+fn edits_of_an_earlier_run_do_not_stay_beside_new_figures() {
+    let world = world();
+    let words = "-q --runs 1 --algorithms fixed --csv f.csv --random 1000";
+    ok(&world, &format!("{words} --edits"));
+    assert!(world.exists("f-edits.csv"));
+    ok(&world, words);
+    assert!(!world.exists("f-edits.csv"));
+    world.write("f-edits.csv", "not of deltic");
+    ok(&world, words);
+    assert_eq!(world.read("f-edits.csv"), b"not of deltic");
 }
 
 #[test]
@@ -202,7 +253,7 @@ fn an_instruction_set_from_the_environment_is_used_or_refused() {
     for words in ["signature old -o sig", "bench chunk old"] {
         let run = with("nonsense", words);
         assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words}: {run:#?}");
-        assert!(run.stderr.contains("DELTIC_ISA") || words.starts_with("bench"), "{run:#?}");
+        assert!(run.stderr.starts_with("deltic: DELTIC_ISA: "), "{run:#?}");
         assert!(run.stderr.contains("\"nonsense\" is not an instruction set"), "{run:#?}");
         assert!(run.stderr.contains("it has scalar"), "{run:#?}");
     }
@@ -210,4 +261,8 @@ fn an_instruction_set_from_the_environment_is_used_or_refused() {
     let run = with("scalar", "bench chunk -q --runs 1 --algorithms ram old");
     let forms = run.stdout.lines().filter(|line| line.starts_with("ram  ")).count();
     assert!(run.code == Some(0) && forms == 2, "{run:#?}");
+    for words in ["signature old -o sig", "bench chunk --isa scalar old"] {
+        let run = with("scalar,scalar", words);
+        assert!(run.code == Some(1) && run.stderr.contains("DELTIC_ISA"), "{words}: {run:#?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! `deltic patch`: the old version and a delta make the new version, or nothing.
 //!
-//! Also what the three commands share about writing: [`Output`].
+//! Also what commands that make files share about writing: [`Output`].
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -248,10 +248,18 @@ fn target(path: &Path) -> Result<PathBuf> {
         Ok(meta) if meta.is_file() => {
             fs::canonicalize(path).with_context(|| format!("open {}", path.display()))
         }
-        Ok(_) => bail!("{} exists and is not a regular file", path.display()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.into()),
+        Ok(_) => Err(io::Error::other("it exists and is not a regular file"))
+            .with_context(|| format!("write {}", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !names_dir(path) => {
+            Ok(path.into())
+        }
         Err(error) => Err(error).with_context(|| format!("open {}", path.display())),
     }
+}
+
+/// Whether only a directory can have this name.
+fn names_dir(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// Creates a new file; where it gets permissions later, nobody else can open it before.

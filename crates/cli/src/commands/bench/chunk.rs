@@ -1,6 +1,7 @@
 //! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
 //! chunks; and what one edit costs, which is what a sync pays for.
 
+use std::env;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -12,13 +13,15 @@ use deltic_core::chunk::{
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
-use super::cuts::{Cuts, Mismatch};
+use super::cuts::{Cuts, Mismatch, Other};
 use super::edits::Trial;
-use super::inputs::Inputs;
+use super::files::{self, Csv};
+use super::inputs::{Inputs, shown};
 use super::machine::{Machine, available_memory};
 use super::plots;
-use super::report::{Block, Chunked, Csv, Report, Timed};
+use super::report::{Block, Chunked, Report, Timed};
 use super::speed::{Course, Subject, measure};
+use crate::args::ISA_VARIABLE;
 use crate::exit::Exit;
 use crate::output::{self, Output};
 use crate::progress::Steps;
@@ -33,9 +36,10 @@ use crate::size::Size;
 /// last-level cache are pushed out of it before each pass. "hot" goes over a
 /// slice in the core's own cache again and again. "vector sum" adds all bytes
 /// up and nothing else: as fast as reading goes. A chunker may be faster where
-/// it skips bytes; `fixed` looks at none, so it has no speed. "crc32c" and
-/// "blake3" are cold as well: cutting, with that sum taken of each chunk while
-/// it is in the cache; "sums alone" takes them of the sieve's chunks.
+/// it skips bytes; `fixed` looks at none, so it has no speed. "+ crc32c" and
+/// "+ blake3" are cold as well, of processor time: cutting, with that sum taken
+/// of each chunk while it is in the cache; "sums alone" takes them of the
+/// sieve's chunks, without cutting.
 /// "ss-crc" and "ss-gear" are `crc` and `gear` in the two stages of SS-CDC.
 ///
 /// Space savings are the share of bytes that need not be kept when equal chunks
@@ -61,8 +65,8 @@ pub(super) struct Args {
     /// Longest chunk [default: four times the mean]
     #[arg(long, value_name = "SIZE")]
     max: Option<Size>,
-    /// Instruction sets to compare [default: all that this machine has]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', env = crate::args::ISA_VARIABLE)]
+    /// Instruction sets to compare [default: the one in DELTIC_ISA, or else all that this machine has]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     isa: Vec<Isa>,
     /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
     #[arg(long, value_name = "SIZE")]
@@ -77,7 +81,8 @@ pub(super) struct Args {
     /// Most memory for inputs; what is beyond is left out [default: half of what is available]
     #[arg(long, value_name = "SIZE")]
     limit: Option<Size>,
-    /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits
+    /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
+    /// --edits, FILE-edits of an earlier run is removed. None may be an input
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Draw throughput, space savings and lengths into DIR, each as SVG and PNG
@@ -151,6 +156,7 @@ struct Plan<'a> {
     args: &'a Args,
     families: Vec<Family>,
     sizes: Vec<Sizes>,
+    /// In the order of [`Isa::available`].
     isas: Vec<Isa>,
 }
 
@@ -158,12 +164,11 @@ impl<'a> Plan<'a> {
     fn new(args: &'a Args) -> Result<Self> {
         let families =
             if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
-        let isas = if args.isa.is_empty() { Isa::available() } else { args.isa.clone() };
         let sizes = args.avg.iter().map(|avg| {
             let sizes = args.sizes(*avg);
             sizes.with_context(|| format!("chunks of {avg} on average cannot be cut"))
         });
-        Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas })
+        Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas: args.isas() })
     }
 
     fn inputs(&self) -> Inputs {
@@ -171,6 +176,14 @@ impl<'a> Plan<'a> {
         let random = random.map(Size::bytes).or_else(|| inputs.is_empty().then_some(RANDOM_BYTES));
         let limit = limit.map_or_else(usual_limit, Size::bytes);
         Inputs::read(inputs, random, limit)
+    }
+
+    /// All that will be written.
+    fn files(&self, csv: Option<&Csv>) -> Vec<PathBuf> {
+        let csv = csv.iter().flat_map(|csv| csv.all()).map(PathBuf::from);
+        let avgs: Vec<_> = self.sizes.iter().map(|sizes| u64::from(sizes.avg()).into()).collect();
+        let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, &avgs));
+        csv.chain(plots).collect()
     }
 
     /// Measures `inputs`.
@@ -211,21 +224,19 @@ impl<'a> Plan<'a> {
         let sum = Timed::new("vector sum", None, Subject::Sum);
         let sieve = Family::ByContent(Algorithm::Sieve).spec(sizes).build();
         let sums = Timed::new("sums alone", None, Subject::Sums(sieve));
-        let stages = self.families.iter().filter_map(|family| self.two_stages(*family, sizes));
+        let stages = self.families.iter().filter_map(|family| {
+            let (stages, isa) = self.two_stages(*family, sizes)?;
+            let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
+            Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+        });
         let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
         Block { sizes, timed, chunked: Vec::new() }
     }
 
     /// The papers' way to put a hash on vectors (SS-CDC), where there is one.
-    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<Timed> {
-        let name = match family {
-            Family::ByContent(Algorithm::Crc) => "ss-crc",
-            Family::ByContent(Algorithm::Gear) => "ss-gear",
-            _ => return None,
-        };
+    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<(TwoStage, Isa)> {
         let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
-        let stages = TwoStage::new(&family.spec(sizes), isa)?;
-        Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+        Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
     }
 
     fn chunked(
@@ -236,7 +247,11 @@ impl<'a> Plan<'a> {
         trials: &[Trial<'_>],
     ) -> Result<Chunked, Mismatch> {
         let spec = family.spec(sizes);
-        let cuts = Cuts::of(&spec, inputs, &family.other_forms(&self.isas))?;
+        let stages = self.two_stages(family, sizes);
+        let stages = stages.map(|(stages, isa)| Other::Stages(stages, isa));
+        let forms = family.other_forms(&self.isas).into_iter().map(Other::Form);
+        let others: Vec<_> = forms.chain(stages).collect();
+        let cuts = Cuts::of(&spec, inputs, &others)?;
         let costs = trials.iter().map(|trial| (trial.name, trial.costs(&spec)));
         Ok(Chunked { name: family.name(), cuts, costs: costs.collect() })
     }
@@ -260,6 +275,17 @@ impl<'a> Plan<'a> {
 }
 
 impl Args {
+    /// What to compare, the best last, whatever the order of the words.
+    fn isas(&self) -> Vec<Isa> {
+        // The program began with making the best what the variable names.
+        if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some() {
+            return vec![Isa::best()];
+        }
+        let mut isas = Isa::available();
+        isas.retain(|isa| self.isa.is_empty() || self.isa.contains(isa));
+        isas
+    }
+
     /// The lengths around a mean of `avg`: what was asked for, or a usual spread as far as the formats allow it.
     fn sizes(&self, avg: Size) -> Result<Sizes, BadSizes> {
         let bytes = |size: Size| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);
@@ -296,10 +322,17 @@ pub(super) fn run(args: &Args) -> Exit {
 
 fn compare(plan: &Plan<'_>) -> Result<Exit> {
     // Before anything is measured, for that may take long.
-    let csv = plan.args.csv.as_deref().map(Csv::create).transpose()?;
+    let csv = plan.args.csv.as_deref().map(Csv::new);
     let plots = plan.args.plot.as_deref();
     plots.map_or(Ok(()), make_dir)?;
+    let files = plan.files(csv.as_ref());
+    files.iter().try_for_each(|file| files::try_out(file))?;
     let inputs = plan.inputs();
+    if let Some(file) = files.iter().find(|file| inputs.have(file)) {
+        let message = format!("write {}: it is one of the inputs", shown(file));
+        output::complain(&message, Some("name another place for the figures"));
+        return Ok(Exit::Usage);
+    }
     if inputs.len() == 0 {
         output::complain("the inputs hold no bytes: there is nothing to measure", None);
         return Ok(if inputs.failed { Exit::Partial } else { Exit::Selection });
@@ -390,16 +423,28 @@ mod tests {
 
     #[test]
     fn a_chunker_of_one_form_is_timed_once_and_fixed_never() {
-        let args = args("");
-        let plan = Plan::new(&args).unwrap();
-        for family in &plan.families {
-            let forms = family.forms(&plan.isas).len();
-            let wanted = match family {
-                Family::Fixed => 0,
-                Family::ByContent(algorithm) if algorithm.has_vector_form() => plan.isas.len(),
-                Family::ByContent(_) => 1,
-            };
-            assert_eq!(forms, wanted, "{family:?}");
+        for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
+        {
+            let family: Family = name.parse().unwrap();
+            assert_eq!(family.forms(&[Isa::SCALAR; 3]).len(), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn instruction_sets_are_compared_once_each_and_the_best_last() {
+        let available = Isa::available();
+        let names: Vec<_> = available.iter().rev().map(|isa| isa.name()).collect();
+        let args = args(&format!("--isa {0},{0}", names.join(",")));
+        assert_eq!(Plan::new(&args).unwrap().isas, available);
+    }
+
+    #[test]
+    fn only_the_best_form_is_timed_with_sums() {
+        let best = *Isa::available().last().unwrap();
+        let args = args(&format!("--algorithms ram --isa {},scalar", best.name()));
+        let plan = Plan::new(&args).unwrap();
+        let block = plan.block(plan.sizes[0]);
+        let summed = block.timed.iter().filter(|row| matches!(row.subject, Subject::Summed(_)));
+        assert_eq!(summed.map(|row| row.isa).collect::<Vec<_>>(), [Some(best)]);
     }
 }

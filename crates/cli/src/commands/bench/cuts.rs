@@ -4,9 +4,19 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 
+use deltic_core::chunk::TwoStage;
 use deltic_core::{Chunker, ChunkerSpec, Fingerprint, Isa};
 
 use super::inputs::{Bytes, Inputs, shown};
+
+/// What must find the chunks of a chunker's plain form.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Other {
+    /// Another form.
+    Form(Isa),
+    /// Two stages, with an instruction set.
+    Stages(TwoStage, Isa),
+}
 
 /// What one chunker makes of all inputs. Each file is cut on its own.
 #[derive(Clone, Debug, Default)]
@@ -18,14 +28,18 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// Cuts `inputs` as `spec` says, in its plain form, and checks that with each of `isas` it does the same.
-    pub(super) fn of(spec: &ChunkerSpec, inputs: &Inputs, isas: &[Isa]) -> Result<Self, Mismatch> {
+    /// Cuts `inputs` as `spec` says, in its plain form, and checks that each of `others` does the same.
+    pub(super) fn of(
+        spec: &ChunkerSpec,
+        inputs: &Inputs,
+        others: &[Other],
+    ) -> Result<Self, Mismatch> {
         let (mut cuts, mut known) = (Self::default(), HashSet::new());
         for input in &inputs.list {
             let mut new = 0;
             for file in &input.files {
                 let bounds = bounds(&spec.build_for(Isa::SCALAR), &file.bytes);
-                isas.iter().try_for_each(|isa| check(spec, *isa, file, &bounds))?;
+                others.iter().try_for_each(|other| check(spec, other, file, &bounds))?;
                 for chunk in pieces(&file.bytes, &bounds) {
                     cuts.lens.push(chunk.len() as u32);
                     if known.insert(Fingerprint::of(chunk)) {
@@ -104,25 +118,47 @@ pub(super) fn pieces<'a>(bytes: &'a [u8], bounds: &'a [usize]) -> impl Iterator<
     bounds.windows(2).map(|ends| &bytes[ends[0]..ends[1]])
 }
 
-/// Cuts `file` again with `isa`, no further than the first boundary that is not in `bounds`.
-fn check(spec: &ChunkerSpec, isa: Isa, file: &Bytes, bounds: &[usize]) -> Result<(), Mismatch> {
-    let chunker = spec.build_for(isa);
-    for ends in bounds.windows(2) {
-        let len = chunker.cut(&file.bytes[ends[0]..]);
-        if ends[0] + len != ends[1] {
-            let path = file.path.clone();
-            let (start, wanted) = (ends[0], ends[1] - ends[0]);
-            return Err(Mismatch { spec: *spec, isa, path, start, len, wanted });
+/// Cuts `file` again, and finds the first chunk that does not lie between `bounds`.
+fn check(
+    spec: &ChunkerSpec,
+    other: &Other,
+    file: &Bytes,
+    bounds: &[usize],
+) -> Result<(), Mismatch> {
+    let wanted = bounds.windows(2).map(|ends| (ends[0], ends[1] - ends[0]));
+    let (how, found) = match *other {
+        Other::Form(isa) => {
+            let chunker = spec.build_for(isa);
+            let cut = |(start, wanted)| (start, wanted, chunker.cut(&file.bytes[start..]));
+            (isa.name().into(), wanted.map(cut).find(differs))
         }
-    }
-    Ok(())
+        Other::Stages(stages, isa) => {
+            let mut lens = Vec::new();
+            stages.cuts(&file.bytes, &mut lens);
+            // Who has no more chunks has one of no bytes.
+            let lens = lens.into_iter().map(|len| len as usize).chain([0]);
+            let mut both = wanted.chain([(file.bytes.len(), 0)]).zip(lens);
+            let found =
+                both.find_map(|((start, wanted), len)| Some((start, wanted, len)).filter(differs));
+            (format!("{} in two stages", isa.name()), found)
+        }
+    };
+    found.map_or(Ok(()), |(start, wanted, len)| {
+        Err(Mismatch { spec: *spec, how, path: file.path.clone(), start, len, wanted })
+    })
+}
+
+/// Whether a chunk, by its start, is not as long as wanted.
+fn differs((_, wanted, len): &(usize, usize, usize)) -> bool {
+    wanted != len
 }
 
 /// Two forms of one chunker differ, which they never may.
 #[derive(Clone, Debug)]
 pub(super) struct Mismatch {
     spec: ChunkerSpec,
-    isa: Isa,
+    /// The instruction set, and in how many stages.
+    how: String,
     path: PathBuf,
     start: usize,
     len: usize,
@@ -133,11 +169,11 @@ impl std::error::Error for Mismatch {}
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, isa, path, start, len, wanted } = self;
+        let Self { spec, how, path, start, len, wanted } = self;
         let path = shown(path);
         write!(
             f,
-            "cut {path} by {spec:?} with {isa:?}: the chunk at byte {start} has {len} bytes, "
+            "cut {path} by {spec:?} with {how}: the chunk at byte {start} has {len} bytes, "
         )?;
         write!(f, "with plain Rust {wanted}")
     }
@@ -156,7 +192,7 @@ mod tests {
             let file = Bytes { path: "x".into(), bytes: bytes.to_vec() };
             Input { name: "x".into(), files: vec![file] }
         };
-        Inputs { list: list.iter().map(input).collect(), failed: false }
+        Inputs { list: list.iter().map(input).collect(), ..Inputs::default() }
     }
 
     fn fixed() -> ChunkerSpec {
@@ -169,7 +205,8 @@ mod tests {
         let sizes = Sizes::new(512, 1024, 4096).unwrap();
         let by_content = Algorithm::ALL.map(|algorithm| ChunkerSpec::ByContent(algorithm, sizes));
         for spec in by_content.into_iter().chain([fixed()]) {
-            let cuts = Cuts::of(&spec, &inputs(&[&data, &data]), &Isa::available()).unwrap();
+            let others = Isa::available().into_iter().map(Other::Form).collect::<Vec<_>>();
+            let cuts = Cuts::of(&spec, &inputs(&[&data, &data]), &others).unwrap();
             assert_eq!((cuts.savings(), &cuts.new_in[..]), (50.0, &[100_000, 0][..]), "{spec:?}");
         }
     }
@@ -190,6 +227,23 @@ mod tests {
         assert_eq!([0, 25, 26, 100].map(|percent| cuts.percentile(percent)), [24, 24, 1024, 1024]);
         assert!((cuts.deviation() - 433.01).abs() < 0.01, "{}", cuts.deviation());
         assert_eq!([23, 24, 1023, 1024].map(|len| cuts.up_to(len)), [0, 1, 1, 4]);
+    }
+
+    #[test]
+    fn two_stages_that_find_other_chunks_are_told() {
+        let data = Random::new(1).bytes(200_000);
+        let spec =
+            |avg, max| ChunkerSpec::ByContent(Algorithm::Gear, Sizes::new(512, avg, max).unwrap());
+        let of = |other: &ChunkerSpec| {
+            let isas = Isa::available().into_iter();
+            let stages = isas.map(|isa| Other::Stages(TwoStage::new(other, isa).unwrap(), isa));
+            Cuts::of(&spec(1024, 4096), &inputs(&[&data]), &stages.collect::<Vec<_>>())
+        };
+        assert!(of(&spec(1024, 4096)).is_ok());
+        for other in [spec(2048, 4096), spec(1024, 2048)] {
+            let told = of(&other).unwrap_err().to_string();
+            assert!(told.contains("with scalar in two stages: the chunk at byte "), "{told}");
+        }
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl<'a> Trial<'a> {
 }
 
 impl Edit {
-    /// An edit anywhere in `files`. Its bytes are values that occur there.
+    /// An edit anywhere in `files`. Its bytes are values that occur there, unless there is one only.
     fn new(kind: Kind, len: usize, files: &[Cow<'_, [u8]>], random: &mut Random) -> Self {
         let total = files.iter().map(|file| file.len()).sum();
         let (mut file, mut place) = (0, random.below(total));
@@ -148,12 +148,22 @@ impl Edit {
             // What is overwritten changes.
             Kind::Overwrite => {
                 bytes.truncate(end - start);
-                bytes[0] = if bytes[0] == old[start] { old[start] ^ 1 } else { bytes[0] };
+                if bytes[0] == old[start] {
+                    bytes[0] = other_than(old[start], old, random);
+                }
             }
             Kind::Delete => bytes.clear(),
         }
         Self { kind, len, file, start, end, bytes }
     }
+}
+
+/// A value of `bytes` that is not `value`, or any other if they have no other.
+fn other_than(value: u8, bytes: &[u8], random: &mut Random) -> u8 {
+    // Drawn once and then looked for: it may be rare.
+    let (before, behind) = bytes.split_at(random.below(bytes.len()));
+    let mut others = behind.iter().chain(before).filter(|other| **other != value);
+    others.next().copied().unwrap_or(value ^ 1)
 }
 
 /// A file as it was, under one chunker.
@@ -340,6 +350,19 @@ mod tests {
             );
             assert!(kind != Kind::Overwrite || bytes != old[start..end]);
         }
+    }
+
+    #[test]
+    fn an_edit_brings_no_value_that_the_data_lacks() {
+        let two = two_values(&mut Random::new(1));
+        for Edit { kind, start, bytes, .. } in trial(&[&two]).edits {
+            assert!(bytes.iter().all(|byte| matches!(byte, b'a' | b'b')), "{kind:?}");
+            assert!(kind != Kind::Overwrite || bytes[0] != two[start]);
+        }
+        let mut rare = vec![7; 100_000];
+        rare[99_999] = 9;
+        assert_eq!(other_than(7, &rare, &mut Random::new(1)), 9);
+        assert_eq!(other_than(7, &[7; 9], &mut Random::new(1)), 6);
     }
 
     #[test]

@@ -3,17 +3,16 @@
 //! Both are laid out here, in pixels, and painted with the few shapes that both formats have. The font comes with the
 //! program: a picture must not depend on what a machine has installed.
 
-use std::fs::{self, File};
-use std::io::BufWriter;
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::files;
 use super::scale::{Scale, number};
 
 /// A picture of figures.
@@ -57,20 +56,18 @@ pub(super) struct Lines {
 }
 
 impl Figure {
-    /// Writes `NAME.svg` and `NAME.png` into `dir`.
-    pub(super) fn save(&self, dir: &Path, name: &str) -> Result<()> {
+    /// Writes itself to `files`: as SVG, then as PNG.
+    pub(super) fn save(&self, files: &[PathBuf; 2]) -> Result<()> {
         let size = (WIDTH as u32, self.height() as u32);
         let font = register_font(FONT, FontStyle::Normal, notosans::REGULAR_TTF);
         font.map_err(|_| anyhow!("the font of the program is damaged"))?;
         let mut svg = String::new();
         self.paint(SVGBackend::with_string(&mut svg, size), 1)?;
-        let path = dir.join(format!("{name}.svg"));
-        fs::write(&path, svg).with_context(|| format!("write {}", path.display()))?;
+        files::write(&files[0], svg.as_bytes())?;
         let size = (size.0 * PNG_ZOOM as u32, size.1 * PNG_ZOOM as u32);
         let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
         self.paint(BitMapBackend::with_buffer(&mut pixels, size), PNG_ZOOM)?;
-        let path = dir.join(format!("{name}.png"));
-        save_png(&path, size, &pixels).with_context(|| format!("write {}", path.display()))
+        files::write(&files[1], &png(size, &pixels)?)
     }
 
     fn height(&self) -> i32 {
@@ -278,12 +275,14 @@ impl<B: DrawingBackend> Canvas<B> {
     }
 }
 
-fn save_png(path: &Path, (width, height): (u32, u32), pixels: &[u8]) -> Result<()> {
-    let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
+fn png((width, height): (u32, u32), pixels: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
     let mut writer = encoder.write_header()?;
     writer.write_image_data(pixels)?;
-    Ok(writer.finish()?)
+    writer.finish()?;
+    Ok(bytes)
 }
 
 /// The colour of bars of series number `at` of `all`: the later, the darker.

@@ -1,9 +1,11 @@
 //! What is measured: files, directories and random bytes, held in memory, so that no figure depends on a disk.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::path::printable;
@@ -19,6 +21,8 @@ pub(super) struct Inputs {
     pub(super) list: Vec<Input>,
     /// Whether something could not be read; each was named.
     pub(super) failed: bool,
+    /// Device and inode of each file, read or not.
+    pub(super) ids: HashSet<(u64, u64)>,
 }
 
 /// One word of the command line.
@@ -40,7 +44,7 @@ pub(super) struct Bytes {
 impl Inputs {
     /// Reads `paths`, then makes `random` bytes, until all of it is `limit` long.
     pub(super) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
-        let mut reader = Reader { left: limit, short: false, failed: false };
+        let mut reader = Reader { left: limit, ..Reader::default() };
         let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
         list.extend(random.map(|len| reader.random(len)));
         if reader.short {
@@ -50,7 +54,12 @@ impl Inputs {
             );
         }
         list.retain(|input| input.len() > 0);
-        Self { list, failed: reader.failed }
+        Self { list, failed: reader.failed, ids: reader.ids }
+    }
+
+    /// Whether `path` is one of the files, under whatever name.
+    pub(super) fn have(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|meta| self.ids.contains(&id(&meta)))
     }
 
     /// All files.
@@ -81,11 +90,13 @@ impl Input {
 }
 
 /// Reads until memory is used up.
+#[derive(Default)]
 struct Reader {
     left: u64,
     /// Whether something was left out.
     short: bool,
     failed: bool,
+    ids: HashSet<(u64, u64)>,
 }
 
 impl Reader {
@@ -120,6 +131,7 @@ impl Reader {
     }
 
     fn file(&mut self, path: &Path, files: &mut Vec<Bytes>) {
+        self.ids.extend(fs::metadata(path).map(|meta| id(&meta)));
         match self.bytes(path) {
             Ok(bytes) => files.push(Bytes { path: path.into(), bytes }),
             Err(error) => self.fail("read", path, error),
@@ -153,6 +165,11 @@ impl Reader {
         output::complain(&format!("{action} {}: {why}", shown(path)), None);
         self.failed = true;
     }
+}
+
+/// What tells a file from all others, whatever its names.
+fn id(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
 }
 
 /// A path for people: no name drives the terminal.

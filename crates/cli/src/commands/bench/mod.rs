@@ -4,6 +4,7 @@ mod chunk;
 mod cuts;
 mod edits;
 mod figure;
+mod files;
 mod inputs;
 mod machine;
 mod plots;

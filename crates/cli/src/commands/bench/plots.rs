@@ -1,7 +1,7 @@
 //! What the figures of a comparison look like, after VectorCDC's: throughput (Figure 6), space savings (Figure 5) and
 //! the lengths of chunks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use deltic_core::Isa;
@@ -10,16 +10,31 @@ use super::figure::{Bars, Content, Figure, Group, Lines};
 use super::report::{Block, Chunked, Report};
 use super::scale::{Scale, number};
 use super::speed::Speed;
+use crate::size::Size;
 
 /// Draws all of `report` into `dir`.
 pub(super) fn draw(report: &Report, dir: &Path) -> Result<()> {
     for block in &report.blocks {
-        let avg = block.avg().to_string().replace(' ', "");
-        cold(report, block).save(dir, &format!("throughput-cold-{avg}"))?;
-        hot(report, block).save(dir, &format!("throughput-hot-{avg}"))?;
-        lengths(report, block).save(dir, &format!("lengths-{avg}"))?;
+        for (name, figure) in OF_BLOCKS {
+            figure(report, block).save(&of_block(dir, name, block.avg()))?;
+        }
     }
-    savings(report).save(dir, "savings")
+    savings(report).save(&both(dir, SAVINGS))
+}
+
+/// All that is drawn into `dir` of chunks of these mean lengths.
+pub(super) fn files(dir: &Path, avgs: &[Size]) -> Vec<PathBuf> {
+    let of_blocks =
+        avgs.iter().flat_map(|avg| OF_BLOCKS.map(|(name, _)| of_block(dir, name, *avg)));
+    of_blocks.chain([both(dir, SAVINGS)]).flatten().collect()
+}
+
+fn of_block(dir: &Path, name: &str, avg: Size) -> [PathBuf; 2] {
+    both(dir, &format!("{name}-{}", avg.to_string().replace(' ', "")))
+}
+
+fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
+    ["svg", "png"].map(|format| dir.join(format!("{name}.{format}")))
 }
 
 fn cold(report: &Report, block: &Block) -> Figure {
@@ -101,5 +116,12 @@ fn lengths(report: &Report, block: &Block) -> Figure {
     }
 }
 
+/// Draws one block of a report.
+type OfBlock = fn(&Report, &Block) -> Figure;
+/// What is drawn of each block.
+const OF_BLOCKS: [(&str, OfBlock); 3] =
+    [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
+/// The one figure of all blocks.
+const SAVINGS: &str = "savings";
 /// Points of a line.
 const POINTS: u32 = 512;

@@ -1,9 +1,5 @@
 //! The figures of a comparison, as tables for people and as CSV for programs.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 use deltic_core::{Isa, Sizes};
 
 use super::cuts::Cuts;
@@ -135,8 +131,8 @@ impl Block {
                 "of sum",
                 "hot cpu GB/s",
                 "hot wall GB/s",
-                "+ crc32c",
-                "+ blake3",
+                "+ crc32c cpu GB/s",
+                "+ blake3 cpu GB/s",
             ],
         );
         for row in &self.timed {
@@ -204,46 +200,9 @@ impl Block {
     }
 }
 
-/// Three files of figures, made before there are any, so that a wrong name is told at once.
-pub(super) struct Csv {
-    figures: PathBuf,
-}
-
-impl Csv {
-    /// Makes `path` and the files beside it.
-    pub(super) fn create(path: &Path) -> Result<Self> {
-        let csv = Self { figures: path.into() };
-        put(path, "")?;
-        Ok(csv)
-    }
-
-    /// Fills them.
-    pub(super) fn write(self, report: &Report) -> Result<()> {
-        put(&self.figures, &report.figures().csv())?;
-        put(&self.beside("lengths"), &report.lengths().csv())?;
-        let edits = report.edits();
-        edits.map_or(Ok(()), |edits| put(&self.beside("edits"), &edits.csv()))
-    }
-
-    /// `figures.csv` becomes `figures-what.csv`.
-    fn beside(&self, what: &str) -> PathBuf {
-        let mut name = self.figures.file_stem().unwrap_or_default().to_owned();
-        name.push(format!("-{what}"));
-        if let Some(extension) = self.figures.extension() {
-            name.push(".");
-            name.push(extension);
-        }
-        self.figures.with_file_name(name)
-    }
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("write {}", path.display()))
-}
-
 impl Report {
     /// One line for each mean length, chunker and form.
-    fn figures(&self) -> Table {
+    pub(super) fn figures(&self) -> Table {
         let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
         let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
         for block in &self.blocks {
@@ -286,7 +245,7 @@ impl Report {
     }
 
     /// How many chunks have which lengths.
-    fn lengths(&self) -> Table {
+    pub(super) fn lengths(&self) -> Table {
         let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
         for block in &self.blocks {
             let (avg, max) = (block.sizes.avg(), block.sizes.max());
@@ -304,8 +263,13 @@ impl Report {
         table
     }
 
+    /// Whether `text` starts as [`Report::edits`] does.
+    pub(super) fn is_edits(text: &[u8]) -> bool {
+        text.starts_with(EDITS.join(",").as_bytes())
+    }
+
     /// One line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
-    fn edits(&self) -> Option<Table> {
+    pub(super) fn edits(&self) -> Option<Table> {
         let mut table = Table::new(0, EDITS);
         let mut any = false;
         for block in &self.blocks {

@@ -1,6 +1,6 @@
 //! How fast bytes are cut: by processor time and by the clock, from memory and from the cache.
 //!
-//! A *cold* pass goes over the whole data set once. A data set too short to push itself out of the last-level cache is
+//! A *cold* pass goes over the whole data set once; passes over little data are repeated and added up. A data set too short to push itself out of the last-level cache is
 //! pushed out of it before each pass, by reading another buffer. *Hot* passes go over one slice, again and again, that
 //! the core's own cache holds.
 //!
@@ -116,15 +116,24 @@ impl<'a> Course<'a> {
             subject.pass(hot);
             bytes += hot.len();
         }
-        Speed { cold, hot: start.pace(bytes), crc32c, blake3 }
+        let mut taken = Taken::default();
+        taken.add(&start);
+        Speed { cold, hot: taken.pace(bytes), crc32c, blake3 }
     }
 
-    /// The pace of one pass over everything, from memory.
+    /// The pace of passes over everything, from memory: one, or more if it is too short to be timed.
     fn cold(&self, pass: impl Fn(usize, &[u8])) -> Pace {
-        black_box(sum(black_box(&self.evict)));
-        let start = Clock::now();
-        self.cold.iter().enumerate().for_each(|(at, file)| pass(at, file));
-        start.pace(self.cold.iter().map(|file| file.len()).sum())
+        let len: usize = self.cold.iter().map(|file| file.len()).sum();
+        let (mut bytes, mut taken) = (0, Taken::default());
+        let turn = Instant::now();
+        while bytes == 0 || (taken.wall < COLD_TIME && turn.elapsed() < COLD_PATIENCE) {
+            black_box(sum(black_box(&self.evict)));
+            let start = Clock::now();
+            self.cold.iter().enumerate().for_each(|(at, file)| pass(at, file));
+            taken.add(&start);
+            bytes += len;
+        }
+        taken.pace(bytes)
     }
 }
 
@@ -149,7 +158,9 @@ fn medians(turns: &[Speed]) -> Speed {
     let median = |figure: fn(&Speed) -> f64| {
         let mut figures: Vec<_> = turns.iter().map(figure).collect();
         figures.sort_unstable_by(f64::total_cmp);
-        figures.get(figures.len() / 2).copied().unwrap_or_default()
+        let upper = figures.len() / 2;
+        let lower = figures.len().saturating_sub(1) / 2;
+        figures.get(lower..=upper).map_or(0.0, |middle| (middle[0] + middle[upper - lower]) / 2.0)
     };
     Speed {
         cold: Pace { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
@@ -237,12 +248,26 @@ impl Clock {
     fn now() -> Self {
         Self { cpu: cpu_time(), wall: Instant::now() }
     }
+}
 
-    /// The pace of whoever went over so many bytes since.
-    fn pace(&self, bytes: usize) -> Pace {
-        let (wall, cpu) = (self.wall.elapsed(), cpu_time().saturating_sub(self.cpu));
+/// Time by both clocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl Taken {
+    /// Counts the time since `start`.
+    fn add(&mut self, start: &Clock) {
+        self.wall += start.wall.elapsed();
+        self.cpu += cpu_time().saturating_sub(start.cpu);
+    }
+
+    /// The pace of whoever went over so many bytes in it.
+    fn pace(self, bytes: usize) -> Pace {
         let pace = |time: Duration| bytes as f64 / time.max(TICK).as_nanos() as f64;
-        Pace { cpu: pace(cpu), wall: pace(wall) }
+        Pace { cpu: pace(self.cpu), wall: pace(self.wall) }
     }
 }
 
@@ -258,6 +283,10 @@ const COLD_BY_ITSELF: u64 = 4;
 const HOT_BYTES: usize = 256 << 10;
 /// … and holds at least so many of the longest chunks.
 const HOT_CHUNKS: usize = 4;
+/// Cold passes are repeated until so much is timed, for a short one says little …
+const COLD_TIME: Duration = Duration::from_millis(5);
+/// … or until they, and what empties the caches between them, have taken so long.
+const COLD_PATIENCE: Duration = Duration::from_millis(100);
 /// How long a subject goes over the hot slice in one turn.
 const HOT_TIME: Duration = Duration::from_millis(20);
 /// The shortest time that counts: a clock may stand still.
@@ -277,14 +306,21 @@ mod tests {
         };
         let speed = medians(&[turn(1.0, 30.0), turn(3.0, 10.0), turn(2.0, 20.0)]);
         assert_eq!(speed, turn(2.0, 20.0));
+        let even = [turn(1.0, 30.0), turn(9.0, 10.0), turn(2.0, 25.0), turn(3.0, 20.0)];
+        assert_eq!(medians(&even), turn(2.5, 22.5));
+        assert_eq!(medians(&even[..1]), turn(1.0, 30.0));
     }
 
     #[test]
     fn a_sum_counts_every_byte() {
         for len in [0, 1, 63, 64, 65, 1000] {
             let mut data = vec![0; len];
-            data.iter_mut().rev().take(1).for_each(|byte| *byte = 1);
-            assert_eq!(sum(&data) != 0, len > 0, "{len}");
+            assert_eq!(sum(&data), 0);
+            for at in 0..len {
+                data[at] = 1;
+                assert_ne!(sum(&data), 0, "byte {at} of {len}");
+                data[at] = 0;
+            }
         }
     }
 
