@@ -46,7 +46,7 @@ fn run(command: Command) -> Exit {
 
 /// Makes chunkers use the instruction set that the environment names; the way out where this machine lacks it.
 fn prefer_isa() -> Option<Exit> {
-    let name = std::env::var_os(args::ISA_VARIABLE)?;
+    let name = std::env::var_os(args::ISA_VARIABLE).filter(|name| !name.is_empty())?;
     match name.to_string_lossy().parse::<Isa>() {
         Ok(isa) => {
             isa.prefer();

@@ -230,7 +230,7 @@ fn words_that_make_no_sense_are_refused_with_what_there_is() {
     for (words, wanted) in [
         ("--algorithms ram,foo old", "\"foo\" is not a chunker; there are fixed, "),
         ("--isa scalar,foo old", "it has scalar"),
-        ("--avg 3000 old", "chunks of 3000 B on average cannot be cut: average chunk size"),
+        ("--avg 3000 old", "--avg 3000 B (a power of two, 512 B to 512 KiB): average chunk size"),
         ("--avg 8x old", "not a size"),
         ("--min 16K --avg 8K old", "must rise"),
         ("--runs 0 old", "--runs"),

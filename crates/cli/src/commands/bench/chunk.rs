@@ -166,7 +166,7 @@ impl<'a> Plan<'a> {
             if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
         let sizes = args.avg.iter().map(|avg| {
             let sizes = args.sizes(*avg);
-            sizes.with_context(|| format!("chunks of {avg} on average cannot be cut"))
+            sizes.with_context(|| format!("--avg {avg} (a power of two, 512 B to 512 KiB)"))
         });
         Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas: args.isas() })
     }
@@ -278,7 +278,7 @@ impl Args {
     /// What to compare, the best last, whatever the order of the words.
     fn isas(&self) -> Vec<Isa> {
         // The program began with making the best what the variable names.
-        if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some() {
+        if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some_and(|name| !name.is_empty()) {
             return vec![Isa::best()];
         }
         let mut isas = Isa::available();

@@ -1,6 +1,6 @@
 //! The figures of a comparison, as tables for people and as CSV for programs.
 
-use deltic_core::{Isa, Sizes};
+use deltic_core::{ChunkerSpec, Isa, Sizes};
 
 use super::cuts::Cuts;
 use super::edits::{Cost, Costs, HORIZON_BYTES, Kind, LENS};
@@ -16,6 +16,8 @@ pub(super) struct Report {
     data: String,
     /// The machine, in a line.
     machine: String,
+    /// What a sync would use, in a line.
+    default: String,
     /// Name and length of each input.
     inputs: Vec<(String, u64)>,
     /// One for each mean length.
@@ -79,6 +81,7 @@ impl Report {
         let (name, isas) = (&machine.name, isas.join(" "));
         Self {
             data: format!("{}, {} MB", inputs.title(), megabytes(inputs.len())),
+            default: default_for(inputs.files().map(<[u8]>::len).max().unwrap_or(0) as u64),
             machine: format!("{name} ({isas}), L2 {l2}, last level {last}, median of {runs}"),
             inputs: inputs.list.iter().map(|input| (input.name.clone(), input.len())).collect(),
             blocks,
@@ -100,6 +103,7 @@ impl Report {
             }
             lines.extend(inputs.lines());
         }
+        lines.push(self.default.clone());
         for block in &self.blocks {
             let [min, max] =
                 [block.sizes.min(), block.sizes.max()].map(|len| Size::from(u64::from(len)));
@@ -293,6 +297,17 @@ impl Report {
         }
         any.then_some(table)
     }
+}
+
+/// What `deltic sync` cuts a file of `len` bytes with.
+fn default_for(len: u64) -> String {
+    let name = match ChunkerSpec::for_len(len) {
+        ChunkerSpec::Fixed(len) => format!("fixed, {}", Size::from(u64::from(len.get()))),
+        ChunkerSpec::ByContent(algorithm, sizes) => {
+            format!("{}, {}", algorithm.name(), Size::from(u64::from(sizes.avg())))
+        }
+    };
+    format!("deltic sync, for the longest file here: {name} (no option changes that)")
 }
 
 fn speeds(speed: &Speed, limit: f64) -> Vec<String> {
