@@ -41,8 +41,7 @@ impl Ae {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
     #[must_use]
     pub fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
-        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
-        Self { extreme, window: window as usize, max: sizes.max() as usize, isa }
+        Self { extreme, window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
@@ -91,9 +90,6 @@ impl Kernel for Cut<'_> {
         }
     }
 }
-
-/// The mean number of random bytes until the utmost value comes up.
-const RANDOM_WAIT_BYTES: u32 = 256;
 
 #[cfg(test)]
 mod tests {

@@ -145,6 +145,13 @@ impl Sizes {
         if self.min < self.avg { self.avg - self.min } else { 1 }
     }
 
+    /// The window of AE and RAM, in bytes: random ones wait for the utmost value behind it, and it leaves no chunk
+    /// shorter than the minimum.
+    const fn window(self) -> u32 {
+        let (window, least) = (self.avg - RANDOM_WAIT_BYTES, self.min - 1);
+        if window < least { least } else { window }
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         out.put_varint(self.min.into());
         out.put_varint(self.avg.into());
@@ -160,31 +167,31 @@ impl Sizes {
 /// A content-defined chunker's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// A CRC of a sliding window.
+    /// A CRC of a sliding window (SS-CDC, Ni et al. 2019; VectorCDC §5, ParaSync §2.2).
     Crc,
-    /// A Rabin fingerprint of a sliding window.
+    /// A Rabin fingerprint of a sliding window (LBFS, Muthitacharoen et al. 2001; VectorCDC §5).
     Rabin,
-    /// Two thresholds, two divisors, with Rabin fingerprints.
+    /// Two thresholds, two divisors, with Rabin fingerprints (Eshghi and Tang 2005; VectorCDC §5).
     Tttd,
-    /// Gear, its window warmed up.
+    /// Gear, its window warmed up (Ddelta, Xia et al. 2014; VectorCDC §5).
     Gear,
-    /// Gear with normalised sizes, its window warmed up.
+    /// Gear with normalised sizes, its window warmed up (Ddelta, with the levels of FastCDC, Xia et al. 2020).
     GearNc,
-    /// FastCDC without normalised sizes.
+    /// FastCDC without normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdc,
-    /// FastCDC with normalised sizes.
+    /// FastCDC with normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdcNc,
-    /// The Asymmetric Extremum: maxima.
+    /// The Asymmetric Extremum: maxima (Zhang et al. 2015; VectorCDC §4.3).
     AeMax,
-    /// The Asymmetric Extremum: minima.
+    /// The Asymmetric Extremum: minima (Zhang et al. 2015; VectorCDC §4.3).
     AeMin,
-    /// The Rapid Asymmetric Maximum.
+    /// The Rapid Asymmetric Maximum (Widodo et al. 2017; VectorCDC §4.3).
     Ram,
-    /// Local maxima.
+    /// MAXP, local maxima (Bjørner et al. 2010; VectorCDC §4.3).
     Maxp,
-    /// Rows of rising bytes.
+    /// SeqCDC, rows of rising bytes (Udayashankar et al. 2024; the artifact of VectorCDC has it too).
     Seq,
-    /// A sieve of sums of sixteen bytes, then a hash of what it leaves.
+    /// A sieve of sums of sixteen bytes, then a hash of what it leaves. Ours; no paper has it.
     Sieve,
 }
 
@@ -391,7 +398,18 @@ macro_rules! any_chunker {
 
 any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
+/// SplitMix64's answer number `n`, counted from 0.
+const fn split_mix(seed: u64, n: u64) -> u64 {
+    let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 const TAG_FIXED: u8 = 1;
+
+/// The mean number of random bytes until one given value comes up.
+const RANDOM_WAIT_BYTES: u32 = 256;
 
 /// How many chunks a default recipe aims at, where the mean may still choose.
 const DEFAULT_CHUNKS: u64 = 1 << 19;

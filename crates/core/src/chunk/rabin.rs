@@ -17,7 +17,7 @@
 //! 4. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum. Bytes
 //!    below `min` are skipped but for the window.
 
-use super::rolling::{Rolling, first};
+use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes is high.
@@ -43,10 +43,7 @@ impl Chunker for Rabin {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        let data = &data[..data.len().min(self.max)];
-        let end = (data.len() > self.min)
-            .then(|| first::<Fingerprint, _>(data, self.min..data.len(), self.limit));
-        end.flatten().unwrap_or(data.len())
+        rolling::cut::<Fingerprint, _>(data, self.min, self.max, self.limit)
     }
 }
 

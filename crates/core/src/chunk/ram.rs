@@ -35,8 +35,7 @@ impl Ram {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
     #[must_use]
     pub fn new(sizes: Sizes, isa: Isa) -> Self {
-        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
-        Self { window: window as usize, max: sizes.max() as usize, isa }
+        Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
@@ -68,6 +67,3 @@ impl Kernel for Cut<'_> {
         Wanted::AtLeast(top).find(simd, self.after)
     }
 }
-
-/// The mean number of random bytes until the largest value comes up.
-const RANDOM_WAIT_BYTES: u32 = 256;
