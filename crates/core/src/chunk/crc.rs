@@ -23,7 +23,7 @@ use crate::weak::CASTAGNOLI;
 
 /// Cuts where the CRC of the last 256 bytes is high.
 #[derive(Clone, Copy, Debug)]
-pub struct WindowCrc {
+pub(super) struct WindowCrc {
     min: usize,
     max: usize,
     limit: u32,
@@ -31,8 +31,7 @@ pub struct WindowCrc {
 
 impl WindowCrc {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes) -> Self {
+    pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = u32::MAX - u32::MAX / sizes.wait();
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }

@@ -27,7 +27,7 @@ use super::{Chunker, Sizes, split_mix};
 
 /// How strongly lengths are drawn to the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub(super) enum Level {
     /// Not at all: one criterion.
     Zero,
     /// Two bits more before the mean and two fewer after it: FastCDC's level 2.
@@ -36,12 +36,11 @@ pub enum Level {
 
 /// Cuts where a gear hash of the last 64 bytes is small.
 #[derive(Clone, Copy, Debug)]
-pub struct Gear(Limits);
+pub(super) struct Gear(Limits);
 
 impl Gear {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes, level: Level) -> Self {
+    pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
 

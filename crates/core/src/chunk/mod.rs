@@ -16,20 +16,22 @@ mod sieve;
 mod tttd;
 mod two_stage;
 
-pub use ae::{Ae, Extreme};
-pub use crc::WindowCrc;
-pub use fastcdc::FastCdc;
-pub use fixed::{Fixed, FixedLen};
-pub use gear::{Gear, Level};
-pub use maxp::Maxp;
-pub use rabin::Rabin;
-pub use ram::Ram;
-pub use seq::Seq;
-pub use sieve::Sieve;
-pub use tttd::Tttd;
+pub use fixed::FixedLen;
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;
+
+use ae::{Ae, Extreme};
+use crc::WindowCrc;
+use fastcdc::FastCdc;
+use fixed::Fixed;
+use gear::{Gear, Level};
+use maxp::Maxp;
+use rabin::Rabin;
+use ram::Ram;
+use seq::Seq;
+use sieve::Sieve;
+use tttd::Tttd;
 
 use crate::codec::{CodecError, Put, Reader};
 use crate::simd::Isa;
@@ -301,24 +303,24 @@ impl ChunkerSpec {
     /// (law 4).
     #[must_use]
     pub fn build_for(&self, isa: Isa) -> AnyChunker {
-        match *self {
-            Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
+        AnyChunker(match *self {
+            Self::Fixed(len) => Form::Fixed(Fixed::new(len)),
             Self::ByContent(algorithm, sizes) => match algorithm {
-                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes, Level::Two)),
-                Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
-                Algorithm::AeMax => AnyChunker::Ae(Ae::new(Extreme::Max, sizes, isa)),
-                Algorithm::AeMin => AnyChunker::Ae(Ae::new(Extreme::Min, sizes, isa)),
-                Algorithm::Maxp => AnyChunker::Maxp(Maxp::new(sizes, isa)),
-                Algorithm::Seq => AnyChunker::Seq(Seq::new(sizes, isa)),
-                Algorithm::Crc => AnyChunker::WindowCrc(WindowCrc::new(sizes)),
-                Algorithm::Rabin => AnyChunker::Rabin(Rabin::new(sizes)),
-                Algorithm::Tttd => AnyChunker::Tttd(Tttd::new(sizes)),
-                Algorithm::Gear => AnyChunker::Gear(Gear::new(sizes, Level::Zero)),
-                Algorithm::FastCdc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Zero)),
-                Algorithm::FastCdcNc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Two)),
-                Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
+                Algorithm::GearNc => Form::Gear(Gear::new(sizes, Level::Two)),
+                Algorithm::Ram => Form::Ram(Ram::new(sizes, isa)),
+                Algorithm::AeMax => Form::Ae(Ae::new(Extreme::Max, sizes, isa)),
+                Algorithm::AeMin => Form::Ae(Ae::new(Extreme::Min, sizes, isa)),
+                Algorithm::Maxp => Form::Maxp(Maxp::new(sizes, isa)),
+                Algorithm::Seq => Form::Seq(Seq::new(sizes, isa)),
+                Algorithm::Crc => Form::WindowCrc(WindowCrc::new(sizes)),
+                Algorithm::Rabin => Form::Rabin(Rabin::new(sizes)),
+                Algorithm::Tttd => Form::Tttd(Tttd::new(sizes)),
+                Algorithm::Gear => Form::Gear(Gear::new(sizes, Level::Zero)),
+                Algorithm::FastCdc => Form::FastCdc(FastCdc::new(sizes, Level::Zero)),
+                Algorithm::FastCdcNc => Form::FastCdc(FastCdc::new(sizes, Level::Two)),
+                Algorithm::Sieve => Form::Sieve(Sieve::new(sizes, isa)),
             },
-        }
+        })
     }
 
     /// The shortest chunk, in bytes, but for the last of a file.
@@ -369,27 +371,29 @@ impl ChunkerSpec {
     }
 }
 
-/// Declares [`AnyChunker`]: a variant for each type of chunker, named like it.
+/// The chunker that a [`ChunkerSpec`] names.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyChunker(Form);
+
+/// Declares [`Form`], a variant for each type of chunker, named like it, and lets [`AnyChunker`] cut as it does.
 macro_rules! any_chunker {
     ($($name:ident),+) => {
-        /// The chunker that a [`ChunkerSpec`] names.
         #[derive(Clone, Copy, Debug)]
-        #[allow(missing_docs, reason = "each variant holds the type of its name")]
-        pub enum AnyChunker {
+        enum Form {
             $($name($name)),+
         }
 
         impl Chunker for AnyChunker {
             fn max_len(&self) -> usize {
-                match self {
-                    $(Self::$name(chunker) => chunker.max_len()),+
+                match &self.0 {
+                    $(Form::$name(chunker) => chunker.max_len()),+
                 }
             }
 
             #[inline]
             fn cut(&self, data: &[u8]) -> usize {
-                match self {
-                    $(Self::$name(chunker) => chunker.cut(data)),+
+                match &self.0 {
+                    $(Form::$name(chunker) => chunker.cut(data)),+
                 }
             }
         }

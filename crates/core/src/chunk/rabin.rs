@@ -22,7 +22,7 @@ use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes is high.
 #[derive(Clone, Copy, Debug)]
-pub struct Rabin {
+pub(super) struct Rabin {
     min: usize,
     max: usize,
     limit: u64,
@@ -30,8 +30,7 @@ pub struct Rabin {
 
 impl Rabin {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes) -> Self {
+    pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = one_in(sizes.wait());
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }

@@ -25,7 +25,7 @@ use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
 #[derive(Clone, Copy, Debug)]
-pub struct Ram {
+pub(super) struct Ram {
     window: usize,
     max: usize,
     isa: Isa,
@@ -33,8 +33,7 @@ pub struct Ram {
 
 impl Ram {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }

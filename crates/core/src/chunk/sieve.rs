@@ -34,7 +34,7 @@ use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
-pub struct Sieve {
+pub(super) struct Sieve {
     min: usize,
     avg: usize,
     max: usize,
@@ -49,8 +49,7 @@ pub struct Sieve {
 
 impl Sieve {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
         let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS);
         let left = bits - SIXTEENS_BITS - more;
