@@ -147,16 +147,20 @@ fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
 }
 
 fn ae_max_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
-    chunk.len().checked_sub(window + 1).is_some_and(|at| {
-        chunk[..at].iter().all(|byte| *byte < chunk[at])
-            && chunk[at + 1..].iter().all(|byte| *byte <= chunk[at])
-    })
+    ae_ends(sizes, chunk, |byte| byte)
 }
 
 fn ae_min_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let flipped: Vec<u8> = chunk.iter().map(|byte| 255 - byte).collect();
-    ae_max_ends(sizes, &flipped)
+    ae_ends(sizes, chunk, |byte| 255 - byte)
+}
+
+fn ae_ends(sizes: Sizes, chunk: &[u8], rank: fn(u8) -> u8) -> bool {
+    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
+    chunk.len().checked_sub(window + 1).is_some_and(|at| {
+        let top = rank(chunk[at]);
+        chunk[..at].iter().all(|byte| rank(*byte) < top)
+            && chunk[at + 1..].iter().all(|byte| rank(*byte) <= top)
+    })
 }
 
 fn maxp_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {

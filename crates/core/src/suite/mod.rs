@@ -61,8 +61,8 @@ const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
         Algorithm::Rabin | Algorithm::Tttd => 8 * 48,
         Algorithm::Gear | Algorithm::GearNc | Algorithm::FastCdc | Algorithm::FastCdcNc => 64,
         Algorithm::Sieve => 3 * 16,
-        // Comparisons of bytes are no more than an eighth of a step.
-        Algorithm::AeMax | Algorithm::AeMin => sizes.max() as u64 / 8,
+        // Comparisons of bytes, no more than an eighth of a step each; for AE most often only the first ones.
+        Algorithm::AeMax | Algorithm::AeMin => sizes.max() as u64 / 64,
         Algorithm::Ram => sizes.avg() as u64 / 8,
         // Of two windows, most often only the first bytes.
         Algorithm::Maxp => 4,
