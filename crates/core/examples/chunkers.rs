@@ -1,6 +1,9 @@
 //! How fast chunkers are, ours and those of other crates: GB a second of processor time, medians of interleaved rounds.
 //!
 //! `cargo run --release -p deltic-core --example chunkers [MIN AVG MAX]`, in bytes.
+//!
+//! `cargo run --release -p deltic-core --example chunkers hot` has chunkers without hashes only, in the second-level cache:
+//! *paper* is the loop as the paper writes it, byte by byte, beside ours in plain Rust and with the best instructions.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "text to chunk is read from files")]
 
@@ -22,34 +25,71 @@ struct Contender {
 type Count = Box<dyn FnMut(&[u8]) -> usize>;
 
 fn main() {
-    let args: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let (min, avg, max) = match args[..] {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args == ["hot"] {
+        let [random, text] = [random(HOT_BYTES), text(HOT_BYTES)];
+        let rare = rare_top(HOT_BYTES);
+        contest(&[("random", random), ("text", text), ("rare top", rare)], HOT_PASSES, hashless());
+        return;
+    }
+    let numbers: Vec<u32> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let (min, avg, max) = match numbers[..] {
         [min, avg, max] => (min, avg, max),
-        _ => (2048, 8192, 32768),
+        _ => SIZES,
     };
     let sizes = Sizes::new(min, avg, max).expect("sizes rise");
-    let inputs = [("random", random()), ("text", text())];
-    let mut contenders = contenders(sizes);
-    println!("{:32} {:>8} {:>8}   GB/s, mean bytes of a chunk", "", inputs[0].0, inputs[1].0);
-    let mut times = vec![[vec![], vec![]]; contenders.len()];
-    let mut chunks = vec![[0; 2]; contenders.len()];
+    contest(&[("random", random(BYTES)), ("text", text(BYTES))], 1, contenders(sizes));
+}
+
+/// Prints a row for each contender and a column for each input.
+fn contest(inputs: &[(&str, Vec<u8>)], passes: usize, mut contenders: Vec<Contender>) {
+    let len = inputs[0].1.len();
+    let names: String = inputs.iter().map(|(name, _)| format!(" {name:>8}")).collect();
+    println!("{:32}{names}   GB/s, mean bytes of a chunk", "");
+    let mut times = vec![vec![vec![]; inputs.len()]; contenders.len()];
+    let mut chunks = vec![vec![0; inputs.len()]; contenders.len()];
     for _ in 0..ROUNDS {
         for (n, contender) in contenders.iter_mut().enumerate() {
             for (m, (_, data)) in inputs.iter().enumerate() {
                 let start = cpu_time();
-                chunks[n][m] = black_box((contender.count)(data));
+                for _ in 0..passes {
+                    chunks[n][m] = black_box((contender.count)(black_box(data)));
+                }
                 times[n][m].push(cpu_time() - start);
             }
         }
     }
     for ((contender, times), chunks) in contenders.iter().zip(&mut times).zip(&chunks) {
-        let rates = times.each_mut().map(|times| {
+        let rate = |times: &mut Vec<Duration>| {
             times.sort_unstable();
-            BYTES as f64 / times[ROUNDS / 2].as_secs_f64() / 1e9
-        });
-        let means = chunks.map(|chunks| BYTES / chunks);
-        println!("{:32} {:8.2} {:8.2}   {means:?}", contender.name, rates[0], rates[1]);
+            (passes * len) as f64 / times[ROUNDS / 2].as_secs_f64() / 1e9
+        };
+        let rates: String = times.iter_mut().map(|run| format!(" {:8.2}", rate(run))).collect();
+        let means: Vec<usize> = chunks.iter().map(|chunks| len / chunks).collect();
+        println!("{:32}{rates}   {means:?}", contender.name);
     }
+}
+
+/// Chunkers without hashes, in the forms that other tables do not have.
+fn hashless() -> Vec<Contender> {
+    let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).expect("sizes rise");
+    let papers: [(Algorithm, Count); 5] = [
+        (Algorithm::Ram, counting(paper_ram)),
+        (Algorithm::AeMax, counting(|data| paper_ae(data, |a, b| a > b))),
+        (Algorithm::AeMin, counting(|data| paper_ae(data, |a, b| a < b))),
+        (Algorithm::Maxp, counting(paper_maxp)),
+        (Algorithm::Seq, counting(paper_seq)),
+    ];
+    let mut all = Vec::new();
+    for (algorithm, count) in papers {
+        all.push(Contender { name: format!("{}, paper", algorithm.name()), count });
+        for isa in [Isa::SCALAR, Isa::best()] {
+            let chunker = ChunkerSpec::ByContent(algorithm, sizes).build_for(isa);
+            let count = counting(move |data| chunker.cut(data));
+            all.push(Contender { name: format!("{}, {}", algorithm.name(), isa.name()), count });
+        }
+    }
+    all
 }
 
 fn contenders(sizes: Sizes) -> Vec<Contender> {
@@ -139,14 +179,80 @@ fn rustic_cut(rabin: &mut Rabin64, sizes: Sizes, data: &[u8]) -> usize {
     end.map_or(data.len(), |n| min + n)
 }
 
+fn paper_ram(data: &[u8]) -> usize {
+    let data = &data[..data.len().min(MAX)];
+    let mut top = 0;
+    for (at, byte) in data.iter().enumerate() {
+        if *byte >= top {
+            if at >= AVG - 256 {
+                return at + 1;
+            }
+            top = *byte;
+        }
+    }
+    data.len()
+}
+
+fn paper_ae(data: &[u8], exceeds: fn(u8, u8) -> bool) -> usize {
+    let data = &data[..data.len().min(MAX)];
+    let (mut top, mut end) = (data[0], AVG - 256);
+    for (at, byte) in data.iter().enumerate() {
+        if exceeds(*byte, top) {
+            (top, end) = (*byte, at + AVG - 256);
+        } else if at == end {
+            return at + 1;
+        }
+    }
+    data.len()
+}
+
+fn paper_maxp(data: &[u8]) -> usize {
+    const WINDOW: usize = 846;
+    let data = &data[..data.len().min(MAX)];
+    let (mut peak, mut from) = (MIN - 1, MIN - 1);
+    for at in MIN..data.len() {
+        if at == from || data[at] >= data[peak] {
+            peak = at;
+        } else if at == peak + WINDOW {
+            if data[peak - WINDOW..peak].iter().all(|byte| *byte <= data[peak]) {
+                return peak + 1;
+            }
+            (peak, from) = (at, at + 1);
+        }
+    }
+    data.len()
+}
+
+fn paper_seq(data: &[u8]) -> usize {
+    const SKIP: usize = (AVG - MIN - 870) * 100 / 825;
+    let data = &data[..data.len().min(MAX)];
+    let (mut at, mut ups, mut downs) = (MIN, 0, 0);
+    while at < data.len() {
+        let (before, here) = (data[at - 1], data[at]);
+        at += 1;
+        if here > before {
+            ups += 1;
+            if ups == 5 {
+                return at;
+            }
+        } else if here < before {
+            (ups, downs) = (0, downs + 1);
+            if downs == 50 {
+                (at, downs) = (at + SKIP, 0);
+            }
+        }
+    }
+    data.len()
+}
+
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// From a SplitMix64 generator.
-fn random() -> Vec<u8> {
-    let words = (1..=BYTES as u64 / 8).flat_map(|n| {
+fn random(len: usize) -> Vec<u8> {
+    let words = (1..=len as u64 / 8).flat_map(|n| {
         let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -156,15 +262,31 @@ fn random() -> Vec<u8> {
 }
 
 /// The source of this crate, again and again.
-fn text() -> Vec<u8> {
+fn text(len: usize) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chunk");
     let files = std::fs::read_dir(folder).expect("the source is there");
     let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
     let source = paths.iter().flat_map(|path| std::fs::read(path).expect("source is readable"));
     let source: Vec<u8> = source.collect();
-    source.iter().copied().cycle().take(BYTES).collect()
+    source.iter().copied().cycle().take(len).collect()
 }
 
+/// Bytes below 200, and one of 250 in a while: no search ends early.
+fn rare_top(len: usize) -> Vec<u8> {
+    let mut bytes = random(len);
+    bytes.iter_mut().for_each(|byte| *byte %= 200);
+    bytes.iter_mut().step_by(6007).for_each(|byte| *byte = 250);
+    bytes
+}
+
+/// Shortest, mean and longest chunks, in bytes.
+const SIZES: (u32, u32, u32) = (2048, 8192, 32_768);
+const MIN: usize = SIZES.0 as usize;
+const AVG: usize = SIZES.1 as usize;
+const MAX: usize = SIZES.2 as usize;
 const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 7;
+/// What fits the second-level cache, and how often it is cut in a round.
+const HOT_BYTES: usize = 256 << 10;
+const HOT_PASSES: usize = 50;

@@ -3,6 +3,7 @@
 //! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
@@ -78,13 +79,12 @@ fn cold_hash(sizes: Sizes, chunk: &[u8]) -> u64 {
 /// The gear hash of the last 64 bytes of `data`.
 #[must_use]
 pub fn gear_hash(data: &[u8]) -> u64 {
+    /// The number for each byte value.
+    static GEAR: LazyLock<[u64; 256]> =
+        LazyLock::new(|| std::array::from_fn(|byte| split_mix(0x6465_6c74_6975, byte as u64)));
+    let gear = &*GEAR;
     let window = data.iter().rev().take(64).enumerate();
-    window.fold(0, |sum, (age, byte)| sum.wrapping_add(gear(*byte) << age))
-}
-
-/// The number for one byte value: SplitMix64's answer number `byte`, counted from 0.
-fn gear(byte: u8) -> u64 {
-    split_mix(0x6465_6c74_6975, byte.into())
+    window.fold(0, |sum, (age, byte)| sum.wrapping_add(gear[usize::from(*byte)] << age))
 }
 
 /// SplitMix64's answer number `n`, counted from 0.
@@ -101,12 +101,14 @@ fn crc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
         && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / wait(sizes)
 }
 
-/// The register of CRC-32C after `data`, bit by bit.
+/// The register of CRC-32C after `data`.
 fn crc(data: &[u8]) -> u32 {
-    let bits = data.iter().flat_map(|byte| (0..8).map(move |n| u32::from(byte >> n & 1)));
-    bits.fold(0, |register, bit| {
-        let carry = (register ^ bit) & 1;
-        (register >> 1) ^ (carry * 0x82f6_3b78)
+    static LOWEST: LazyLock<[u32; 256]> =
+        LazyLock::new(|| std::array::from_fn(|byte| zero_byte(byte as u32)));
+    let lowest = &*LOWEST;
+    data.iter().fold(0, |register, byte| {
+        let register = register ^ u32::from(*byte);
+        lowest[register as usize % 256] ^ register >> 8
     })
 }
 
@@ -122,10 +124,12 @@ fn is_high(chunk: &[u8], of: u64) -> bool {
 
 /// `data` as a polynomial, the highest power first, modulo an irreducible one: long division, bit by bit.
 fn rabin(data: &[u8]) -> u64 {
-    let bits = data.iter().flat_map(|byte| (0..8).rev().map(move |n| u64::from(byte >> n & 1)));
-    bits.fold(0, |remainder, bit| {
-        let longer = remainder << 1 | bit;
+    let next = |remainder: u64, bit: u8| {
+        let longer = remainder << 1 | u64::from(bit);
         longer.min(longer ^ 0x0025_a5b6_82de_b26d)
+    };
+    data.iter().fold(0, |remainder, byte| {
+        [7, 6, 5, 4, 3, 2, 1, 0].iter().fold(remainder, |sum, n| next(sum, byte >> n & 1))
     })
 }
 
@@ -143,16 +147,20 @@ fn ram_ends(sizes: Sizes, chunk: &[u8]) -> bool {
 }
 
 fn ae_max_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
-    chunk.len().checked_sub(window + 1).is_some_and(|at| {
-        chunk[..at].iter().all(|byte| *byte < chunk[at])
-            && chunk[at + 1..].iter().all(|byte| *byte <= chunk[at])
-    })
+    ae_ends(sizes, chunk, |byte| byte)
 }
 
 fn ae_min_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    let flipped: Vec<u8> = chunk.iter().map(|byte| 255 - byte).collect();
-    ae_max_ends(sizes, &flipped)
+    ae_ends(sizes, chunk, |byte| 255 - byte)
+}
+
+fn ae_ends(sizes: Sizes, chunk: &[u8], rank: fn(u8) -> u8) -> bool {
+    let window = (sizes.avg() as usize - 256).max(sizes.min() as usize - 1);
+    chunk.len().checked_sub(window + 1).is_some_and(|at| {
+        let top = rank(chunk[at]);
+        chunk[..at].iter().all(|byte| rank(*byte) < top)
+            && chunk[at + 1..].iter().all(|byte| rank(*byte) <= top)
+    })
 }
 
 fn maxp_cut(sizes: Sizes, data: &[u8]) -> Option<usize> {
@@ -200,27 +208,23 @@ fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     let bits = sizes.avg().ilog2();
     let more = bits.clamp(12, 20) - 12;
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
-    let sums = sieve_sums(&chunk[chunk.len().saturating_sub(16)..]);
+    let sums = |len| sieve_sum(&chunk[chunk.len() - len..]);
     chunk.len() >= sizes.min() as usize
-        && sums[4][0] == 0
-        && sums[3][1].leading_zeros() >= more
+        && sums(16) == 0
+        && sums(8).leading_zeros() >= more
         && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros.max(8 + more) - 8 - more
 }
 
-/// Terms of sixteen bytes, and sums of two, four, eight and sixteen of them.
-fn sieve_sums(window: &[u8]) -> [Vec<u8>; 5] {
-    let table: Vec<u8> = (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect();
-    let term = |byte: &u8| table[usize::from(byte % 16)] ^ table[16 + usize::from(byte / 16)];
-    let sums = |parts: &[u8], turn| -> Vec<u8> {
-        let pairs = parts.chunks_exact(2);
-        pairs.map(|pair| pair[1].wrapping_add(pair[0].rotate_left(turn))).collect()
-    };
-    let ones: Vec<u8> = window.iter().map(term).collect();
-    let twos = sums(&ones, 1);
-    let fours = sums(&twos, 2);
-    let eights = sums(&fours, 4);
-    let sixteens = sums(&eights, 1);
-    [ones, twos, fours, eights, sixteens]
+/// The sum of the terms of so many bytes, by doubling.
+fn sieve_sum(window: &[u8]) -> u8 {
+    static TABLE: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect());
+    if let [byte] = window {
+        return TABLE[usize::from(byte % 16)] ^ TABLE[16 + usize::from(byte / 16)];
+    }
+    let half = window.len() / 2;
+    let turn = if half == 8 { 1 } else { half as u32 };
+    sieve_sum(&window[half..]).wrapping_add(sieve_sum(&window[..half]).rotate_left(turn))
 }
 
 fn sieve_hash(window: &[u8]) -> u64 {

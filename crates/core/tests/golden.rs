@@ -12,15 +12,19 @@ use deltic_core::{
     scan,
 };
 
-/// A fixed input: SplitMix64 from 0, one byte each, with a hole in the middle.
+/// A fixed input: SplitMix64 from 0, one byte each, with a hole.
 fn input() -> Vec<u8> {
+    input_of(96 << 10)
+}
+
+fn input_of(len: u64) -> Vec<u8> {
     let byte = |n: u64| {
         let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) as u8
     };
-    (1..=96 << 10).map(|n| if (40 << 10..60 << 10).contains(&n) { 0 } else { byte(n) }).collect()
+    (1..=len).map(|n| if (40 << 10..60 << 10).contains(&n) { 0 } else { byte(n) }).collect()
 }
 
 fn specs() -> [(&'static str, ChunkerSpec); 5] {
@@ -72,21 +76,30 @@ fn cut_points_fingerprints_and_digests() {
     assert_golden("chunks.txt", &found);
 }
 
-/// A line for each algorithm and some sizes: the lengths of all chunks.
+/// A line for each algorithm and some sizes: the lengths of all chunks. For the sieve with long chunks, whose mesh is
+/// finer, of a longer input.
 #[test]
 fn cut_points_of_all_algorithms() {
     let mut found = String::new();
     for algorithm in Algorithm::ALL {
-        for (min, avg, max) in [(512, 1024, 2048), (512, 2048, 8192), (4096, 8192, 32768)] {
-            let sizes = Sizes::new(min, avg, max).expect("sizes rise");
-            write!(found, "{} {min} {avg} {max}:", algorithm.name()).unwrap();
-            for chunk in chunks(&ChunkerSpec::ByContent(algorithm, sizes)) {
-                write!(found, " {}", chunk.len).unwrap();
-            }
-            found.push('\n');
+        for sizes in [(512, 1024, 2048), (512, 2048, 8192), (4096, 8192, 32768)] {
+            found += &lens(algorithm, sizes, &input());
         }
     }
+    let long = input_of(2 << 20);
+    for sizes in [(8192, 32_768, 131_072), (32_768, 131_072, 524_288)] {
+        found += &lens(Algorithm::Sieve, sizes, &long);
+    }
     assert_golden("cuts.txt", &found);
+}
+
+fn lens(algorithm: Algorithm, (min, avg, max): (u32, u32, u32), data: &[u8]) -> String {
+    let sizes = Sizes::new(min, avg, max).expect("sizes rise");
+    let mut line = format!("{} {min} {avg} {max}:", algorithm.name());
+    for chunk in scan(&ChunkerSpec::ByContent(algorithm, sizes).build(), data, AtEnd::Yes).chunks {
+        write!(line, " {}", chunk.len).expect("a string takes all");
+    }
+    line + "\n"
 }
 
 #[test]

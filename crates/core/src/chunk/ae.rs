@@ -26,11 +26,11 @@ use super::{Chunker, Sizes};
 use crate::simd::search::Wanted;
 use crate::simd::{Isa, Kernel, Simd};
 
-pub use crate::simd::search::Extreme;
+pub(super) use crate::simd::search::Extreme;
 
 /// Cuts a window behind a byte that exceeds all before it and in the window.
 #[derive(Clone, Copy, Debug)]
-pub struct Ae {
+pub(super) struct Ae {
     extreme: Extreme,
     window: usize,
     max: usize,
@@ -39,10 +39,8 @@ pub struct Ae {
 
 impl Ae {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
-        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
-        Self { extreme, window: window as usize, max: sizes.max() as usize, isa }
+    pub(super) fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
+        Self { extreme, window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
@@ -91,9 +89,6 @@ impl Kernel for Cut<'_> {
         }
     }
 }
-
-/// The mean number of random bytes until the utmost value comes up.
-const RANDOM_WAIT_BYTES: u32 = 256;
 
 #[cfg(test)]
 mod tests {

@@ -17,12 +17,13 @@
 //! 4. Bytes below `min` are skipped but for the window: "rolled" is what the hash becomes with one byte more in front
 //!    and one less behind, by a table for each.
 
-use super::rolling::{Rolling, first};
+use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
+use crate::weak::CASTAGNOLI;
 
 /// Cuts where the CRC of the last 256 bytes is high.
 #[derive(Clone, Copy, Debug)]
-pub struct WindowCrc {
+pub(super) struct WindowCrc {
     min: usize,
     max: usize,
     limit: u32,
@@ -30,8 +31,7 @@ pub struct WindowCrc {
 
 impl WindowCrc {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes) -> Self {
+    pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = u32::MAX - u32::MAX / sizes.wait();
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }
@@ -48,10 +48,7 @@ impl Chunker for WindowCrc {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        let data = &data[..data.len().min(self.max)];
-        let end = (data.len() > self.min)
-            .then(|| first::<Crc, _>(data, self.min..data.len(), self.limit));
-        end.flatten().unwrap_or(data.len())
+        rolling::cut::<Crc, _>(data, self.min, self.max, self.limit)
     }
 }
 
@@ -80,9 +77,6 @@ impl Rolling<4> for Crc {
     }
 }
 
-/// Castagnoli's polynomial, the lowest bit that of the highest power.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
-
 /// The register after each byte, from 0.
 pub(super) static ENTERS: [u32; 256] = after_zeros(0);
 /// The register after each byte and a window of zeros: what is left of a byte that leaves.
@@ -96,7 +90,7 @@ const fn after_zeros(zeros: usize) -> [u32; 256] {
         let mut bit = 0;
         while bit < 8 * (zeros + 1) {
             let carry = table[byte] & 1;
-            table[byte] = (table[byte] >> 1) ^ (POLYNOMIAL * carry);
+            table[byte] = (table[byte] >> 1) ^ (CASTAGNOLI * carry);
             bit += 1;
         }
         byte += 1;

@@ -19,12 +19,11 @@ use super::{Chunker, Level, Sizes};
 
 /// Cuts where a gear hash that begins at the minimum is small.
 #[derive(Clone, Copy, Debug)]
-pub struct FastCdc(Limits);
+pub(super) struct FastCdc(Limits);
 
 impl FastCdc {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes, level: Level) -> Self {
+    pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
 }

@@ -28,14 +28,13 @@ impl FixedLen {
 
 /// Cuts chunks of one length.
 #[derive(Clone, Copy, Debug)]
-pub struct Fixed {
+pub(super) struct Fixed {
     len: usize,
 }
 
 impl Fixed {
     /// A chunker for chunks of `len`.
-    #[must_use]
-    pub const fn new(len: FixedLen) -> Self {
+    pub(super) const fn new(len: FixedLen) -> Self {
         Self { len: len.0 as usize }
     }
 }

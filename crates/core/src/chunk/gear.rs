@@ -23,11 +23,11 @@
 //! [`rolling`](super::rolling) searches for the end in lanes.
 
 use super::rolling::{Found, Rolling, search, warm_up};
-use super::{Chunker, Sizes};
+use super::{Chunker, Sizes, split_mix};
 
 /// How strongly lengths are drawn to the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub(super) enum Level {
     /// Not at all: one criterion.
     Zero,
     /// Two bits more before the mean and two fewer after it: FastCDC's level 2.
@@ -36,12 +36,11 @@ pub enum Level {
 
 /// Cuts where a gear hash of the last 64 bytes is small.
 #[derive(Clone, Copy, Debug)]
-pub struct Gear(Limits);
+pub(super) struct Gear(Limits);
 
 impl Gear {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes, level: Level) -> Self {
+    pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
 
@@ -125,22 +124,19 @@ impl Rolling<3> for GearHash {
         hash <= limit
     }
 }
+
 /// One random number per byte value: SplitMix64 from [`SEED`].
 pub(super) static GEAR: [u64; 256] = table();
 
-/// The first seed after "deltic" in ASCII for which a run of any one byte value is cut at `max`, for all [`Sizes`]:
-/// holes and padding make few chunks.
+/// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So holes and
+/// padding are cut at `max`: at level 2 for all [`Sizes`], at level 0 where the mean is that far above the minimum.
 const SEED: u64 = 0x6465_6c74_6975;
 
 const fn table() -> [u64; 256] {
     let mut table = [0; 256];
-    let mut state = SEED;
     let mut byte = 0;
     while byte < table.len() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        table[byte] = mixed ^ (mixed >> 31);
+        table[byte] = split_mix(SEED, byte as u64);
         byte += 1;
     }
     table

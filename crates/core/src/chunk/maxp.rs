@@ -27,7 +27,7 @@ use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts behind a byte that is the largest far around.
 #[derive(Clone, Copy, Debug)]
-pub struct Maxp {
+pub(super) struct Maxp {
     window: usize,
     /// The first byte that may be a peak.
     first: usize,
@@ -37,8 +37,7 @@ pub struct Maxp {
 
 impl Maxp {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let window = window(sizes) as usize;
         Self { window, first: window.max(sizes.min() as usize - 1), max: sizes.max() as usize, isa }
     }

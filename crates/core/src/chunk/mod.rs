@@ -16,20 +16,22 @@ mod sieve;
 mod tttd;
 mod two_stage;
 
-pub use ae::{Ae, Extreme};
-pub use crc::WindowCrc;
-pub use fastcdc::FastCdc;
-pub use fixed::{Fixed, FixedLen};
-pub use gear::{Gear, Level};
-pub use maxp::Maxp;
-pub use rabin::Rabin;
-pub use ram::Ram;
-pub use seq::Seq;
-pub use sieve::Sieve;
-pub use tttd::Tttd;
+pub use fixed::FixedLen;
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;
+
+use ae::{Ae, Extreme};
+use crc::WindowCrc;
+use fastcdc::FastCdc;
+use fixed::Fixed;
+use gear::{Gear, Level};
+use maxp::Maxp;
+use rabin::Rabin;
+use ram::Ram;
+use seq::Seq;
+use sieve::Sieve;
+use tttd::Tttd;
 
 use crate::codec::{CodecError, Put, Reader};
 use crate::simd::Isa;
@@ -145,6 +147,13 @@ impl Sizes {
         if self.min < self.avg { self.avg - self.min } else { 1 }
     }
 
+    /// The window of AE and RAM, in bytes: random ones wait for the utmost value behind it, and it leaves no chunk
+    /// shorter than the minimum.
+    const fn window(self) -> u32 {
+        let (window, least) = (self.avg - RANDOM_WAIT_BYTES, self.min - 1);
+        if window < least { least } else { window }
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         out.put_varint(self.min.into());
         out.put_varint(self.avg.into());
@@ -160,31 +169,31 @@ impl Sizes {
 /// A content-defined chunker's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// A CRC of a sliding window.
+    /// A CRC of a sliding window (SS-CDC, Ni et al. 2019; VectorCDC §5, ParaSync §2.2).
     Crc,
-    /// A Rabin fingerprint of a sliding window.
+    /// A Rabin fingerprint of a sliding window (LBFS, Muthitacharoen et al. 2001; VectorCDC §5).
     Rabin,
-    /// Two thresholds, two divisors, with Rabin fingerprints.
+    /// Two thresholds, two divisors, with Rabin fingerprints (Eshghi and Tang 2005; VectorCDC §5).
     Tttd,
-    /// Gear, its window warmed up.
+    /// Gear, its window warmed up (Ddelta, Xia et al. 2014; VectorCDC §5).
     Gear,
-    /// Gear with normalised sizes, its window warmed up.
+    /// Gear with normalised sizes, its window warmed up (Ddelta, with the levels of FastCDC, Xia et al. 2020).
     GearNc,
-    /// FastCDC without normalised sizes.
+    /// FastCDC without normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdc,
-    /// FastCDC with normalised sizes.
+    /// FastCDC with normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdcNc,
-    /// The Asymmetric Extremum: maxima.
+    /// The Asymmetric Extremum: maxima (Zhang et al. 2015; VectorCDC §4.3).
     AeMax,
-    /// The Asymmetric Extremum: minima.
+    /// The Asymmetric Extremum: minima (Zhang et al. 2015; VectorCDC §4.3).
     AeMin,
-    /// The Rapid Asymmetric Maximum.
+    /// The Rapid Asymmetric Maximum (Widodo et al. 2017; VectorCDC §4.3).
     Ram,
-    /// Local maxima.
+    /// MAXP, local maxima (Bjørner et al. 2010; VectorCDC §4.3).
     Maxp,
-    /// Rows of rising bytes.
+    /// SeqCDC, rows of rising bytes (Udayashankar et al. 2024; the artifact of VectorCDC has it too).
     Seq,
-    /// A sieve of sums of sixteen bytes, then a hash of what it leaves.
+    /// A sieve of sums of sixteen bytes, then a hash of what it leaves. Ours; no paper has it.
     Sieve,
 }
 
@@ -294,24 +303,24 @@ impl ChunkerSpec {
     /// (law 4).
     #[must_use]
     pub fn build_for(&self, isa: Isa) -> AnyChunker {
-        match *self {
-            Self::Fixed(len) => AnyChunker::Fixed(Fixed::new(len)),
+        AnyChunker(match *self {
+            Self::Fixed(len) => Form::Fixed(Fixed::new(len)),
             Self::ByContent(algorithm, sizes) => match algorithm {
-                Algorithm::GearNc => AnyChunker::Gear(Gear::new(sizes, Level::Two)),
-                Algorithm::Ram => AnyChunker::Ram(Ram::new(sizes, isa)),
-                Algorithm::AeMax => AnyChunker::Ae(Ae::new(Extreme::Max, sizes, isa)),
-                Algorithm::AeMin => AnyChunker::Ae(Ae::new(Extreme::Min, sizes, isa)),
-                Algorithm::Maxp => AnyChunker::Maxp(Maxp::new(sizes, isa)),
-                Algorithm::Seq => AnyChunker::Seq(Seq::new(sizes, isa)),
-                Algorithm::Crc => AnyChunker::WindowCrc(WindowCrc::new(sizes)),
-                Algorithm::Rabin => AnyChunker::Rabin(Rabin::new(sizes)),
-                Algorithm::Tttd => AnyChunker::Tttd(Tttd::new(sizes)),
-                Algorithm::Gear => AnyChunker::Gear(Gear::new(sizes, Level::Zero)),
-                Algorithm::FastCdc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Zero)),
-                Algorithm::FastCdcNc => AnyChunker::FastCdc(FastCdc::new(sizes, Level::Two)),
-                Algorithm::Sieve => AnyChunker::Sieve(Sieve::new(sizes, isa)),
+                Algorithm::GearNc => Form::Gear(Gear::new(sizes, Level::Two)),
+                Algorithm::Ram => Form::Ram(Ram::new(sizes, isa)),
+                Algorithm::AeMax => Form::Ae(Ae::new(Extreme::Max, sizes, isa)),
+                Algorithm::AeMin => Form::Ae(Ae::new(Extreme::Min, sizes, isa)),
+                Algorithm::Maxp => Form::Maxp(Maxp::new(sizes, isa)),
+                Algorithm::Seq => Form::Seq(Seq::new(sizes, isa)),
+                Algorithm::Crc => Form::WindowCrc(WindowCrc::new(sizes)),
+                Algorithm::Rabin => Form::Rabin(Rabin::new(sizes)),
+                Algorithm::Tttd => Form::Tttd(Tttd::new(sizes)),
+                Algorithm::Gear => Form::Gear(Gear::new(sizes, Level::Zero)),
+                Algorithm::FastCdc => Form::FastCdc(FastCdc::new(sizes, Level::Zero)),
+                Algorithm::FastCdcNc => Form::FastCdc(FastCdc::new(sizes, Level::Two)),
+                Algorithm::Sieve => Form::Sieve(Sieve::new(sizes, isa)),
             },
-        }
+        })
     }
 
     /// The shortest chunk, in bytes, but for the last of a file.
@@ -362,27 +371,29 @@ impl ChunkerSpec {
     }
 }
 
-/// Declares [`AnyChunker`]: a variant for each type of chunker, named like it.
+/// The chunker that a [`ChunkerSpec`] names.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyChunker(Form);
+
+/// Declares [`Form`], a variant for each type of chunker, named like it, and lets [`AnyChunker`] cut as it does.
 macro_rules! any_chunker {
     ($($name:ident),+) => {
-        /// The chunker that a [`ChunkerSpec`] names.
         #[derive(Clone, Copy, Debug)]
-        #[allow(missing_docs, reason = "each variant holds the type of its name")]
-        pub enum AnyChunker {
+        enum Form {
             $($name($name)),+
         }
 
         impl Chunker for AnyChunker {
             fn max_len(&self) -> usize {
-                match self {
-                    $(Self::$name(chunker) => chunker.max_len()),+
+                match &self.0 {
+                    $(Form::$name(chunker) => chunker.max_len()),+
                 }
             }
 
             #[inline]
             fn cut(&self, data: &[u8]) -> usize {
-                match self {
-                    $(Self::$name(chunker) => chunker.cut(data)),+
+                match &self.0 {
+                    $(Form::$name(chunker) => chunker.cut(data)),+
                 }
             }
         }
@@ -391,7 +402,18 @@ macro_rules! any_chunker {
 
 any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
+/// SplitMix64's answer number `n`, counted from 0.
+const fn split_mix(seed: u64, n: u64) -> u64 {
+    let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 const TAG_FIXED: u8 = 1;
+
+/// The mean number of random bytes until one given value comes up.
+const RANDOM_WAIT_BYTES: u32 = 256;
 
 /// How many chunks a default recipe aims at, where the mean may still choose.
 const DEFAULT_CHUNKS: u64 = 1 << 19;

@@ -17,12 +17,12 @@
 //! 4. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum. Bytes
 //!    below `min` are skipped but for the window.
 
-use super::rolling::{Rolling, first};
+use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes is high.
 #[derive(Clone, Copy, Debug)]
-pub struct Rabin {
+pub(super) struct Rabin {
     min: usize,
     max: usize,
     limit: u64,
@@ -30,8 +30,7 @@ pub struct Rabin {
 
 impl Rabin {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes) -> Self {
+    pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = one_in(sizes.wait());
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }
@@ -43,10 +42,7 @@ impl Chunker for Rabin {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        let data = &data[..data.len().min(self.max)];
-        let end = (data.len() > self.min)
-            .then(|| first::<Fingerprint, _>(data, self.min..data.len(), self.limit));
-        end.flatten().unwrap_or(data.len())
+        rolling::cut::<Fingerprint, _>(data, self.min, self.max, self.limit)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
 #[derive(Clone, Copy, Debug)]
-pub struct Ram {
+pub(super) struct Ram {
     window: usize,
     max: usize,
     isa: Isa,
@@ -33,10 +33,8 @@ pub struct Ram {
 
 impl Ram {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
-        let window = (sizes.avg() - RANDOM_WAIT_BYTES).max(sizes.min() - 1);
-        Self { window: window as usize, max: sizes.max() as usize, isa }
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
+        Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
@@ -68,6 +66,3 @@ impl Kernel for Cut<'_> {
         Wanted::AtLeast(top).find(simd, self.after)
     }
 }
-
-/// The mean number of random bytes until the largest value comes up.
-const RANDOM_WAIT_BYTES: u32 = 256;

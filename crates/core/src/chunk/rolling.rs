@@ -50,6 +50,18 @@ impl<H> Found<H> {
     }
 }
 
+/// The length of the first chunk of `data`: the least from `min` on that the hash ends, else `max`, or all there is.
+pub(super) fn cut<R: Rolling<LANES>, const LANES: usize>(
+    data: &[u8],
+    min: usize,
+    max: usize,
+    limit: R::Hash,
+) -> usize {
+    let data = &data[..data.len().min(max)];
+    let end = (data.len() > min).then(|| first::<R, LANES>(data, min..data.len(), limit));
+    end.flatten().unwrap_or(data.len())
+}
+
 /// The first of `ends` that ends a chunk, where the window before each lies in `data`.
 pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],

@@ -31,7 +31,7 @@ use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
 /// Cuts behind a row of rising bytes; skips ahead where bytes mostly fall.
 #[derive(Clone, Copy, Debug)]
-pub struct Seq {
+pub(super) struct Seq {
     min: usize,
     max: usize,
     skip: usize,
@@ -40,8 +40,7 @@ pub struct Seq {
 
 impl Seq {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let rest = (sizes.avg() - sizes.min()).saturating_sub(RANDOM_WAIT_BYTES);
         let skip = rest * 100 / SKIPS_IN_100_WAITS;
         Self { min: sizes.min() as usize, max: sizes.max() as usize, skip: skip as usize, isa }

@@ -22,19 +22,19 @@
 //! 2. Rotations let every bit see all bytes. With shifts, as in a gear hash, the lowest bits would follow the last byte,
 //!    and in text the ends would be as rare as its letters have it.
 //! 3. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of
-//!    sixteen bytes decides on its own. `more = log2(avg) - 12` within 0 to 8, so that behind the mean the hash still
-//!    decides of four positions for one.
+//!    sixteen bytes decides on its own. `more = log2(avg) - 12`, and at least 0, so that behind the mean the hash still
+//!    decides of four positions for one. No mean is so large that `more` could exceed the eight bits.
 //! 4. Sixteen bytes and not eight: data of two byte values has 2^8 different runs of eight, too few for one in 256.
 //! 5. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
 //! 6. In a run of one byte `sixteens` is not zero, whatever the byte: holes and padding make the longest chunks.
 
-use super::{Chunker, Sizes};
+use super::{Chunker, Sizes, split_mix};
 use crate::simd::search::padded;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
-pub struct Sieve {
+pub(super) struct Sieve {
     min: usize,
     avg: usize,
     max: usize,
@@ -49,16 +49,15 @@ pub struct Sieve {
 
 impl Sieve {
     /// A chunker for chunks of `sizes`, with the instructions of `isa`.
-    #[must_use]
-    pub fn new(sizes: Sizes, isa: Isa) -> Self {
+    pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
-        let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS).min(u8::BITS);
+        let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS);
         let left = bits - SIXTEENS_BITS - more;
         Self {
             min: sizes.min() as usize,
             avg: sizes.avg() as usize,
             max: sizes.max() as usize,
-            mesh: !u8::MAX.unbounded_shr(more),
+            mesh: !(u8::MAX >> more),
             strict: u64::MAX >> (left + NORMALISATION),
             loose: u64::MAX >> left.saturating_sub(NORMALISATION),
             isa,
@@ -213,10 +212,6 @@ const fn nibbles(half: u64) -> [u8; 16] {
     table
 }
 
-/// SplitMix64's answer number `n`, counted from 0.
 const fn mix(n: u64) -> u64 {
-    let state = SEED.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    split_mix(SEED, n)
 }

@@ -19,7 +19,7 @@ use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes is high, or where it last was half as high before the maximum.
 #[derive(Clone, Copy, Debug)]
-pub struct Tttd {
+pub(super) struct Tttd {
     min: usize,
     max: usize,
     limit: u64,
@@ -28,8 +28,7 @@ pub struct Tttd {
 
 impl Tttd {
     /// A chunker for chunks of `sizes`.
-    #[must_use]
-    pub const fn new(sizes: Sizes) -> Self {
+    pub(super) const fn new(sizes: Sizes) -> Self {
         Self {
             min: sizes.min() as usize,
             max: sizes.max() as usize,

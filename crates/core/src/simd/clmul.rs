@@ -7,7 +7,7 @@
 //! ```text
 //! multiply(a, b) = a * b * x^33   (mod P)        one multiplication, one CRC instruction
 //! ```
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
 /// Proof that the processor has the instructions of this file.
 #[derive(Clone, Copy, Debug)]

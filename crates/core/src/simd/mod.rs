@@ -5,9 +5,10 @@
 //! ```
 //!
 //! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
-//! made by detection alone, so whoever holds one may use its instructions. With that, only two kinds of line are unsafe,
-//! both in the files of the instruction sets: the call of an intrinsic, and the step into a function that is compiled for
-//! its features.
+//! made by detection alone, so whoever holds one may use its instructions. With that, three kinds of line are unsafe, all
+//! in the files of the instruction sets and in `gather.rs` and `clmul.rs`: the call of an intrinsic that computes; that of
+//! one that reads memory, through a pointer (loads and gathers); and the step into a function that is compiled for its
+//! features.
 
 pub(crate) mod clmul;
 #[cfg(target_arch = "x86_64")]
@@ -119,7 +120,11 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
 }
 
 /// What most instruction sets keep of the vector before, for [`Simd::sums`].
-#[allow(dead_code, reason = "some targets have plain Rust alone, which keeps one byte")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 #[derive(Clone, Copy)]
 struct Before<V> {
     ones: V,
@@ -128,7 +133,11 @@ struct Before<V> {
     eights: V,
 }
 
-#[allow(dead_code, reason = "as above")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 impl<V: Copy> Before<V> {
     /// Before the first byte; `zero` has no term in any lane.
     #[inline(always)]

@@ -9,7 +9,7 @@ use super::{MAX_LANES, Simd, all_lanes};
 
 /// Which bytes exceed others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extreme {
+pub(crate) enum Extreme {
     /// Larger ones.
     Max,
     /// Smaller ones.

@@ -107,7 +107,7 @@ impl Simd for Sse {
 
     #[inline(always)]
     fn sums(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
-        // SAFETY: as for the other intrinsics.
+        // SAFETY: `self` witnesses SSSE3, which all intrinsics here are of or of what it includes; none touches memory.
         unsafe {
             let behind = _mm_alignr_epi8::<15>(ones, before.ones);
             let twos = _mm_add_epi8(ones, self.turned_by_one(behind));
@@ -212,7 +212,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn sums(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
-        // SAFETY: as for the other intrinsics.
+        // SAFETY: `self` witnesses AVX2, which all intrinsics here are of; none touches memory.
         unsafe {
             // The upper half of what was before and the lower half of what is now.
             let middle = |now, before| _mm256_permute2x128_si256::<0x21>(before, now);
@@ -321,7 +321,7 @@ impl Avx512 {
         fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi8(a, b) }
         fn behind(self, lanes: u8, now: __m512i, before: __m512i) -> __m512i {
             // Numbers below 64 name the lanes of what was before.
-            let from = _mm512_sub_epi8(_mm512_loadu_si512(LANES_OF_NOW.as_ptr().cast()), self.splat(lanes));
+            let from = _mm512_sub_epi8(self.load(&LANES_OF_NOW), self.splat(lanes));
             _mm512_permutex2var_epi8(before, from, now)
         }
         fn turned(self, matrix: u64, a: __m512i) -> __m512i {

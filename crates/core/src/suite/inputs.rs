@@ -38,16 +38,23 @@ impl Edges {
 
     /// Around the edges, around all multiples of the lanes, and what is shorter than two vectors.
     pub(super) fn lens(&self) -> Vec<usize> {
-        let multiples = (MAX_LANES..self.0[3]).step_by(MAX_LANES).flat_map(|n| n - 1..=n + 1);
+        let multiples = (MAX_LANES..self.0[3]).step_by(MAX_LANES * self.thinned());
+        let multiples = multiples.flat_map(|n| n - 1..=n + 1);
         let lens: BTreeSet<usize> = self.near().chain(1..=NEAR).chain(multiples).collect();
         lens.into_iter().collect()
     }
 
     /// Around the edges, and enough others to meet every lane.
     pub(super) fn positions(&self) -> Vec<usize> {
-        let others = (0..self.0[3]).step_by(MAX_LANES - 3);
+        let others = (0..self.0[3]).step_by((MAX_LANES - 3) * self.thinned());
         let positions: BTreeSet<usize> = self.near().chain(others).collect();
         positions.into_iter().collect()
+    }
+
+    /// One of how many lengths and positions has to do, so that long chunks take no longer than short ones. Odd, so that
+    /// lanes take turns.
+    pub(super) const fn thinned(&self) -> usize {
+        (self.0[3] / THICK_BYTES) | 1
     }
 
     fn near(&self) -> impl Iterator<Item = usize> {
@@ -177,5 +184,7 @@ fn holes(seed: u64, len: usize) -> Vec<u8> {
 
 /// How far around an edge is looked: two of the longest vectors and a little.
 const NEAR: usize = 2 * MAX_LANES + 2;
+/// Up to this length of chunks all lengths and positions are tried.
+const THICK_BYTES: usize = 16 << 10;
 /// Bytes that any hash depends on, at most.
 const WINDOW: usize = 64;

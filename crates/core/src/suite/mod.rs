@@ -5,15 +5,15 @@
 //! for as many as can be afforded:   plain Rust             ==  reference
 //! ```
 //!
-//! The reference looks at all of a chunk again for each of its bytes. So it judges all cases of short chunks and few of
-//! long ones, where plain Rust stands in for it.
+//! The reference begins anew at each byte: for most algorithms it hashes a window there, for AE and RAM it looks at all
+//! of the chunk. So it judges all cases that are short or cheap and some of the others, where plain Rust stands in for it.
 
 mod inputs;
 mod operations;
 
 pub use operations::check_operations;
 
-use crate::chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, Sizes};
+use crate::chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, FixedLen, Sizes};
 use crate::reference;
 use crate::simd::Isa;
 use inputs::{Edges, Input, deciders, inputs};
@@ -35,15 +35,39 @@ pub struct Mismatch {
 pub struct Compared {
     /// Those of an instruction set with those of plain Rust.
     pub with_scalar: u64,
-    /// Those of plain Rust with those of the reference.
+    /// Those of plain Rust with those of the reference, on bytes that go on past the minimum.
     pub with_reference: u64,
 }
 
-/// All chunkers, with sizes that leave much room, little, and none.
+/// All chunkers, with sizes that leave much room, little, and none, as long as the reference can follow.
 pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     let sizes = SIZES.map(|(min, avg, max)| Sizes::new(min, avg, max).expect("sizes rise"));
-    let with_sizes = move |algorithm| sizes.map(|sizes| ChunkerSpec::ByContent(algorithm, sizes));
-    Algorithm::ALL.into_iter().flat_map(with_sizes)
+    let by_content = Algorithm::ALL.into_iter().flat_map(move |algorithm| {
+        let affordable = move |sizes: &Sizes| {
+            steps_per_end(algorithm, *sizes) * u64::from(sizes.max()) <= LONGEST_CASE
+        };
+        let sizes = sizes.into_iter().filter(affordable);
+        sizes.map(move |sizes| ChunkerSpec::ByContent(algorithm, sizes))
+    });
+    let fixed = FixedLen::new(SIZES[2].0).map(ChunkerSpec::Fixed).expect("length is in range");
+    std::iter::once(fixed).chain(by_content)
+}
+
+/// What the reference does for each byte that a chunk may end with, in steps of about a nanosecond.
+const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
+    match algorithm {
+        Algorithm::Crc => 2 * 256,
+        // Bit by bit.
+        Algorithm::Rabin | Algorithm::Tttd => 8 * 48,
+        Algorithm::Gear | Algorithm::GearNc | Algorithm::FastCdc | Algorithm::FastCdcNc => 64,
+        Algorithm::Sieve => 3 * 16,
+        // Comparisons of bytes, no more than an eighth of a step each; for AE most often only the first ones.
+        Algorithm::AeMax | Algorithm::AeMin => sizes.max() as u64 / 64,
+        Algorithm::Ram => sizes.avg() as u64 / 8,
+        // Of two windows, most often only the first bytes.
+        Algorithm::Maxp => 4,
+        Algorithm::Seq => 1,
+    }
 }
 
 /// Compares all forms that this machine has of one chunker.
@@ -53,16 +77,19 @@ pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
 pub fn check(spec: &ChunkerSpec) -> Result<Compared, Mismatch> {
     let edges = Edges::of(spec);
     let mut forms = Forms::of(spec);
-    check_lens(&mut forms, &inputs(spec, edges.longest() + STARTS), &edges.lens())?;
-    check_positions(&mut forms, deciders(spec, edges.longest()), &edges.positions())?;
+    check_lens(&mut forms, &inputs(spec, edges.longest() + STARTS), &edges)?;
+    check_positions(&mut forms, deciders(spec, edges.longest()), &edges)?;
     Ok(forms.compared)
 }
 
 /// Cuts slices of all lengths, from starts that are aligned in all ways. Each input takes its share of the lengths.
-fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], lens: &[usize]) -> Result<(), Mismatch> {
-    forms.judge_some_of(inputs.len() * lens.len().div_ceil(SHARES));
+fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], edges: &Edges) -> Result<(), Mismatch> {
+    let (lens, shares) = (edges.lens(), LEN_SHARES * edges.thinned());
+    forms.judge_some_of(inputs.len() * lens.len().div_ceil(shares));
     for (turn, Input { name, bytes }) in inputs.iter().enumerate() {
-        for (n, len) in lens.iter().enumerate().skip(turn % SHARES).step_by(SHARES) {
+        // A step that has no factor in common with the shares, so inputs start all over.
+        let first = turn * (LEN_SHARES + 1) % shares;
+        for (n, len) in lens.iter().enumerate().skip(first).step_by(shares) {
             let start = (turn + n) % STARTS;
             let case = || format!("{name}, {len} bytes from {start}");
             forms.compare(&bytes[start..start + len], &case)?;
@@ -71,16 +98,17 @@ fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], lens: &[usize]) -> Result
     Ok(())
 }
 
-/// Moves what decides over bytes that do not.
+/// Moves what decides over bytes that do not. Where chunks are long, each takes its share of the positions.
 fn check_positions(
     forms: &mut Forms<'_>,
     deciders: Vec<(Input, Vec<u8>)>,
-    positions: &[usize],
+    edges: &Edges,
 ) -> Result<(), Mismatch> {
-    forms.judge_some_of(deciders.len() * positions.len());
-    for (Input { name, bytes: quiet }, loud) in deciders {
+    let (positions, shares) = (edges.positions(), edges.thinned());
+    forms.judge_some_of(deciders.len() * positions.len().div_ceil(shares));
+    for (turn, (Input { name, bytes: quiet }, loud)) in deciders.into_iter().enumerate() {
         let mut bytes = quiet.clone();
-        for at in positions.iter().copied() {
+        for at in positions.iter().copied().skip(turn % shares).step_by(shares) {
             let end = bytes.len().min(at + loud.len());
             bytes[at..end].copy_from_slice(&loud[..end - at]);
             forms.compare(&bytes, &|| format!("{name} at {at}"))?;
@@ -96,31 +124,43 @@ struct Forms<'a> {
     scalar: AnyChunker,
     others: Vec<(Isa, AnyChunker)>,
     compared: Compared,
-    /// The reference judges one case in so many.
-    one_in: u64,
-    /// Cases until then.
-    left: u64,
+    /// Steps that each case earns the reference.
+    income: u64,
+    /// Steps earned and not spent. In debt, the reference waits.
+    credit: i64,
 }
 
 impl<'a> Forms<'a> {
     fn of(spec: &'a ChunkerSpec) -> Self {
-        let others = Isa::available().into_iter().filter(|isa| *isa != Isa::SCALAR);
+        let has_others = match spec {
+            ChunkerSpec::Fixed(_) => false,
+            ChunkerSpec::ByContent(algorithm, _) => algorithm.has_vector_form(),
+        };
+        let others = Isa::available().into_iter().filter(|isa| has_others && *isa != Isa::SCALAR);
         Self {
             spec,
             scalar: spec.build_for(Isa::SCALAR),
             others: others.map(|isa| (isa, spec.build_for(isa))).collect(),
             compared: Compared::default(),
-            one_in: 1,
-            left: 1,
+            income: 0,
+            credit: 0,
         }
     }
 
     /// Spreads the time of the reference over so many cases to come.
     fn judge_some_of(&mut self, cases: usize) {
-        let cost = u64::from(self.spec.max_len()).pow(2);
-        // Odd, so that lengths and positions take turns.
-        self.one_in = (cases as u64 * cost).div_ceil(REFERENCE_BUDGET) | 1;
-        self.left = self.one_in;
+        self.income = REFERENCE_BUDGET / cases as u64;
+        self.credit = 0;
+    }
+
+    /// The steps of the reference to find an end.
+    fn steps(&self, end: usize) -> u64 {
+        match *self.spec {
+            ChunkerSpec::Fixed(_) => 1,
+            ChunkerSpec::ByContent(algorithm, sizes) => {
+                steps_per_end(algorithm, sizes) * end as u64
+            }
+        }
     }
 
     fn compare(&mut self, data: &[u8], case: &dyn Fn() -> String) -> Result<(), Mismatch> {
@@ -135,31 +175,36 @@ impl<'a> Forms<'a> {
             }
         }
         self.compared.with_scalar += self.others.len() as u64;
-        self.left -= 1;
-        if self.left == 0 {
+        self.credit = self.credit.saturating_add_unsigned(self.income);
+        if self.credit >= 0 {
             let expected = reference::cut(self.spec, data);
             if scalar != expected {
                 return differ(Isa::SCALAR.name(), scalar, "the reference", expected);
             }
-            self.compared.with_reference += 1;
-            self.left = self.one_in;
+            self.compared.with_reference += u64::from(data.len() > self.spec.min_len() as usize);
+            self.credit = self.credit.saturating_sub_unsigned(self.steps(expected)).min(0);
         }
         Ok(())
     }
 }
 
-/// Shortest, mean and longest chunks, in bytes.
-const SIZES: [(u32, u32, u32); 6] = [
+/// Shortest, mean and longest chunks, in bytes. The sieve's mesh is finer from 8 KiB on.
+const SIZES: [(u32, u32, u32); 9] = [
     (512, 512, 512),
     (512, 512, 600),
     (700, 1024, 1500),
     (512, 512, 4096),
     (513, 2048, 3001),
     (512, 1 << 12, 1 << 14),
+    (2 << 10, 8 << 10, 32 << 10),
+    (8 << 10, 32 << 10, 128 << 10),
+    (128 << 10, 512 << 10, 512 << 10),
 ];
-/// Among how many inputs the lengths are dealt out.
-const SHARES: usize = 12;
+/// Among how many inputs the lengths are dealt out, where chunks are short.
+const LEN_SHARES: usize = 12;
 /// Starts of slices: a vector's worth and one.
 const STARTS: usize = crate::simd::MAX_LANES + 1;
-/// How many bytes the reference may look at for one half of the suite, if it looks at all of a chunk for each.
-const REFERENCE_BUDGET: u64 = 1_200_000_000;
+/// Steps of the reference for one half of the suite.
+const REFERENCE_BUDGET: u64 = 150_000_000;
+/// Steps of the reference for one chunk, at most.
+const LONGEST_CASE: u64 = 9_000_000;

@@ -159,7 +159,7 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
         if b >> 31 == 1 {
             product ^= a;
         }
-        a = if a & 1 == 1 { a >> 1 ^ POLYNOMIAL } else { a >> 1 };
+        a = if a & 1 == 1 { a >> 1 ^ CASTAGNOLI } else { a >> 1 };
         b <<= 1;
     }
     product
@@ -169,14 +169,14 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
 const fn divide_by_x(mut a: u32, n: u32) -> u32 {
     let mut divided = 0;
     while divided < n {
-        a = if a >> 31 == 1 { (a ^ POLYNOMIAL) << 1 | 1 } else { a << 1 };
+        a = if a >> 31 == 1 { (a ^ CASTAGNOLI) << 1 | 1 } else { a << 1 };
         divided += 1;
     }
     a
 }
 
 /// P without `x^32`: Castagnoli's. The highest bit belongs to `x^0`.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
+pub(crate) const CASTAGNOLI: u32 = 0x82f6_3b78;
 
 #[cfg(test)]
 mod tests {

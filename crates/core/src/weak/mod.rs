@@ -2,6 +2,7 @@
 
 mod crc32c;
 
+pub(crate) use crc32c::CASTAGNOLI;
 pub use crc32c::Crc32c;
 #[doc(hidden)]
 pub use crc32c::Engine;
