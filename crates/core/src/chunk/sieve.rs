@@ -29,7 +29,7 @@
 //! 6. In a run of one byte `sixteens` is not zero, whatever the byte: holes and padding make the longest chunks.
 
 use super::{Chunker, Sizes, split_mix};
-use crate::simd::search::padded;
+use crate::simd::search::{padded, read_ahead};
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
@@ -123,8 +123,8 @@ impl Kernel for Cut<'_> {
         let mut at = first;
         for block in blocks {
             // Where this chunk may end the next one begins, and skips its minimum.
-            let ahead = (at + sieve.min + AHEAD).min(data.len());
-            simd.prefetch(&data[ahead..data.len().min(ahead + BLOCK)]);
+            let next = at + sieve.min;
+            read_ahead(simd, data, next..next + BLOCK);
             let passed = mesh.passes(block);
             if passed != 0
                 && let Some(end) = sieve.first_end(data, at, passed)
@@ -179,8 +179,6 @@ impl<S: Simd> Mesh<S> {
 const WARM_UP: usize = 16;
 /// Positions judged between two branches: a bit for each.
 const BLOCK: usize = MAX_LANES;
-/// Bytes between what is read and what is asked for, besides the minimum.
-const AHEAD: usize = 2048;
 /// Bits of `sixteens`.
 const SIXTEENS_BITS: u32 = u8::BITS;
 /// Bits at least that the hash decides behind the mean.

@@ -83,9 +83,7 @@ impl TwoStage {
     #[cfg(target_arch = "x86_64")]
     fn in_words(&self, data: &[u8], start: usize, candidates: &mut Vec<usize>) -> bool {
         use crate::simd::gather::{Words, Words32, Words64};
-        let (Some(words32), Some(words64)) = (self.isa.words32(), self.isa.words64()) else {
-            return false;
-        };
+        let Some((words32, words64)) = self.isa.words() else { return false };
         match self.hash {
             Hash::Crc { limit } => {
                 for at in (start..start + PIECE).step_by(Words32::LANES * REGION) {

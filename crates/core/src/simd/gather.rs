@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::x86::Avx512;
+use super::x86::{Avx512, ops};
 
 /// A vector of words of one width. Lane 0 is that of the first region.
 pub(crate) trait Words: Copy {
@@ -47,17 +47,6 @@ pub(crate) struct Words32(pub(super) Avx512);
 /// Eight words of 64 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Words64(pub(super) Avx512);
-
-/// Declares methods that are made of intrinsics.
-macro_rules! ops {
-    ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
-        #[inline(always)]
-        fn $name($self$(, $arg: $type)*) -> $out {
-            // SAFETY: `$self` holds a witness of AVX-512F, which all intrinsics here are of; none of them touches memory.
-            unsafe { $body }
-        }
-    )+ };
-}
 
 impl Words for Words32 {
     type Word = u32;

@@ -241,16 +241,13 @@ impl Isa {
         self.0.name()
     }
 
-    /// Words of 32 bits to gather, where there are instructions for them.
+    /// Words to gather, of 32 and of 64 bits, where there are instructions for them.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) const fn words32(self) -> Option<gather::Words32> {
-        if let Witness::Avx512(witness) = self.0 { Some(gather::Words32(witness)) } else { None }
-    }
-
-    /// Words of 64 bits to gather, where there are instructions for them.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) const fn words64(self) -> Option<gather::Words64> {
-        if let Witness::Avx512(witness) = self.0 { Some(gather::Words64(witness)) } else { None }
+    pub(crate) const fn words(self) -> Option<(gather::Words32, gather::Words64)> {
+        match self.0 {
+            Witness::Avx512(witness) => Some((gather::Words32(witness), gather::Words64(witness))),
+            _ => None,
+        }
     }
 
     /// Runs `kernel` with the widest vectors of this instruction set.

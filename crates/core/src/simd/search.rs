@@ -199,12 +199,12 @@ impl Wanted {
     }
 }
 
-/// Asks for what lies some way behind `skipped`, if `data` goes on there: processors do that by themselves only for who
-/// leaves nothing out.
+/// Asks for what lies some way behind the bytes `at`, if `data` goes on there: processors do that by themselves only for
+/// who leaves nothing out.
 #[inline(always)]
-pub(crate) fn read_ahead<S: Simd>(simd: S, data: &[u8], skipped: Range<usize>) {
-    let end = (skipped.end + AHEAD).min(data.len());
-    simd.prefetch(&data[(skipped.start + AHEAD).min(end)..end]);
+pub(crate) fn read_ahead<S: Simd>(simd: S, data: &[u8], at: Range<usize>) {
+    let end = (at.end + AHEAD).min(data.len());
+    simd.prefetch(&data[(at.start + AHEAD).min(end)..end]);
 }
 
 /// The lowest lane of some.

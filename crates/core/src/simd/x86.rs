@@ -33,16 +33,18 @@ macro_rules! witness {
     };
 }
 
-/// Declares a method of [`Simd`] that is made of intrinsics.
+/// Declares methods of a witness, or of who holds one, that are made of intrinsics.
 macro_rules! ops {
     ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
         #[inline(always)]
         fn $name($self$(, $arg: $type)*) -> $out {
-            // SAFETY: `$self` witnesses the features of every intrinsic here; none of them touches memory.
+            // SAFETY: `$self` is or holds a witness of the features of each intrinsic here; none of them touches memory.
             unsafe { $body }
         }
     )+ };
 }
+
+pub(super) use ops;
 
 witness! {
     /// The processor has vectors of 16 bytes, with maxima and byte shuffles.

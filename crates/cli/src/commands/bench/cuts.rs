@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 
-use deltic_core::chunk::TwoStage;
-use deltic_core::{Chunker, ChunkerSpec, Fingerprint, Isa};
+use deltic_core::chunk::{TwoStage, cut_all};
+use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
 
 use super::inputs::{Bytes, Inputs, shown};
 
@@ -105,16 +105,16 @@ pub(super) fn percentile<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
 
 /// All boundaries of `bytes`: 0, and the end of each chunk.
 pub(super) fn bounds(chunker: &impl Chunker, bytes: &[u8]) -> Vec<usize> {
-    let (mut bounds, mut at) = (vec![0], 0);
-    while at < bytes.len() {
-        at += chunker.cut(&bytes[at..]);
-        bounds.push(at);
-    }
+    let (mut bounds, mut end) = (vec![0], 0);
+    cut_all(chunker, bytes, AtEnd::Yes, |chunk| {
+        end += chunk.len();
+        bounds.push(end);
+    });
     bounds
 }
 
 /// The chunks between `bounds`.
-pub(super) fn pieces<'a>(bytes: &'a [u8], bounds: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn pieces<'a>(bytes: &'a [u8], bounds: &[usize]) -> impl Iterator<Item = &'a [u8]> {
     bounds.windows(2).map(|ends| &bytes[ends[0]..ends[1]])
 }
 

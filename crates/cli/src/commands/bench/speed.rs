@@ -14,6 +14,7 @@ use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::{AnyChunker, AtEnd, Chunk, Chunker, Crc32c};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::cuts::{bounds, pieces};
 use super::inputs::Inputs;
 use super::machine::Machine;
 
@@ -201,14 +202,8 @@ impl Subject {
     }
 }
 
-fn chunks<'a>(chunker: &AnyChunker, mut data: &'a [u8]) -> Vec<&'a [u8]> {
-    let mut chunks = Vec::new();
-    while !data.is_empty() {
-        let (chunk, rest) = data.split_at(chunker.cut(data));
-        chunks.push(chunk);
-        data = rest;
-    }
-    chunks
+fn chunks<'a>(chunker: &AnyChunker, data: &'a [u8]) -> Vec<&'a [u8]> {
+    pieces(data, &bounds(chunker, data)).collect()
 }
 
 fn sums<T>(chunks: &[&[u8]], sum: impl Fn(&[u8]) -> T) {
