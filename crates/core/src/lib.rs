@@ -12,8 +12,10 @@ pub mod recipe;
 #[doc(hidden)]
 pub mod reference;
 pub mod rule;
+pub mod search;
 pub mod simd;
 pub mod span;
+pub mod strong;
 #[doc(hidden)]
 pub mod suite;
 pub mod weak;
@@ -26,6 +28,8 @@ pub use index::{ChunkNo, Index};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
+pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;
-pub use weak::Crc32c;
+pub use strong::{Strong, StrongSum, SumKey};
+pub use weak::{Adler, Crc32c, Rolling, Weak};

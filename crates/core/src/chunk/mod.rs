@@ -16,7 +16,9 @@ mod sieve;
 mod tttd;
 mod two_stage;
 
+pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
+pub(crate) use gear::GEAR;
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;

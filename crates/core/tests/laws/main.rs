@@ -6,6 +6,7 @@ mod delta;
 mod format;
 mod index;
 mod recipe;
+mod search;
 mod weak;
 
 use deltic_core::chunk::FixedLen;
