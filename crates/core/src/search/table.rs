@@ -112,5 +112,6 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
 const MIN_TAG_BITS: u32 = 16;
 /// 32 MiB of bits.
 const MAX_TAG_BITS: u32 = 28;
-/// Eight tags for each entry and more: seven in eight positions of other content end at the first level.
-const TAGS_PER_ENTRY_BITS: u32 = 3;
+/// 64 tags for each entry and more: of other content 63 windows in 64 end at the first level. A hit costs as much as rolling
+/// over a dozen windows.
+const TAGS_PER_ENTRY_BITS: u32 = 6;
