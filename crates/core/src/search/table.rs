@@ -15,6 +15,8 @@
 //!    be cut somewhere; so nothing is left out.
 //! 3. Of blocks with the same weak and strong sum only the first has an entry: a million equal blocks are one.
 //! 4. The multiplier is random. Whoever chooses the weak sums of old cannot choose which of them share a tag.
+//!
+//! All of it takes 20 to 32 bytes for each block, and 12 KiB at least.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
