@@ -21,7 +21,7 @@ pub mod weak;
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
-pub use fingerprint::{Fingerprint, ShortFingerprint};
+pub use fingerprint::{Fingerprint, Fingerprinter, Key, ShortFingerprint};
 pub use index::{ChunkNo, Index};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
