@@ -11,9 +11,10 @@
 )]
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
+use rustix::time::{ClockId, clock_gettime};
 
 fn main() {
     sums();
@@ -27,7 +28,7 @@ fn sums() {
     println!("GB/s of sums in cache   {}", row(&["deltic", "crc32c", "adler"]));
     for len in [128, 256, 320, 512, 1024, 4096] {
         let blocks = |sum: fn(&[u8]) -> u32| {
-            black_box(&data).chunks(len as usize).for_each(|block| drop(black_box(sum(block))));
+            black_box(&data).chunks(len as usize).for_each(|block| _ = black_box(sum(block)));
         };
         let times = medians([
             &|| drop(black_box(GapSums::of(black_box(&data), block_len(len), SEED))),
@@ -48,8 +49,8 @@ fn rolling() {
         let crc = RollingCrc::new(len as usize);
         let times = medians([
             &|| drop(black_box(GapDelta::of(black_box(&new), &sums))),
-            &|| drop(black_box(crc.roll(black_box(&new)))),
-            &|| drop(black_box(roll_adler(black_box(&new), len as usize))),
+            &|| _ = black_box(crc.roll(black_box(&new))),
+            &|| _ = black_box(roll_adler(black_box(&new), len as usize)),
         ]);
         let nanos = times.map(|time| format!("{:.2}", time.as_secs_f64() * 1e9 / new.len() as f64));
         println!("{len:>9} bytes         {}", row(&nanos));
@@ -62,7 +63,7 @@ fn gaps() {
     println!("\nold KiB, edits          {}", row(&columns));
     for kib in [8, 64, 256] {
         let chosen = BlockLen::for_gap(kib << 10).get();
-        let halved = (chosen / 128 * 64).max(BlockLen::MIN);
+        let halved = (chosen / 2).next_multiple_of(64).max(BlockLen::MIN);
         for edits in [1, 4] {
             for kind in [Kind::Insert, Kind::Cut, Kind::Overwrite] {
                 let pairs = pairs(kib as usize * 1024, kind, edits);
@@ -205,15 +206,21 @@ fn medians<const N: usize>(jobs: [&dyn Fn(); N]) -> [Duration; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..RUNS {
         for (job, times) in jobs.iter().zip(&mut times) {
-            let start = Instant::now();
+            let start = thread_time();
             job();
-            times.push(start.elapsed());
+            times.push(thread_time() - start);
         }
     }
     times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2]
     })
+}
+
+/// Time that this thread had a processor for: others may use the machine.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// In GB/s.

@@ -1,5 +1,7 @@
 //! What the sender answers: the new gap as copies and literals.
 
+use std::ops::Range;
+
 use super::search::Search;
 use super::{BlockLen, GapSums, MAX_GAP_BYTES};
 use crate::codec::{CodecError, Put, Reader};
@@ -77,11 +79,11 @@ impl<'a> GapDelta<'a> {
     }
 
     /// Appends bytes of old.
-    pub(super) fn push_copy(&mut self, from: usize, bytes: usize) {
+    pub(super) fn push_copy(&mut self, old: Range<usize>) {
         match self.pieces.last_mut() {
-            Some(Piece::Copy { start, len }) if *start + *len == from => *len += bytes,
-            _ if bytes > 0 => self.pieces.push(Piece::Copy { start: from, len: bytes }),
-            _ => {}
+            Some(Piece::Copy { start, len }) if *start + *len == old.start => *len += old.len(),
+            _ if old.is_empty() => {}
+            _ => self.pieces.push(Piece::Copy { start: old.start, len: old.len() }),
         }
     }
 
@@ -143,7 +145,7 @@ impl<'a> GapDelta<'a> {
         let mut delta = GapDelta { pieces: Vec::with_capacity(2 * steps.len() + 1) };
         for (literal_len, start, len) in steps {
             delta.push_literal(reader.bytes(*literal_len)?);
-            delta.push_copy(*start, *len);
+            delta.push_copy(*start..*start + *len);
         }
         delta.push_literal(reader.bytes(last_len)?);
         if delta.new_len() > MAX_GAP_BYTES { Err(CodecError::OutOfRange) } else { Ok(delta) }

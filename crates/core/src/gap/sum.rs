@@ -105,14 +105,18 @@ impl Rolling {
     }
 
     /// The sums of these windows.
-    #[inline]
+    #[inline(always)]
     pub(super) fn sums(&self) -> [u32; LANES] {
-        self.hashes.map(shortened)
+        let mut sums = [0; LANES];
+        for (sum, hash) in sums.iter_mut().zip(self.hashes) {
+            *sum = shortened(hash);
+        }
+        sums
     }
 
     /// Goes on by as many bytes as there are windows: what `out` starts with leaves them, what `incoming` starts with
     /// joins them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn roll(&mut self, out: &[u8; REACH], incoming: &[u8; REACH]) {
         for (n, hash) in self.hashes.iter_mut().enumerate() {
             *hash = hash
@@ -125,7 +129,9 @@ impl Rolling {
 
 #[inline(always)]
 fn word(bytes: &[u8; REACH], at: usize) -> [u8; WORD] {
-    from_fn(|n| bytes[at + n])
+    let mut word = [0; WORD];
+    word.copy_from_slice(&bytes[at..at + WORD]);
+    word
 }
 
 #[inline(always)]
