@@ -5,6 +5,8 @@ use std::ops::Range;
 use super::search::Search;
 use super::{BlockLen, GapSums, MAX_GAP_BYTES};
 use crate::codec::{CodecError, Put, Reader};
+use crate::delta::Op;
+use crate::span::Span;
 
 /// A new gap, made of an old one. Its literals lie where it was made from, or read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +71,20 @@ impl<'a> GapDelta<'a> {
     #[must_use]
     pub fn new_len(&self) -> usize {
         self.pieces.iter().map(Piece::len).sum()
+    }
+
+    /// The copies and literals in the order of new. Spans are of the gaps, not of the files.
+    pub fn ops(&self) -> impl Iterator<Item = Op> {
+        self.pieces.iter().scan(0, |at, piece| {
+            let new = Span::new(*at, piece.len() as u32);
+            *at = new.end();
+            Some(match *piece {
+                Piece::Copy { start, len } => {
+                    Op::Copy { old: Span::new(start as u64, len as u32), new_start: new.start }
+                }
+                Piece::Literal(_) => Op::Literal { new },
+            })
+        })
     }
 
     /// Appends bytes of new that no piece has yet.

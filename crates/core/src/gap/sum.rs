@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! word(i)      = w ^ (w >> 32)  of  w = bytes[i..i + 8], little endian; zeros behind the last byte
-//! hash(block)  = sum over j in 0..m of  word(8 j) * K^(m - 1 - j)    (mod 2^64), m words
+//! hash(block)  = sum over j in 0..m of  word(8 j) * K^(m - j)    (mod 2^64), m words
 //! sum(block)   = its highest 24 bits
-//! hash(i + 8)  = hash(i) * K - word(i) * K^m + word(i + 8 m)
+//! hash(i + 8)  = (hash(i) + word(i + 8 m)) * K - word(i) * K^(m + 1)
 //! ```
 //!
 //! 1. Words, not bytes: a multiplication for eight of them. Every machine has that multiplication, WebAssembly too.
 //! 2. A word moves by eight bytes, a window by one. So eight hashes roll side by side, each for its own remainder of the
 //!    position by eight. None waits for another, which is why a step costs less than one multiplication takes.
-//! 3. Modulo 2^64 a change in the highest byte of a word would reach the highest byte of the hash alone. The shift brings
-//!    it into the middle too: from there the product carries it through all bits that are kept.
+//! 3. A product modulo 2^64 carries upwards only: a change in the highest byte of a word would reach the highest byte of
+//!    the hash alone. The shift brings it into the middle too, from where it reaches all bits that are kept. For the same
+//!    reason the last word has a factor too.
 //! 4. K is 5 modulo 8, so its powers repeat after 2^62 steps only, and all its other bits come from the session's seed. Who does not know
 //!    the seed cannot look for colliding blocks but for those that collide under every K: Thue-Morse sequences of two
 //!    words do, in blocks of 1 KiB or more. Such a file costs its owner a resend.
@@ -57,7 +58,7 @@ impl Polynomial {
                 *lane = lane.wrapping_mul(self.powers[LANES]).wrapping_add(folded(*word));
             }
         }
-        let terms = lanes.iter().zip(self.powers[..LANES].iter().rev());
+        let terms = lanes.iter().zip(self.powers[1..].iter().rev());
         let hash =
             terms.fold(0u64, |hash, (lane, power)| hash.wrapping_add(lane.wrapping_mul(*power)));
         self.go_on(hash, rest)
@@ -78,7 +79,7 @@ impl Polynomial {
 
     #[inline]
     fn next(&self, hash: u64, word: [u8; WORD]) -> u64 {
-        hash.wrapping_mul(self.powers[1]).wrapping_add(folded(word))
+        hash.wrapping_add(folded(word)).wrapping_mul(self.powers[1])
     }
 }
 
@@ -87,7 +88,7 @@ impl Polynomial {
 pub(super) struct Rolling {
     /// `K`.
     step: u64,
-    /// `-K^m`.
+    /// `-K^(m + 1)`.
     gone: u64,
     /// Of windows that start at consecutive bytes.
     hashes: [u64; LANES],
@@ -99,7 +100,7 @@ impl Rolling {
         let step = polynomial.powers[1];
         Self {
             step,
-            gone: step.wrapping_pow((len / WORD) as u32).wrapping_neg(),
+            gone: step.wrapping_pow((len / WORD) as u32 + 1).wrapping_neg(),
             hashes: from_fn(|n| polynomial.hash(&data[n..n + len])),
         }
     }
@@ -120,9 +121,9 @@ impl Rolling {
     pub(super) fn roll(&mut self, out: &[u8; REACH], incoming: &[u8; REACH]) {
         for (n, hash) in self.hashes.iter_mut().enumerate() {
             *hash = hash
+                .wrapping_add(folded(word(incoming, n)))
                 .wrapping_mul(self.step)
-                .wrapping_add(folded(word(out, n)).wrapping_mul(self.gone))
-                .wrapping_add(folded(word(incoming, n)));
+                .wrapping_add(folded(word(out, n)).wrapping_mul(self.gone));
         }
     }
 }
