@@ -338,6 +338,81 @@ fn zero_bytes(register: u32, len: u64) -> u32 {
     register
 }
 
+/// The sum of a block of a gap.
+#[must_use]
+pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
+    let k = split_mix(seed, 0) / 8 * 8 + 5;
+    let word = |bytes: &[u8]| {
+        let word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        word ^ word >> 32
+    };
+    let hash =
+        block.chunks(8).fold(0u64, |hash, bytes| hash.wrapping_add(word(bytes)).wrapping_mul(k));
+    (hash >> 40) as u32
+}
+
+/// For each byte of a new gap the byte of the old one that it is copied from.
+#[must_use]
+pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<usize>> {
+    let blocks: Vec<&[u8]> = old.chunks(len).collect();
+    let sums: Vec<u32> = blocks.iter().map(|block| gap_sum(block, seed)).collect();
+    let is = |at: usize, block: usize, limit: usize| {
+        let Some(bytes) = blocks.get(block) else { return false };
+        let end = at + bytes.len();
+        end <= limit && gap_sum(&new[at..end], seed) == sums[block]
+    };
+    let mut sources = vec![None; new.len()];
+    let mut copy = |at: usize, block: usize| {
+        let bytes = (0..blocks[block].len()).map(|n| (at + n, block * len + n));
+        bytes.for_each(|(to, from)| sources[to] = Some(from));
+    };
+    let (mut at, mut block) = (0, 0);
+    let (mut back, mut back_block, mut middle) = (new.len(), blocks.len(), None);
+    let mut forgotten = Vec::new();
+    loop {
+        while is(at, block, back) {
+            copy(at, block);
+            (at, block) = (at + blocks[block].len(), block + 1);
+        }
+        let near = || block..back_block.min(block + 5);
+        let unshifted = near().skip(1).map(|next| (at + (next - block) * len, next));
+        let to_end = near().map(|next| ((new.len() + next * len).checked_sub(old.len()), next));
+        let to_end = to_end.filter_map(|(at, next)| Some((at?, next)));
+        let ahead = to_end.filter(|place| place.0 >= at);
+        if let Some(found) = unshifted.chain(ahead).find(|place| is(place.0, place.1, back)) {
+            (at, block) = found;
+            continue;
+        }
+        if middle.is_none() {
+            while back_block > block
+                && let Some(start) = back.checked_sub(blocks[back_block - 1].len())
+                && start >= at
+                && is(start, back_block - 1, back)
+            {
+                (back, back_block) = (start, back_block - 1);
+                copy(back, back_block);
+            }
+            middle = Some(block..back_block.min((old.len() / len).saturating_sub(1)));
+        }
+        let middle = middle.clone().unwrap_or_default();
+        let windows = at..(back + 1).saturating_sub(2 * len);
+        let worth = middle.len() >= 4 && back - at >= 4 * len;
+        let found = windows.filter(|_| worth).find_map(|at| {
+            let sum = gap_sum(&new[at..at + len], seed);
+            let first = middle.clone().find(|n| sums[*n] == sum && !forgotten.contains(&sum))?;
+            let follows = is(at + len, first + 1, back);
+            if !follows {
+                forgotten.push(sum);
+            }
+            follows.then_some((at, first))
+        });
+        match found {
+            Some(found) => (at, block) = found,
+            None => return sources,
+        }
+    }
+}
+
 /// Which bytes of a file are covered: one flag each.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);

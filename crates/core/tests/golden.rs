@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, recipe};
 use deltic_core::{
-    Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference,
-    scan,
+    Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
+    Span, digest_of, reference, scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole.
@@ -146,4 +146,16 @@ fn delta_file() {
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
     assert_golden("delta.hex", &hex(&bytes));
+}
+
+/// The sums of an old gap, and the delta of a new one with an insert and a cut.
+#[test]
+fn gap_sums_and_delta() {
+    let old = input_of(4000);
+    let new = [&old[..1000], b"inserted", &old[1000..2500], &old[2600..]].concat();
+    let sums = GapSums::of(&old, BlockLen::for_gap(4000), 0x6465_6c74_6963);
+    let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
+    sums.encode(&mut sums_bytes);
+    GapDelta::of(&new, &sums).encode(&mut delta_bytes);
+    assert_golden("gap.hex", &format!("{}\n{}", hex(&sums_bytes), hex(&delta_bytes)));
 }

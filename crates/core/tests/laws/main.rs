@@ -4,6 +4,7 @@ mod chunk;
 mod codec;
 mod delta;
 mod format;
+mod gap;
 mod index;
 mod recipe;
 mod weak;
