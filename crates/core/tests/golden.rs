@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, recipe};
+use deltic_core::keyed::{Engine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference,
     scan,
@@ -147,3 +148,24 @@ fn delta_file() {
     records.iter().for_each(|record| record.encode(&mut bytes));
     assert_golden("delta.hex", &hex(&bytes));
 }
+
+/// Sums under one key: a line for each length of bytes that repeat with period 251.
+#[test]
+fn keyed_sums() {
+    let key = std::array::from_fn(|n| 0xa0 + n as u8);
+    let data: Vec<u8> = (0..512 << 10).map(|n| (n % 251) as u8).collect();
+    for engine in Engine::available() {
+        let keyed = KeyedSum::with(&Key::from_bytes(key), engine);
+        let mut found = format!("key {}", hex(&key));
+        for len in KEYED_LENS {
+            write!(found, "{len} {}", hex(&keyed.sum(&data[..len]))).expect("a string takes all");
+        }
+        assert_golden("keyed.txt", &found);
+    }
+}
+
+/// Around a pair of words, a row, a page; and the longest chunk.
+const KEYED_LENS: [usize; 23] = [
+    0, 1, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192,
+    8193, 65_536, 524_288,
+];

@@ -5,6 +5,7 @@ mod codec;
 mod delta;
 mod format;
 mod index;
+mod keyed;
 mod recipe;
 mod weak;
 
