@@ -102,7 +102,6 @@ impl KeyedSum {
     }
 
     /// The sum of `bytes`, of any length.
-    #[inline]
     #[must_use]
     pub fn sum(&self, bytes: &[u8]) -> [u8; SUM_BYTES] {
         self.engine.0.run(Sum { secrets: &self.secrets, bytes })
