@@ -48,7 +48,7 @@ fn rolling() {
         let sums = GapSums::of(&old, block_len(len), SEED);
         let crc = RollingCrc::new(len as usize);
         let times = medians([
-            &|| drop(black_box(GapDelta::of(black_box(&new), &sums))),
+            &|| drop(black_box(GapDelta::of(black_box(&new), &sums, SEED))),
             &|| _ = black_box(crc.roll(black_box(&new))),
             &|| _ = black_box(roll_adler(black_box(&new), len as usize)),
         ]);
@@ -90,7 +90,7 @@ fn measure(pairs: &[[Vec<u8>; 2]], len: BlockLen, edits: usize) -> Vec<String> {
         sums.encode(&mut encoded);
         sums_len += encoded.len();
         encoded.clear();
-        let delta = GapDelta::of(new, &sums);
+        let delta = GapDelta::of(new, &sums, SEED);
         delta.encode(&mut encoded);
         delta_len += encoded.len();
         literal_len += delta.literal_len();
@@ -100,12 +100,12 @@ fn measure(pairs: &[[Vec<u8>; 2]], len: BlockLen, edits: usize) -> Vec<String> {
     }
     let all: Vec<GapSums> = pairs.iter().map(|[old, _]| GapSums::of(old, len, SEED)).collect();
     let deltas: Vec<_> =
-        pairs.iter().zip(&all).map(|(p, sums)| GapDelta::of(&p[1], sums)).collect();
+        pairs.iter().zip(&all).map(|(p, sums)| GapDelta::of(&p[1], sums, SEED)).collect();
     let times = medians([
         &|| pairs.iter().for_each(|[old, _]| drop(black_box(GapSums::of(old, len, SEED)))),
         &|| {
             let both = pairs.iter().zip(&all);
-            both.for_each(|([_, new], sums)| drop(black_box(GapDelta::of(new, sums))));
+            both.for_each(|([_, new], sums)| drop(black_box(GapDelta::of(new, sums, SEED))));
         },
         &|| {
             let mut out = Vec::with_capacity(1 << 20);

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::keyed::{Key, KeyedSum, SUM_BYTES};
+
 /// Length of a [`Fingerprint`] in bytes.
 pub const FINGERPRINT_BYTES: usize = 32;
 /// Length of a [`ShortFingerprint`] in bytes.
@@ -60,44 +62,6 @@ impl ShortFingerprint {
     }
 }
 
-/// The secret of one session, which nobody knew when its files were written.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key([u8; KEY_BYTES]);
-
-/// Length of a [`Key`] in bytes.
-pub const KEY_BYTES: usize = 32;
-
-impl Key {
-    /// The key that was drawn, or written down, as `bytes`.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(bytes)
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0
-    }
-
-    /// The key that two ends have in common, each of which drew one. Neither can choose it.
-    #[must_use]
-    pub fn agreed(one: Self, other: Self) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key(KEY_CONTEXT);
-        hasher.update(&one.min(other).0).update(&one.max(other).0);
-        Self(hasher.finalize().into())
-    }
-}
-
-impl fmt::Debug for Key {
-    /// Without its bytes.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key")
-    }
-}
-
-const KEY_CONTEXT: &str = "deltic 2026 session";
-
 /// Names bytes, all in the same way. Cheap to clone.
 #[derive(Clone)]
 pub struct Fingerprinter(Form);
@@ -105,7 +69,8 @@ pub struct Fingerprinter(Form);
 #[derive(Clone)]
 enum Form {
     Plain,
-    Blake3(Arc<Key>),
+    Blake3(Key),
+    Keyed(Arc<KeyedSum>),
 }
 
 impl Fingerprinter {
@@ -118,7 +83,13 @@ impl Fingerprinter {
     /// BLAKE3 with a key.
     #[must_use]
     pub fn blake3(key: &Key) -> Self {
-        Self(Form::Blake3(Arc::new(*key)))
+        Self(Form::Blake3(*key))
+    }
+
+    /// The keyed sum, which fills the first half; the second is zeros.
+    #[must_use]
+    pub fn keyed(key: &Key) -> Self {
+        Self(Form::Keyed(Arc::new(KeyedSum::new(key))))
     }
 
     /// The fingerprint of `bytes`.
@@ -127,6 +98,11 @@ impl Fingerprinter {
         match &self.0 {
             Form::Plain => Fingerprint::of(bytes),
             Form::Blake3(key) => Fingerprint(blake3::keyed_hash(key.as_bytes(), bytes).into()),
+            Form::Keyed(sums) => {
+                let mut fingerprint = [0; FINGERPRINT_BYTES];
+                fingerprint[..SUM_BYTES].copy_from_slice(&sums.sum(bytes));
+                Fingerprint(fingerprint)
+            }
         }
     }
 }
@@ -137,6 +113,7 @@ impl fmt::Debug for Fingerprinter {
         f.write_str(match self.0 {
             Form::Plain => "Plain",
             Form::Blake3(_) => "Blake3",
+            Form::Keyed(_) => "Keyed",
         })
     }
 }

@@ -413,6 +413,58 @@ pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<
     }
 }
 
+/// The keyed sum of `data`: its coefficients, then Horner's rule.
+#[must_use]
+pub fn keyed_sum(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
+    let mut secret = vec![0; 65 * 64 + 16];
+    blake3::Hasher::new_derive_key("deltic 2026 keyed sum")
+        .update(key)
+        .finalize_xof()
+        .fill(&mut secret);
+    let (keys, point) = secret.split_at(65 * 64);
+    let point = u128::from_le_bytes(point.try_into().expect("sixteen bytes are left"));
+    let mut coefficients = Vec::new();
+    for page in rows_of(data).chunks(64) {
+        coefficients.extend([pairs(&page.concat(), keys), pairs(&page.concat(), &keys[64..])]);
+    }
+    coefficients.extend([data.len() as u128, 0]);
+    coefficients.iter().fold(0, |sum, next| in_field(sum, point) ^ next).to_le_bytes()
+}
+
+/// `data` in rows of 64 bytes: the last is its last 64, or all of it with zeros behind.
+fn rows_of(data: &[u8]) -> Vec<Vec<u8>> {
+    let ends = (1..=data.len().div_ceil(64)).map(|n| (64 * n).min(data.len()));
+    let row = |end: usize| {
+        let mut row = data[end.saturating_sub(64)..end].to_vec();
+        row.resize(64, 0);
+        row
+    };
+    ends.map(row).collect()
+}
+
+/// The sum of the products of pairs of words, each word with a word of `keys`.
+fn pairs(page: &[u8], keys: &[u8]) -> u128 {
+    let word = |n: usize| {
+        (0..8).fold(0, |word, m| word | u64::from(page[8 * n + m] ^ keys[8 * n + m]) << (8 * m))
+    };
+    (0..page.len() / 16).fold(0, |sum, n| sum ^ without_carries(word(2 * n), word(2 * n + 1)))
+}
+
+/// The product of two polynomials.
+fn without_carries(a: u64, b: u64) -> u128 {
+    let bits = (0..64).filter(|bit| b >> bit & 1 == 1);
+    bits.fold(0, |product, bit| product ^ u128::from(a) << bit)
+}
+
+/// `a * b` modulo `x^128 + x^7 + x^2 + x + 1`, from the highest power of `b` down.
+#[must_use]
+pub fn in_field(a: u128, b: u128) -> u128 {
+    (0..128).rev().fold(0, |product, bit| {
+        let carried = product << 1 ^ if product >> 127 == 1 { 0x87 } else { 0 };
+        carried ^ if b >> bit & 1 == 1 { a } else { 0 }
+    })
+}
+
 /// Which bytes of a file are covered: one flag each.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use deltic_core::fingerprint::KEY_BYTES;
+use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Name};
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
@@ -184,8 +184,7 @@ impl Greeted {
     ) -> Result<(), SyncError> {
         let own = sources.own();
         let machine = Sender::new(self.terms, options);
-        let names = self.terms.fingerprinter();
-        let hands = Arc::new(SendingHands::new(sources, own, names));
+        let hands = Arc::new(SendingHands::new(sources, own, self.terms));
         let frames = self.frames();
         drive(machine, hands, frames, &self.batches, watch).await
     }
@@ -221,8 +220,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, .. } = setting.options;
-        let names = self.terms.fingerprinter();
-        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, names));
+        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, self.terms));
         let frames = self.frames();
         drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use deltic_core::{Fingerprinter, Key, Name};
+use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::printable;
 
@@ -22,6 +22,8 @@ pub const MAGIC: [u8; 8] = *b"deltic/1";
 const RECIPE: &str = "recipe:keyed-8";
 /// Content-defined chunks by the sieve.
 const SIEVE: &str = "chunker:sieve";
+/// Chunks named by the keyed sum: of an end that takes it fast.
+const KEYED: &str = "names:keyed";
 /// Literals compressed by zstd.
 const ZSTD: &str = "compress:zstd";
 
@@ -46,9 +48,10 @@ impl Hello {
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
+        let names = [RECIPE, SIEVE, ZSTD].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
-            capabilities: [RECIPE, SIEVE, ZSTD].map(String::from).into(),
+            capabilities: names.map(String::from).collect(),
             part,
         }
     }
@@ -96,6 +99,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
+    keyed: bool,
     key: Key,
 }
 
@@ -109,7 +113,13 @@ impl Terms {
     /// How chunks are named in this session.
     #[must_use]
     pub fn fingerprinter(self) -> Fingerprinter {
-        Fingerprinter::blake3(&self.key)
+        if self.keyed { Fingerprinter::keyed(&self.key) } else { Fingerprinter::blake3(&self.key) }
+    }
+
+    /// What sums of the blocks of gaps are taken with.
+    #[must_use]
+    pub fn gap_seed(self) -> u64 {
+        self.key.seed()
     }
 }
 
@@ -125,7 +135,7 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
-    Ok(Terms { zstd: both(ZSTD), key: Key::agreed(one.part, other.part) })
+    Ok(Terms { zstd: both(ZSTD), keyed: both(KEYED), key: Key::agreed(one.part, other.part) })
 }
 
 /// What the dialling end asks of the other.

@@ -45,16 +45,16 @@ pub enum BadDelta {
 }
 
 impl<'a> GapDelta<'a> {
-    /// The new gap as what the old gap with these `sums` has of it, and the rest.
+    /// The new gap as what the old gap with these `sums`, of the session's `seed`, has of it, and the rest.
     ///
     /// Where sums are equal by chance it makes other bytes than `new`: whoever applies it must check.
     ///
     /// # Panics
     /// If `new` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
-    pub fn of(new: &'a [u8], sums: &GapSums) -> Self {
+    pub fn of(new: &'a [u8], sums: &GapSums, seed: u64) -> Self {
         assert!(new.len() <= MAX_GAP_BYTES, "gaps have a bound");
-        Search::new(new, sums).delta()
+        Search::new(new, sums, seed).delta()
     }
 
     /// How many bytes travel as they are.

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::GapSums;
 use super::delta::GapDelta;
-use super::sum::{LANES, REACH, Rolling, SUM_BITS};
+use super::sum::{LANES, Polynomial, REACH, Rolling, SUM_BITS};
 
 /// A position in new, and the old block that may lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ struct Place {
 pub(super) struct Search<'a, 's> {
     new: &'a [u8],
     sums: &'s GapSums,
+    polynomial: Polynomial,
     /// Where what matches up to the end begins, as far as that is known. Nothing is looked for from there on.
     back: Place,
     /// The blocks to roll for; made when back is known.
@@ -47,9 +48,9 @@ pub(super) struct Search<'a, 's> {
 
 impl<'a, 's> Search<'a, 's> {
     /// Nothing is known yet.
-    pub(super) const fn new(new: &'a [u8], sums: &'s GapSums) -> Self {
+    pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
-        Self { new, sums, back, table: None }
+        Self { new, sums, polynomial: Polynomial::new(seed), back, table: None }
     }
 
     /// What matches, and what does not.
@@ -82,7 +83,7 @@ impl<'a, 's> Search<'a, 's> {
     fn matches(&self, place: Place) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
-        end <= self.back.at && self.sums.polynomial.sum(&self.new[place.at..end]) == *sum
+        end <= self.back.at && self.polynomial.sum(&self.new[place.at..end]) == *sum
     }
 
     /// Behind the blocks that match in a row.
@@ -152,7 +153,7 @@ impl<'a, 's> Search<'a, 's> {
         }
         let data = &self.new[..self.back.at];
         let mut at = place.at;
-        let mut windows = Rolling::new(&self.sums.polynomial, &data[at..], len);
+        let mut windows = Rolling::new(&self.polynomial, &data[at..], len);
         loop {
             let sums = windows.sums();
             if table.may_have_any(&sums) {

@@ -7,7 +7,6 @@ use crate::codec::{CodecError, Put, Reader};
 /// The sums of all blocks of an old gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapSums {
-    pub(super) polynomial: Polynomial,
     pub(super) old_len: usize,
     pub(super) block_len: usize,
     /// Of the blocks in their order; the last one may be shorter.
@@ -25,7 +24,7 @@ impl GapSums {
         let polynomial = Polynomial::new(seed);
         let block_len = block_len.get() as usize;
         let sums = old.chunks(block_len).map(|block| polynomial.sum(block)).collect();
-        Self { polynomial, old_len: old.len(), block_len, sums }
+        Self { old_len: old.len(), block_len, sums }
     }
 
     /// Length of the old gap, in bytes.
@@ -44,18 +43,18 @@ impl GapSums {
         }
     }
 
-    /// Reads what [`GapSums::encode`] wrote, at the other end of the session with this `seed`.
+    /// Reads what [`GapSums::encode`] wrote.
     ///
     /// # Errors
     /// [`CodecError::OutOfRange`] for a gap longer than [`MAX_GAP_BYTES`] or blocks of no [`BlockLen`];
     /// [`CodecError::Truncated`] where sums are missing. Nothing is allocated for those.
-    pub fn decode(reader: &mut Reader<'_>, seed: u64) -> Result<Self, CodecError> {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let old_len = super::bounded(reader.varint()?)?;
         let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
         let block_len = block_len.get() as usize;
         let bytes = reader.bytes(old_len.div_ceil(block_len) * SUM_BYTES)?;
         let sums = bytes.as_chunks::<SUM_BYTES>().0.iter().map(number).collect();
-        Ok(Self { polynomial: Polynomial::new(seed), old_len, block_len, sums })
+        Ok(Self { old_len, block_len, sums })
     }
 
     /// How many bytes a block has. There must be such a block.

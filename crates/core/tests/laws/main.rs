@@ -6,6 +6,7 @@ mod delta;
 mod format;
 mod gap;
 mod index;
+mod keyed;
 mod recipe;
 mod weak;
 

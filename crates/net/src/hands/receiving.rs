@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::gap::{GapDelta, GapSums, block_len};
+use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Digest, digest_of};
 use deltic_core::{
     ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span,
 };
+use deltic_protocol::Terms;
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
@@ -29,6 +30,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     keep: Keep,
     /// How chunks are named in this session.
     names: Fingerprinter,
+    gap_seed: u64,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -150,8 +152,15 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep, names: Fingerprinter) -> Self {
-        Self { store, keep, names, slots: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(store: S, keep: Keep, terms: Terms) -> Self {
+        Self {
+            store,
+            keep,
+            names: terms.fingerprinter(),
+            gap_seed: terms.gap_seed(),
+            slots: Mutex::default(),
+            buffers: Buffers::default(),
+        }
     }
 
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
@@ -263,9 +272,9 @@ impl<S: Store> ReceivingHands<S> {
     fn survey(&self, handle: Handle, gaps: &[OldGap]) -> Result<Vec<GapSums>, StoreError> {
         let slot = self.slot(handle);
         self.buffers.with(longest(gaps.iter()), |buffer| {
-            let sums = |gap: &OldGap| match slot.read(gap, buffer)? {
-                [] => Ok(GapSums::none()),
-                old => Ok(GapSums::of(old, block_len(old.len() as u64))),
+            let sums = |gap: &OldGap| {
+                let old = slot.read(gap, buffer)?;
+                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64), self.gap_seed))
             };
             gaps.iter().map(sums).collect()
         })
@@ -287,13 +296,13 @@ impl<S: Store> ReceivingHands<S> {
                 let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
                 let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
                 new.clear();
-                delta.apply(read, len, &mut new).map_err(|_| unproven(path))?;
+                apply(read, &delta, len, &mut new).map_err(|_| unproven(path))?;
                 let Some(fingerprints) = checked(&self.names, pieces, &new) else {
                     // Short sums of blocks deceive now and then; nothing deceives where there were none.
                     return if old.is_empty() { Err(unproven(path)) } else { Ok(None) };
                 };
                 write_runs(rebuild, pieces, &new).map_err(|error| setback(&error))?;
-                Ok(Some(Mended { fingerprints, literal: delta.literal_bytes() }))
+                Ok(Some(Mended { fingerprints, literal: delta.literal_len() as u64 }))
             };
             gaps.iter().map(&mut mend).collect()
         })

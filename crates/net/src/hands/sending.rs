@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::gap::GapDelta;
 use deltic_core::recipe::{Chunk, Grouper, digest_of};
-use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprinter, Meta, RelPath, Span};
+use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprinter, GapDelta, Meta, RelPath, Span};
+use deltic_protocol::Terms;
 use deltic_protocol::limits::{SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -27,6 +27,7 @@ pub(crate) struct SendingHands<T: Tree> {
     own: Option<Meta>,
     /// How chunks are named in this session.
     names: Fingerprinter,
+    gap_seed: u64,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     buffers: Buffers,
 }
@@ -68,8 +69,15 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, names: Fingerprinter) -> Self {
-        Self { tree, own, names, open: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(tree: T, own: Option<Meta>, terms: Terms) -> Self {
+        Self {
+            tree,
+            own,
+            names: terms.fingerprinter(),
+            gap_seed: terms.gap_seed(),
+            open: Mutex::default(),
+            buffers: Buffers::default(),
+        }
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -158,7 +166,7 @@ impl<T: Tree> SendingHands<T> {
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
-                GapDelta::of(bytes, sums).encode(&mut deltas);
+                GapDelta::of(bytes, sums, self.gap_seed).encode(&mut deltas);
             }
             Ok(())
         })?;

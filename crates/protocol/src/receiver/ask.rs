@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::gap::GapSums;
+use deltic_core::GapSums;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
 

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use deltic_core::Span;
-use deltic_core::gap::MAX_GAP_BYTES;
+use deltic_core::{GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, MAX_GAPS_OUT};
+use crate::limits::{FILL_BYTES, GAP_BYTES, MAX_GAPS_OUT};
 use crate::message::{FileNo, GapLine, How, Payload, ToReceiver};
 use crate::report::Trouble;
 use crate::work::Handle;
@@ -24,7 +23,7 @@ impl Sender {
         let handle = outgoing.handle;
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
-            let span = outgoing.gap(&chunks)?;
+            let span = outgoing.gap(&chunks, &sums)?;
             if bytes + u64::from(span.len) > FILL_BYTES && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
@@ -57,13 +56,15 @@ impl Sender {
 
 impl super::file::Outgoing {
     /// Where a gap lies, if it may be asked for: some of the chunks that were offered, and not too many.
-    fn gap(&self, chunks: &Range<u32>) -> Result<Span, PeerError> {
+    fn gap(&self, chunks: &Range<u32>, sums: &GapSums) -> Result<Span, PeerError> {
         if self.how() != How::Recipe || !self.offers(chunks) {
             return Err(PeerError::Unexpected("a gap that was not offered"));
         }
-        let len = u32::try_from(self.bytes_of(chunks)).ok().filter(|len| *len <= MAX_GAP_BYTES);
-        let len = len.ok_or(PeerError::Limit("bytes of a gap"))?;
+        let len = self.bytes_of(chunks);
+        if len > GAP_BYTES || sums.old_len() as u64 > 2 * len {
+            return Err(PeerError::Limit("bytes of a gap"));
+        }
         let first = self.spans(chunks).next().expect("a range is not empty");
-        Ok(Span::new(first.start, len))
+        Ok(Span::new(first.start, len as u32))
     }
 }

@@ -8,11 +8,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use deltic_core::gap::{GapSums, MAX_GAP_BYTES};
-use deltic_core::{ChunkNo, Span};
+use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
+use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
@@ -76,7 +75,7 @@ impl Attempt {
         let mut rest = Vec::new();
         for chunks in lacked {
             let len = self.place_of(chunks.end) - self.place_of(chunks.start);
-            let old = if len <= u64::from(MAX_GAP_BYTES) {
+            let old = if len <= GAP_BYTES {
                 self.facing(&chunks, len, parts)
             } else {
                 Vec::new()
@@ -207,7 +206,7 @@ impl Receiver {
             gaps.push(gap);
         }
         let new_bytes = payload_bytes - bytes as usize;
-        let most = FILL_BYTES.max(u64::from(MAX_GAP_BYTES)) as usize;
+        let most = FILL_BYTES.max(GAP_BYTES) as usize;
         let fits = bytes as usize <= MAX_FRAME_BYTES && payload.may_hold(bytes as usize);
         if gaps.is_empty() || new_bytes > most || !fits {
             return Err(PeerError::Limit("bytes of gaps"));
