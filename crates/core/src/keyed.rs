@@ -34,8 +34,8 @@
 //! the key; it is `(u + u') b + (v + v') a` of pair q plus what does not depend on these. So for given other words at most
 //! one b (or a) makes it zero, as polynomials have no divisors of zero: `P[A = A'] <= 2^-64`. `A + A'` knows no words of the
 //! key behind those of pair q in row r. `B + B'` is linear in those of pair q in row r + 1 in the same way: whatever `A + A'`
-//! is, they are still uniform, and `P[B = B' | A = A'] <= 2^-64`. (That is the Toeplitz argument of UMAC's NH; carry-less it
-//! is PH of Lemire and Kaser's CLHASH.)
+//! is, they are still uniform, and `P[B = B' | A = A'] <= 2^-64`. (That is the Toeplitz argument of UMAC for its NH; without
+//! carries NH is the CLNH of Lemire and Kaser's CLHASH.)
 //!
 //! The words are not uniform but derived: the bound holds but for what somebody could gain by telling BLAKE3's output from
 //! random bits, without its key.
