@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::printable;
+use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
 
 use crate::error::PeerError;
 use crate::frame::framed;

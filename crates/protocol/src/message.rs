@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
+use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
-use deltic_core::GapSums;
 use deltic_core::recipe::Digest;
 use deltic_core::{Entry, Meta, RelPath};
 

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Digest, digest_of};
-use deltic_core::{
-    ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span,
-};
+use deltic_core::{ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
@@ -127,11 +125,11 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Surveyed(self.survey(handle, &gaps).map_err(|error| setback(&error)))
             }
             Work::Mend { handle, path, len, gaps, bytes, payload } => Answer::Mended(
-                (self.rebuild(handle, &path, len))
-                    .map_err(|error| setback(&error))
-                    .and_then(|rebuild| {
+                (self.rebuild(handle, &path, len)).map_err(|error| setback(&error)).and_then(
+                    |rebuild| {
                         self.mend(&self.slot(handle), (&rebuild, &path), (&gaps, bytes, payload))
-                    }),
+                    },
+                ),
             ),
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
@@ -229,9 +227,9 @@ impl<S: Store> ReceivingHands<S> {
         spec: ChunkerSpec,
     ) -> Result<Indexed, StoreError> {
         let slot = self.slot(handle);
-        let (chunks, at_end) = self
-            .buffers
-            .with(SEGMENT_BYTES, |buffer| scan_segment(&slot.old[part], (spec, &self.names), start, buffer))?;
+        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+            scan_segment(&slot.old[part], (spec, &self.names), start, buffer)
+        })?;
         Ok(Indexed { chunks, at_end })
     }
 

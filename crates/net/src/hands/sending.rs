@@ -118,9 +118,9 @@ impl<T: Tree> SendingHands<T> {
     ) -> Result<Scanned, StoreError> {
         let snapshot = self.snapshot(handle);
         let len = snapshot.meta().len;
-        let (chunks, at_end) = self
-            .buffers
-            .with(SEGMENT_BYTES, |buffer| scan_segment(&*snapshot, (spec, &self.names), start, buffer))?;
+        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+            scan_segment(&*snapshot, (spec, &self.names), start, buffer)
+        })?;
         let consumed = chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
         if at_end && start + consumed != len {
             snapshot.check_unchanged()?;
@@ -151,7 +151,8 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks = if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
+        let chunks =
+            if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
     }
 

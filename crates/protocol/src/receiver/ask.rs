@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use deltic_core::chunk::ChunkerSpec;
 use deltic_core::GapSums;
+use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
 

@@ -102,8 +102,17 @@ enum State {
 enum Origin {
     Old(ChunkNo),
     Needed(ShortFingerprint),
+    /// Part of a gap.
+    Gap(ShortFingerprint),
     Writing(ShortFingerprint),
     New(Fingerprint),
+}
+
+/// How the bytes of a chunk arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Itself,
+    Gap,
 }
 
 impl Attempt {
@@ -309,8 +318,8 @@ impl Attempt {
         Ok(needed)
     }
 
-    /// Marks a chunk as arrived; where it goes.
-    fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+    /// Marks a chunk as arrived, by itself or in its gap; where it goes.
+    fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
         if self.how == How::Whole {
             let block = u64::from(WHOLE_BLOCK_BYTES);
@@ -325,10 +334,10 @@ impl Attempt {
         let slot = &mut self.groups[slot.ok_or(UNASKED)?];
         let State::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
         let nth = (chunk - slot.first_chunk) as usize;
-        let Some((len, origin @ &mut Origin::Needed(short))) =
-            chunks.get_mut(nth).map(|(l, o)| (*l, o))
-        else {
-            return Err(UNASKED);
+        let Some((len, origin)) = chunks.get_mut(nth) else { return Err(UNASKED) };
+        let (len, short) = match (&origin, by) {
+            (Origin::Needed(short), By::Itself) | (Origin::Gap(short), By::Gap) => (*len, *short),
+            _ => return Err(UNASKED),
         };
         *origin = Origin::Writing(short);
         let before: u64 = chunks[..nth].iter().map(|(len, _)| u64::from(*len)).sum();
@@ -349,16 +358,19 @@ impl Attempt {
         }
     }
 
-    /// What arrived for a chunk was not the chunk.
-    fn unwrote(&mut self, chunk: u32) {
+    /// The chunk is to come in its gap; what arrived for it, if anything did, was not the chunk.
+    fn needs_gap(&mut self, chunk: u32) {
         let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1;
         let slot = &mut self.groups[slot];
-        if let State::Spelled(chunks) = &mut slot.state
-            && let origin @ &mut Origin::Writing(short) =
-                &mut chunks[(chunk - slot.first_chunk) as usize].1
-        {
-            *origin = Origin::Needed(short);
-            self.needed += 1;
+        let State::Spelled(chunks) = &mut slot.state else { return };
+        let origin = &mut chunks[(chunk - slot.first_chunk) as usize].1;
+        match *origin {
+            Origin::Needed(short) => *origin = Origin::Gap(short),
+            Origin::Writing(short) => {
+                *origin = Origin::Gap(short);
+                self.needed += 1;
+            }
+            Origin::Old(_) | Origin::Gap(_) | Origin::New(_) => {}
         }
     }
 
@@ -435,7 +447,9 @@ fn slot_parts(slot: &Slot) -> Vec<ProofPart> {
                 Origin::New(fingerprint) => {
                     ProofPart::New(vec![Chunk { len: *len, fingerprint: *fingerprint }])
                 }
-                Origin::Needed(_) | Origin::Writing(_) => ProofPart::New(Vec::new()),
+                Origin::Needed(_) | Origin::Gap(_) | Origin::Writing(_) => {
+                    ProofPart::New(Vec::new())
+                }
             })
             .collect(),
         State::Open(_) | State::Lacked => Vec::new(),

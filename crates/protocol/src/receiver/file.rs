@@ -241,7 +241,9 @@ impl Receiver {
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            if let Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } = forgotten {
+            if let Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } =
+                forgotten
+            {
                 self.backlog_bytes -= payload_bytes;
             }
         }

@@ -27,8 +27,8 @@ use crate::options::Options;
 use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use clearing::Cleared;
 use attempt::Gap;
+use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
 use file::{Incoming, Queue};

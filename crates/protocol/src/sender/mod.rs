@@ -15,8 +15,8 @@ mod mending;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use deltic_core::chunk::ChunkerSpec;
 use deltic_core::GapSums;
+use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
 use deltic_core::{Entry, Meta, RelPath, Span};
 

@@ -16,7 +16,7 @@ use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
 
-use super::{Attempt, Origin, State};
+use super::{Attempt, By, Origin, State};
 
 /// The gaps of one attempt.
 #[derive(Debug, Default)]
@@ -71,18 +71,19 @@ impl Gaps {
 
 impl Attempt {
     /// Sorts runs of chunks that old lacks: which are gaps that face one in old is noted, the others are returned.
-    pub(super) fn find_gaps(&mut self, lacked: Vec<Range<u32>>, parts: Parts<'_>) -> Vec<Range<u32>> {
+    pub(super) fn find_gaps(
+        &mut self,
+        lacked: Vec<Range<u32>>,
+        parts: Parts<'_>,
+    ) -> Vec<Range<u32>> {
         let mut rest = Vec::new();
         for chunks in lacked {
             let len = self.place_of(chunks.end) - self.place_of(chunks.start);
-            let old = if len <= GAP_BYTES {
-                self.facing(&chunks, len, parts)
-            } else {
-                Vec::new()
-            };
+            let old = if len <= GAP_BYTES { self.facing(&chunks, len, parts) } else { Vec::new() };
             if old.is_empty() {
                 rest.push(chunks);
             } else {
+                chunks.clone().for_each(|chunk| self.needs_gap(chunk));
                 self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
             }
         }
@@ -199,7 +200,7 @@ impl Receiver {
         for range in ranges {
             let gap = attempt.gaps.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
             let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
-            let pieces = gap.chunks.clone().map(|chunk| attempt.receive(chunk));
+            let pieces = gap.chunks.clone().map(|chunk| attempt.receive(chunk, By::Gap));
             let pieces = pieces.collect::<Result<_, _>>()?;
             payload_bytes += gap.len as usize;
             patches.push(Patch { old: gap.old.clone(), pieces });
@@ -262,7 +263,7 @@ impl Attempt {
     /// A gap was told wrongly, because sums of blocks are short: it is to come as it is.
     fn found_again(&mut self, gap: Gap) {
         for chunk in gap.chunks.clone() {
-            self.unwrote(chunk);
+            self.needs_gap(chunk);
         }
         self.gaps.found.push_back(Gap { old: Vec::new(), ..gap });
     }

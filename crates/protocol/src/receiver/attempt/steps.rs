@@ -15,7 +15,7 @@ use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::mending::Parts;
-use super::{Attempt, Copies, Old, batches, runs};
+use super::{Attempt, By, Copies, Old, batches, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -215,7 +215,7 @@ impl Receiver {
         };
         let (mut chunks, mut pieces, mut bytes) = (Vec::new(), Vec::new(), 0);
         for chunk in ranges.iter().cloned().flatten() {
-            let piece = attempt.receive(chunk)?;
+            let piece = attempt.receive(chunk, By::Itself)?;
             bytes += piece.span.len as usize;
             if bytes > MAX_FRAME_BYTES {
                 return Err(PeerError::Limit("literal bytes in a frame"));
