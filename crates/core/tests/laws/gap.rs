@@ -1,5 +1,7 @@
 //! Laws of gaps: what is sent makes new, as the reference finds it, and no bytes make a reader panic.
 
+use std::collections::BTreeSet;
+
 use deltic_core::gap::{BlockLen, MAX_GAP_BYTES, SUM_BYTES, apply};
 use deltic_core::{BadDelta, CodecError, GapDelta, GapSums, Op, Put, Reader, reference};
 use proptest::prelude::*;
@@ -249,6 +251,64 @@ fn a_change_in_any_byte_changes_the_sum() {
         assert_ne!(encoded_sums(&GapSums::of(&block, block_len(4096), 2)), before, "{at}");
         block[at] ^= 1 << (at % 8);
     }
+}
+
+/// Makes a block of a number.
+type Block<'a> = &'a dyn Fn(usize) -> Vec<u8>;
+
+/// Numbers that count, digits, swapped words and bytes that make up for each other: of some 2000 blocks of one
+/// kind, one pair in eight times may have equal sums.
+#[test]
+fn blocks_that_differ_little_have_different_sums() {
+    let zeros = vec![0; 256];
+    let numbers =
+        |n: usize, bytes: fn(u64) -> [u8; 8]| (0..32).flat_map(move |m| bytes((n + m) as u64));
+    let base = random(1, 256);
+    let digits = |n: usize| format!("{n:0>8}{:0>248}", n * 7).into_bytes();
+    let set = |block: &[u8], changes: &[(usize, u8)]| {
+        let mut block = block.to_vec();
+        changes.iter().for_each(|(at, by)| block[*at] = block[*at].wrapping_add(*by));
+        block
+    };
+    let swapped = |n: usize| {
+        let mut words: Vec<&[u8]> = base.chunks(8).collect();
+        words.swap(n % 32, n / 32 % 32);
+        words.swap(0, n / 1024 * 17);
+        words.concat()
+    };
+    let kinds: [(&str, Block<'_>); 8] = [
+        ("big-endian numbers", &|n| numbers(n, u64::to_be_bytes).collect()),
+        ("little-endian numbers", &|n| numbers(n, u64::to_le_bytes).collect()),
+        ("digits", &digits),
+        ("one byte", &|n| set(&zeros, &[(n % 256, 1 + (n / 256) as u8)])),
+        ("one byte of noise", &|n| set(&base, &[(n % 256, 1 + (n / 256) as u8)])),
+        ("highest bytes", &|n| {
+            set(&zeros, &[(7 + n % 16 * 8, 1), (135 + n / 16 % 16 * 8, 1 + (n / 256) as u8)])
+        }),
+        ("up and down", &|n| {
+            set(
+                &base,
+                &[
+                    (n % 120, 1 + (n / 1024) as u8),
+                    (128 + n % 120, 255 - (n / 1024) as u8),
+                    (n % 8 * 8 + 7, n as u8 / 8),
+                ],
+            )
+        }),
+        ("swapped words", &swapped),
+    ];
+    let mut equal = 0;
+    for (kind, block) in kinds {
+        let blocks: BTreeSet<Vec<u8>> = (0..2048).map(block).collect();
+        assert!(blocks.len() > 900, "{kind}: {} blocks", blocks.len());
+        for seed in 0..4 {
+            let sums =
+                blocks.iter().map(|block| encoded_sums(&GapSums::of(block, block_len(256), seed)));
+            let sums: BTreeSet<Vec<u8>> = sums.collect();
+            equal += blocks.len() - sums.len();
+        }
+    }
+    assert!(equal <= 12, "{equal} pairs of blocks have equal sums");
 }
 
 #[test]
