@@ -41,7 +41,8 @@ pub(super) struct Search<'a, 's> {
     sums: &'s GapSums,
     /// Where what matches up to the end begins, as far as that is known. Nothing is looked for from there on.
     back: Place,
-    /// The blocks to roll for; made when back is known.
+    /// The blocks between the two; known when the back is.
+    middle: Option<Range<usize>>,
     table: Option<Table>,
 }
 
@@ -49,7 +50,7 @@ impl<'a, 's> Search<'a, 's> {
     /// Nothing is known yet.
     pub(super) const fn new(new: &'a [u8], sums: &'s GapSums) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
-        Self { new, sums, back, table: None }
+        Self { new, sums, back, middle: None, table: None }
     }
 
     /// What matches, and what does not.
@@ -116,19 +117,28 @@ impl<'a, 's> Search<'a, 's> {
 
     /// The first block that is somewhere behind `place` and has the next one behind it.
     fn roll(&mut self, place: Place) -> Option<Place> {
-        let mut table = self.table.take().unwrap_or_else(|| self.table_from(place));
-        let found = self.rolled(place, &mut table);
+        let middle = self.middle(place);
+        let left = self.back.at - place.at;
+        if middle.len() < WORTH || left < WORTH * self.sums.block_len {
+            return None;
+        }
+        let table = self.table.take();
+        let mut table = table.unwrap_or_else(|| Table::new(&self.sums.sums, middle));
+        let found = self.find(place.at, &mut table);
         self.table = Some(table);
         found
     }
 
-    /// Finds the back, no further than to `place`, and makes the table of what lies between.
-    fn table_from(&mut self, place: Place) -> Table {
+    /// The blocks to roll for, once the back is found; it is looked for no further than to `place`.
+    fn middle(&mut self, place: Place) -> Range<usize> {
+        if let Some(middle) = &self.middle {
+            return middle.clone();
+        }
         self.back = self.precede(place);
-        // Of the blocks in between those that have a next one, and one as long.
+        // Those that have a next one, and one as long.
         let whole = self.sums.old_len / self.sums.block_len;
         let end = self.back.block.min(whole.saturating_sub(1));
-        Table::new(&self.sums.sums, place.block..end)
+        self.middle.insert(place.block..end).clone()
     }
 
     /// In front of the blocks that match in a row up to the end, but not before `front`.
@@ -145,13 +155,10 @@ impl<'a, 's> Search<'a, 's> {
         place
     }
 
-    fn rolled(&self, place: Place, table: &mut Table) -> Option<Place> {
+    /// The first block from byte `at` on that is in the table and has the next one behind it.
+    fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
         let len = self.sums.block_len;
-        if table.blocks < WORTH || self.back.at - place.at < WORTH * len {
-            return None;
-        }
         let data = &self.new[..self.back.at];
-        let mut at = place.at;
         let mut windows = Rolling::new(&self.sums.polynomial, &data[at..], len);
         loop {
             let sums = windows.sums();
@@ -196,8 +203,6 @@ struct Table {
     slots: Vec<u16>,
     /// Number of the first block in the table.
     first: usize,
-    /// How many blocks there are to find, equal ones included.
-    blocks: usize,
     /// Bits that the number of a slot leaves out.
     shift: u32,
 }
@@ -209,7 +214,6 @@ impl Table {
             filter: Box::new([0; FILTER]),
             slots: vec![EMPTY; slots],
             first: blocks.start,
-            blocks: blocks.len(),
             shift: SUM_BITS - slots.trailing_zeros(),
         };
         for block in blocks {
