@@ -13,11 +13,11 @@
 //!
 //! 1. One edit, and any number of overwrites, need the first two steps only: each byte is summed once, forwards, as
 //!    memory is read fastest.
-//! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one equal
-//!    sum is too likely to mean nothing. Two in a row are not.
-//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at every
-//!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and
-//!    two sums for each block of old.
+//! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one
+//!    equal sum is too likely to mean nothing. Two in a row are not.
+//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at each
+//!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and two
+//!    sums for each block of old.
 //! 4. Of equal blocks only the first is looked for.
 
 use std::ops::Range;
