@@ -19,6 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() {
     sums();
     rolling();
+    worst();
     gaps();
 }
 
@@ -54,6 +55,30 @@ fn rolling() {
         ]);
         let nanos = times.map(|time| format!("{:.2}", time.as_secs_f64() * 1e9 / new.len() as f64));
         println!("{len:>9} bytes         {}", row(&nanos));
+    }
+}
+
+/// Gaps that make the search work hardest.
+fn worst() {
+    let zeros = vec![0; 1 << 20];
+    let old = random(1, 1 << 20);
+    let mut one_of_zeros = old.clone();
+    one_of_zeros[4096..8192].fill(0);
+    // Two blocks in a row, from everywhere: each is found by rolling, and nothing is near.
+    let blocks = (0..3000u64).map(|n| (n * 2_654_435_761 % 8000 * 128) as usize);
+    let torn: Vec<u8> = blocks.flat_map(|at| [&old[at..at + 256], b"-"].concat()).collect();
+    println!("\nns per byte at worst    {}", row(&["128", "1280"]));
+    for (name, old, new) in [
+        ("nothing in common", &old, &random(2, 1 << 20)),
+        ("zeros, one in old", &one_of_zeros, &zeros),
+        ("pairs of old blocks", &old, &torn),
+        ("noise, old is zeros", &zeros, &old),
+    ] {
+        let sums = [128, 1280].map(|len| GapSums::of(old, block_len(len), SEED));
+        let run = |n: usize| drop(black_box(GapDelta::of(black_box(new), &sums[n])));
+        let times = medians([&|| run(0), &|| run(1)]);
+        let nanos = times.map(|time| format!("{:.2}", time.as_secs_f64() * 1e9 / new.len() as f64));
+        println!("{name:<24}{}", row(&nanos));
     }
 }
 
@@ -201,14 +226,15 @@ impl RollingCrc {
     }
 }
 
-/// The median time of each job; they take turns.
+/// The median time of a call of each job; they take turns.
 fn medians<const N: usize>(jobs: [&dyn Fn(); N]) -> [Duration; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..RUNS {
         for (job, times) in jobs.iter().zip(&mut times) {
             let start = thread_time();
-            job();
-            times.push(thread_time() - start);
+            // The clock takes as long as a few KiB.
+            (0..CALLS).for_each(|_| job());
+            times.push((thread_time() - start) / CALLS);
         }
     }
     times.map(|mut times| {
@@ -253,4 +279,5 @@ const EDIT: usize = 256;
 /// Gaps of each kind.
 const PAIRS: u64 = 64;
 const RUNS: usize = 9;
+const CALLS: u32 = 8;
 const SEED: u64 = 7;

@@ -13,11 +13,11 @@
 //!
 //! 1. One edit, and any number of overwrites, need the first two steps only: each byte is summed once, forwards, as
 //!    memory is read fastest.
-//! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one equal
-//!    sum is too likely to mean nothing. Two in a row are not.
-//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at every
-//!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and
-//!    two sums for each block of old.
+//! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one
+//!    equal sum is too likely to mean nothing. Two in a row are not.
+//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at each
+//!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and two
+//!    sums for each block of old.
 //! 4. Of equal blocks only the first is looked for.
 
 use std::ops::Range;
@@ -42,7 +42,8 @@ pub(super) struct Search<'a, 's> {
     polynomial: Polynomial,
     /// Where what matches up to the end begins, as far as that is known. Nothing is looked for from there on.
     back: Place,
-    /// The blocks to roll for; made when back is known.
+    /// The blocks between the two; known when the back is.
+    middle: Option<Range<usize>>,
     table: Option<Table>,
 }
 
@@ -88,10 +89,19 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Behind the blocks that match in a row.
     fn follow(&self, mut place: Place) -> Place {
-        while self.matches(place) {
-            place = self.behind(place);
-        }
-        place
+        let len = self.sums.block_len;
+        // Nearly all of most gaps passes here: a plain loop over equal blocks, and the last one on its own.
+        let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
+        let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
+        let is_equal = |(block, sum): &(&[u8], &u32)| self.sums.polynomial.sum(block) == **sum;
+        let matching = blocks.take_while(is_equal).count();
+        place = Place { at: place.at + matching * len, block: place.block + matching };
+        if self.matches(place) { self.behind(place) } else { place }
+    }
+
+    /// How many blocks are not shorter than the others.
+    const fn whole_blocks(&self) -> usize {
+        self.sums.old_len / self.sums.block_len
     }
 
     /// Behind the block, which is one.
@@ -117,19 +127,27 @@ impl<'a, 's> Search<'a, 's> {
 
     /// The first block that is somewhere behind `place` and has the next one behind it.
     fn roll(&mut self, place: Place) -> Option<Place> {
-        let mut table = self.table.take().unwrap_or_else(|| self.table_from(place));
-        let found = self.rolled(place, &mut table);
+        let middle = self.middle(place);
+        let left = self.back.at - place.at;
+        if middle.len() < WORTH || left < WORTH * self.sums.block_len {
+            return None;
+        }
+        let table = self.table.take();
+        let mut table = table.unwrap_or_else(|| Table::new(&self.sums.sums, middle));
+        let found = self.find(place.at, &mut table);
         self.table = Some(table);
         found
     }
 
-    /// Finds the back, no further than to `place`, and makes the table of what lies between.
-    fn table_from(&mut self, place: Place) -> Table {
+    /// The blocks to roll for, once the back is found; it is looked for no further than to `place`.
+    fn middle(&mut self, place: Place) -> Range<usize> {
+        if let Some(middle) = &self.middle {
+            return middle.clone();
+        }
         self.back = self.precede(place);
-        // Of the blocks in between those that have a next one, and one as long.
-        let whole = self.sums.old_len / self.sums.block_len;
-        let end = self.back.block.min(whole.saturating_sub(1));
-        Table::new(&self.sums.sums, place.block..end)
+        // Those that have a next one, and one as long.
+        let end = self.back.block.min(self.whole_blocks().saturating_sub(1));
+        self.middle.insert(place.block..end).clone()
     }
 
     /// In front of the blocks that match in a row up to the end, but not before `front`.
@@ -146,11 +164,9 @@ impl<'a, 's> Search<'a, 's> {
         place
     }
 
-    fn rolled(&self, place: Place, table: &mut Table) -> Option<Place> {
+    /// The first block from byte `at` on that is in the table and has the next one behind it.
+    fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
         let len = self.sums.block_len;
-        if table.blocks < WORTH || self.back.at - place.at < WORTH * len {
-            return None;
-        }
         let data = &self.new[..self.back.at];
         let mut at = place.at;
         let mut windows = Rolling::new(&self.polynomial, &data[at..], len);
@@ -197,8 +213,6 @@ struct Table {
     slots: Vec<u16>,
     /// Number of the first block in the table.
     first: usize,
-    /// How many blocks there are to find, equal ones included.
-    blocks: usize,
     /// Bits that the number of a slot leaves out.
     shift: u32,
 }
@@ -210,7 +224,6 @@ impl Table {
             filter: Box::new([0; FILTER]),
             slots: vec![EMPTY; slots],
             first: blocks.start,
-            blocks: blocks.len(),
             shift: SUM_BITS - slots.trailing_zeros(),
         };
         for block in blocks {
