@@ -75,7 +75,7 @@ fn worst() {
         ("noise, old is zeros", &zeros, &old),
     ] {
         let sums = [128, 1280].map(|len| GapSums::of(old, block_len(len), SEED));
-        let run = |n: usize| drop(black_box(GapDelta::of(black_box(new), &sums[n])));
+        let run = |n: usize| drop(black_box(GapDelta::of(black_box(new), &sums[n], SEED)));
         let times = medians([&|| run(0), &|| run(1)]);
         let nanos = times.map(|time| format!("{:.2}", time.as_secs_f64() * 1e9 / new.len() as f64));
         println!("{name:<24}{}", row(&nanos));

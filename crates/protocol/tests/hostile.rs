@@ -866,7 +866,48 @@ fn bytes_of_another_content_never_become_the_file() {
     }
     let refused = |frame: &ToSender| matches!(frame, ToSender::Done { done: Done::Failed(_), .. });
     assert!(victim.frames.iter().any(refused), "{:?}", victim.frames);
+    assert_eq!(victim.hands.tree.0.get(&path("a")), None);
+}
+
+#[test]
+fn a_gap_of_another_content_is_asked_for_once_more_and_never_becomes_the_file() {
+    let mut victim = Victim::facing();
+    victim.take([mended(one(0..2), 3000)]).unwrap();
+    // Sums of blocks may be equal by chance: now without them.
+    let asks = |frame: &ToSender| matches!(frame, ToSender::Mend { file: A, gaps } if gaps[0].sums.old_len() == 0);
+    assert!(asks(victim.frames.last().unwrap()), "{:?}", victim.frames);
+    victim.take([mended(one(0..2), 3000)]).unwrap();
+    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: How::Whole }));
     assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
+}
+
+#[test]
+fn gaps_that_were_not_asked_for_are_refused() {
+    let unasked = PeerError::Unexpected("a gap that was not asked for");
+    for gaps in [one(0..1), one(1..2), one(0..3), one(5..6), vec![0..2, 0..2]] {
+        assert_eq!(Victim::facing().refusal(mended(gaps, 1000)), unasked);
+    }
+    assert_eq!(Victim::needed().refusal(mended(one(0..2), 3000)), unasked);
+    let chunk = PeerError::Unexpected("a chunk that was not asked for");
+    assert_eq!(Victim::facing().refusal(fill(one(0..1), 1000)), chunk);
+    let nothing = PeerError::Limit("bytes of gaps");
+    assert_eq!(Victim::facing().refusal(mended(Vec::new(), 1)), nothing);
+}
+
+#[test]
+fn gaps_that_are_asked_for_are_bounded() {
+    let mut target = Target::lacked();
+    let ToSender::Mend { gaps, .. } = mend(A, 0..1, 100) else { unreachable!() };
+    let frame = ToSender::Mend { file: A, gaps: vec![gaps[0].clone(); MAX_BATCH / 4] };
+    // No work is done: nothing is answered.
+    let error = (0..100).find_map(|_| target.machine.handle(frame.clone()).err());
+    assert_eq!(error, Some(PeerError::Limit("gaps to be mended")));
+    assert_eq!(
+        Target::lacked().refusal(mend(A, 0..1, 100_000)),
+        PeerError::Limit("bytes of a gap")
+    );
+    let beyond = PeerError::Unexpected("a gap that was not offered");
+    assert_eq!(Target::lacked().refusal(mend(A, 0..100, 100)), beyond);
 }
 
 #[test]
@@ -900,8 +941,23 @@ fn a_failure_in_the_midst_of_a_commit_is_refused() {
         ToSender::Need { chunks, .. } => Some(chunks.clone()),
         _ => None,
     });
+    let before = |n: u32| found[..n as usize].iter().map(|c| c.len as usize).sum::<usize>();
+    let gaps: Vec<_> = (victim.frames.iter())
+        .filter_map(|frame| match frame {
+            ToSender::Mend { gaps, .. } => Some(gaps.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    for GapLine { chunks, sums } in gaps {
+        let mut deltas = Vec::new();
+        let new = &content[before(chunks.start)..before(chunks.end)];
+        GapDelta::of(new, &sums, common::GAP_SEED).encode(&mut deltas);
+        let (bytes, payload) = (deltas.len() as u32, Payload::Plain(deltas));
+        let gaps = one(chunks);
+        victim.take([ToReceiver::Mended { file: A, gaps, bytes, payload }]).unwrap();
+    }
     for range in need.into_iter().flatten() {
-        let before = |n: u32| found[..n as usize].iter().map(|c| c.len as usize).sum::<usize>();
         let bytes = content[before(range.start)..before(range.end)].to_vec();
         victim
             .take([ToReceiver::Fill {

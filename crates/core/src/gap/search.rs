@@ -51,7 +51,7 @@ impl<'a, 's> Search<'a, 's> {
     /// Nothing is known yet.
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
-        Self { new, sums, polynomial: Polynomial::new(seed), back, table: None }
+        Self { new, sums, polynomial: Polynomial::new(seed), back, middle: None, table: None }
     }
 
     /// What matches, and what does not.
@@ -93,7 +93,7 @@ impl<'a, 's> Search<'a, 's> {
         // Nearly all of most gaps passes here: a plain loop over equal blocks, and the last one on its own.
         let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
         let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
-        let is_equal = |(block, sum): &(&[u8], &u32)| self.sums.polynomial.sum(block) == **sum;
+        let is_equal = |(block, sum): &(&[u8], &u32)| self.polynomial.sum(block) == **sum;
         let matching = blocks.take_while(is_equal).count();
         place = Place { at: place.at + matching * len, block: place.block + matching };
         if self.matches(place) { self.behind(place) } else { place }
@@ -168,7 +168,6 @@ impl<'a, 's> Search<'a, 's> {
     fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
         let len = self.sums.block_len;
         let data = &self.new[..self.back.at];
-        let mut at = place.at;
         let mut windows = Rolling::new(&self.polynomial, &data[at..], len);
         loop {
             let sums = windows.sums();

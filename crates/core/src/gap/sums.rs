@@ -27,6 +27,12 @@ impl GapSums {
         Self { old_len: old.len(), block_len, sums }
     }
 
+    /// Length of the old gap, in bytes.
+    #[must_use]
+    pub const fn old_len(&self) -> usize {
+        self.old_len
+    }
+
     /// Appends what the sender needs: lengths, then [`SUM_BYTES`] for each block.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.old_len as u64);

@@ -449,18 +449,18 @@ impl Stage {
 
     fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, Setback> {
         let bytes = unpacked(payload);
-        let (mut rest, mut fingerprints) = (&bytes[..], Vec::new());
+        let (mut rest, mut chunks) = (&bytes[..], Vec::new());
         for piece in pieces {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
             let fingerprint = Fingerprint::of(chunk);
             if piece.short.is_some_and(|short| short != fingerprint.short()) {
                 return Err(setback("not what was announced", true));
             }
-            fingerprints.push(fingerprint);
-            self.write(piece.span.start, chunk);
+            chunks.push((piece.span.start, chunk, fingerprint));
         }
         assert!(rest.is_empty());
         self.has_literals = true;
-        Ok(fingerprints)
+        chunks.iter().for_each(|(start, chunk, _)| self.write(*start, chunk));
+        Ok(chunks.into_iter().map(|(_, _, fingerprint)| fingerprint).collect())
     }
 }
