@@ -2,6 +2,7 @@
 
 mod chunk;
 mod codec;
+mod cuckoo;
 mod delta;
 mod format;
 mod index;
