@@ -6,6 +6,7 @@ mod cuckoo;
 mod delta;
 mod format;
 mod index;
+mod merge;
 mod recipe;
 mod weak;
 
