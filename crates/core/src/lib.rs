@@ -15,6 +15,7 @@ pub mod reference;
 pub mod rule;
 pub mod simd;
 pub mod span;
+pub mod strategy;
 #[doc(hidden)]
 pub mod suite;
 pub mod weak;
@@ -30,4 +31,5 @@ pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
 pub use simd::Isa;
 pub use span::Span;
+pub use strategy::Strategy;
 pub use weak::Crc32c;

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, recipe};
 use deltic_core::{
-    Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, digest_of, reference,
-    scan,
+    Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, Strategy, digest_of,
+    reference, scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole.
@@ -116,6 +116,13 @@ fn chunker_specs() {
         format!("{name} = {}", hex(&bytes))
     };
     assert_golden("specs.txt", &specs().into_iter().map(line).collect::<String>());
+}
+
+/// Both ends know a strategy by its name alone: with other choices it is another strategy.
+#[test]
+fn strategies() {
+    let line = |strategy: Strategy| format!("{strategy:#?}\n");
+    assert_golden("strategies.txt", &Strategy::ALL.map(line).concat());
 }
 
 #[test]
