@@ -7,7 +7,7 @@
 //! We differ from the paper in three things.
 //!
 //! 1. **The second bucket.** The paper flips the highest bit of the first one's number (equation 4). Then two buckets
-//!    exchange entries with each other and with no third: a kick only comes back, and the pair is full at its ninth sum.
+//!    exchange entries with each other and with no third: a kick only comes back, and no ninth sum fits a pair.
 //!    Ours is made of the *other end* of the sum, so that a chain of kicks can reach any bucket.
 //! 2. **Equal sums** share one entry and stand in a list behind it, in the order of their chunks. However often a sum is
 //!    repeated, it fills no bucket and kicks nothing (ParaSync §3.2 met one sum with 120,000 chunks).
@@ -137,7 +137,8 @@ impl<S: SumBits> Cuckoo<S> {
     #[must_use]
     pub fn with_room(budget: usize, sums: usize) -> Self {
         let budget = budget.min(MAX_BUDGET);
-        let slots = sums.min(budget) * LOAD.1 / LOAD.0;
+        let sums = sums.min(budget);
+        let slots = sums + sums.div_ceil(FULL_FOR_A_SPARE);
         Self {
             budget,
             dropped: 0,
@@ -304,8 +305,8 @@ fn buckets_for(slots: usize) -> usize {
 const WAYS: usize = 4;
 const EMPTY: u32 = u32::MAX;
 const FIRST_BUCKETS: usize = 16;
-/// What [`Cuckoo::with_room`] fills the table to, as a fraction: below what it reaches, so that kicks stay few.
-const LOAD: (usize, usize) = (9, 10);
+/// [`Cuckoo::with_room`] leaves one slot spare for so many: the table can be filled further, but kicks stay few.
+const FULL_FOR_A_SPARE: usize = 9;
 /// The table grows where it has less than so many slots for each sum.
 const GROW_ABOVE: usize = 2;
 /// Chains of kicks that find room at all are shorter, until the table is all but full.
