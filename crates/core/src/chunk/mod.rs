@@ -403,7 +403,7 @@ macro_rules! any_chunker {
 any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
 /// SplitMix64's answer number `n`, counted from 0.
-const fn split_mix(seed: u64, n: u64) -> u64 {
+pub(crate) const fn split_mix(seed: u64, n: u64) -> u64 {
     let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -10,6 +10,7 @@
 //! one that reads memory, through a pointer (loads and gathers); and the step into a function that is compiled for its
 //! features.
 
+pub(crate) mod carryless;
 pub(crate) mod clmul;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gather;

@@ -160,7 +160,8 @@ pub struct Strategy {
     pub chunking: Chunking,
     /// What suggests a match; nothing where fingerprints travel.
     pub weak: Option<Weak>,
-    /// What confirms it.
+    /// What confirms it. Fingerprints need no confirmation; they are the session's ([`Fingerprinter`](crate::Fingerprinter)),
+    /// which may name chunks by something faster.
     pub strong: Strong,
     /// Where both come from.
     pub sums: Sums,
