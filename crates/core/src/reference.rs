@@ -254,8 +254,8 @@ pub fn groups(chunks: &[Chunk]) -> Vec<Group> {
     let mut open: Vec<Chunk> = Vec::new();
     for (n, chunk) in chunks.iter().enumerate() {
         open.push(*chunk);
-        let marked = chunk.fingerprint.as_bytes()[0].is_multiple_of(16);
-        if marked || open.len() == 64 || n + 1 == chunks.len() {
+        let marked = chunk.fingerprint.as_bytes()[0].is_multiple_of(32);
+        if marked || open.len() == 128 || n + 1 == chunks.len() {
             groups.push(group(&open));
             open.clear();
         }

@@ -10,7 +10,7 @@ use deltic_core::format::{delta, recipe};
 use deltic_core::keyed::{Engine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
-    Span, digest_of, reference, scan,
+    Span, Strategy, digest_of, reference, scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole.
@@ -117,6 +117,13 @@ fn chunker_specs() {
         format!("{name} = {}", hex(&bytes))
     };
     assert_golden("specs.txt", &specs().into_iter().map(line).collect::<String>());
+}
+
+/// Both ends know a strategy by its name alone: with other choices it is another strategy.
+#[test]
+fn strategies() {
+    let line = |strategy: Strategy| format!("{strategy:#?}\n");
+    assert_golden("strategies.txt", &Strategy::ALL.map(line).concat());
 }
 
 #[test]

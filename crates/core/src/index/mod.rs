@@ -7,7 +7,10 @@
 //! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
 //! table look-up (locality, DESIGN §6).
 
+mod cuckoo;
 mod table;
+
+pub use cuckoo::{Cuckoo, Load, SumBits};
 
 use std::ops::Range;
 
@@ -39,7 +42,9 @@ impl ChunkNo {
         Self(self.0.saturating_sub(1))
     }
 
-    const fn at(self) -> usize {
+    /// The number itself, from 0.
+    #[must_use]
+    pub const fn at(self) -> usize {
         self.0 as usize
     }
 }

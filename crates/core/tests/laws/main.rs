@@ -2,11 +2,13 @@
 
 mod chunk;
 mod codec;
+mod cuckoo;
 mod delta;
 mod format;
 mod gap;
 mod index;
 mod keyed;
+mod merge;
 mod recipe;
 mod weak;
 
