@@ -5,6 +5,7 @@ mod codec;
 mod delta;
 mod format;
 mod index;
+mod parallel;
 mod recipe;
 mod weak;
 
