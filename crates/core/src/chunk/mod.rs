@@ -14,11 +14,13 @@ mod ram;
 mod rolling;
 mod seq;
 mod sieve;
+mod sub_chunks;
 mod tttd;
 mod two_stage;
 
 pub use fixed::FixedLen;
 pub use parallel::{Run, Segment, Segments, Stitch};
+pub use sub_chunks::{Merge, SubChunks, Summed};
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;
