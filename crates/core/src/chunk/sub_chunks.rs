@@ -50,20 +50,21 @@ enum End {
 
 /// Sub-chunks in the making.
 pub(super) struct Queue<'a> {
-    data: &'a [u8],
-    /// Where the next one starts.
-    at: usize,
+    /// What is not in one yet.
+    rest: &'a [u8],
+    /// Where that starts.
+    at: u64,
     found: Vec<SubChunk>,
 }
 
 impl<'a> Queue<'a> {
-    /// Sub-chunks of `data[at..]`.
-    pub(super) const fn new(data: &'a [u8], at: usize) -> Self {
-        Self { data, at, found: Vec::new() }
+    /// Sub-chunks of the segment `data`, which starts at `at`.
+    pub(super) const fn new(data: &'a [u8], at: u64) -> Self {
+        Self { rest: data, at, found: Vec::new() }
     }
 
     /// Ends one where the hash would cut.
-    pub(super) fn candidate(&mut self, end: usize) {
+    pub(super) fn candidate(&mut self, end: u64) {
         self.mark(end);
         if let Some(last) = self.found.last_mut() {
             last.end = End::Candidate;
@@ -71,15 +72,15 @@ impl<'a> Queue<'a> {
     }
 
     /// Ends one anyway.
-    pub(super) fn mark(&mut self, end: usize) {
-        let pieces = self.data[self.at..end].chunks(MARK_BYTES);
+    pub(super) fn mark(&mut self, end: u64) {
+        let (bytes, rest) = self.rest.split_at((end - self.at) as usize);
         let sub_chunk = |piece: &[u8]| SubChunk {
             len: piece.len() as u32,
             sum: Crc32c::of(piece),
             end: End::Mark,
         };
-        self.found.extend(pieces.map(sub_chunk));
-        self.at = end;
+        self.found.extend(bytes.chunks(MARK_BYTES).map(sub_chunk));
+        (self.rest, self.at) = (rest, end);
     }
 
     /// All of them.

@@ -98,21 +98,18 @@ impl TwoStage {
     #[must_use]
     pub fn sub_chunks(&self, segment: &Range<u64>, data: &[u8]) -> SubChunks {
         let start = Self::read(segment).start;
-        let mut walk = Walk::new(self.sizes, segment.start);
-        let mut queue = Queue::new(data, (segment.start - start) as usize);
-        let mut candidates = Vec::new();
+        let mut queue = Queue::new(&data[(segment.start - start) as usize..], segment.start);
+        let (mut walk, mut candidates) = (Walk::new(self.sizes, segment.start), Vec::new());
         for ends in pieces(self.ends(segment)) {
             self.first_stage(data, ends, &mut candidates);
-            for end in candidates.drain(..) {
-                walk.fill(start + end as u64, &mut |chunk| {
-                    queue.mark((chunk.end - start) as usize)
-                });
+            for end in candidates.drain(..).map(|end| start + end as u64) {
+                walk.fill(end, &mut |chunk| queue.mark(chunk.end));
                 queue.candidate(end);
-                walk.offer(start + end as u64, &mut |_| ());
+                walk.offer(end, &mut |_| ());
             }
         }
-        walk.fill(segment.end, &mut |chunk| queue.mark((chunk.end - start) as usize));
-        queue.mark(data.len());
+        walk.fill(segment.end, &mut |chunk| queue.mark(chunk.end));
+        queue.mark(segment.end);
         queue.finish()
     }
 

@@ -187,6 +187,21 @@ proptest! {
     }
 }
 
+/// As where a file has shrunk since its length was taken.
+#[test]
+fn fewer_bytes_than_promised_give_fewer_chunks() {
+    let data = random(3, 100_000);
+    let spec = ChunkerSpec::for_len(0);
+    for at_end in [AtEnd::Yes, AtEnd::No] {
+        let segment = Segment { own: 0..100_000, read_end: 120_000, at_end };
+        for len in [0, 1, 8191, 8192, 50_000, 99_999] {
+            let run = segment.cut(&spec.build(), &data[..len], Chunk::of);
+            let whole = if at_end == AtEnd::Yes { len } else { run.end() as usize };
+            assert!(run.end() as usize == whole && len - whole < 8192, "{len}: {}", run.end());
+        }
+    }
+}
+
 #[test]
 fn random_bytes_need_no_seam() {
     let data = random(4, 8 << 20);
