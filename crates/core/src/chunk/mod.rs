@@ -8,15 +8,19 @@ mod fixed;
 mod gathered;
 mod gear;
 mod maxp;
+mod parallel;
 mod rabin;
 mod ram;
 mod rolling;
 mod seq;
 mod sieve;
+mod sub_chunks;
 mod tttd;
 mod two_stage;
 
 pub use fixed::FixedLen;
+pub use parallel::{Run, Segment, Segments, Stitch};
+pub use sub_chunks::{Merge, SubChunks, Summed};
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;
@@ -65,6 +69,13 @@ pub enum AtEnd {
     No,
 }
 
+impl AtEnd {
+    /// How many bytes a chunker must see, so that no later one changes what it cuts.
+    fn least_to_cut(self, chunker: &impl Chunker) -> usize {
+        if self == Self::Yes { 1 } else { chunker.max_len() }
+    }
+}
+
 /// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
 /// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
 /// next chunk starts there.
@@ -77,7 +88,7 @@ pub fn cut_all(
     at_end: AtEnd,
     mut each: impl FnMut(&[u8]),
 ) -> usize {
-    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
+    let enough = at_end.least_to_cut(chunker);
     let mut rest = data;
     while rest.len() >= enough {
         let (chunk, after) = rest.split_at(chunker.cut(rest));

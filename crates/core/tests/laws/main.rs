@@ -9,6 +9,7 @@ mod gap;
 mod index;
 mod keyed;
 mod merge;
+mod parallel;
 mod recipe;
 mod weak;
 
