@@ -15,9 +15,11 @@ pub mod recipe;
 #[doc(hidden)]
 pub mod reference;
 pub mod rule;
+pub mod search;
 pub mod simd;
 pub mod span;
 pub mod strategy;
+pub mod strong;
 #[doc(hidden)]
 pub mod suite;
 pub mod weak;
@@ -33,7 +35,9 @@ pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
+pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;
 pub use strategy::Strategy;
-pub use weak::Crc32c;
+pub use strong::{Strong, StrongSum, SumKey};
+pub use weak::{Adler, Crc32c, Rolling, Weak};

@@ -465,6 +465,61 @@ pub fn in_field(a: u128, b: u128) -> u128 {
     })
 }
 
+/// rsync's rolling sum of `data`.
+#[must_use]
+pub fn adler(data: &[u8]) -> u32 {
+    let signed = |byte: &u8| i64::from(*byte as i8);
+    let a: i64 = data.iter().map(signed).sum();
+    let b: i64 = data.iter().rev().zip(1..).map(|(byte, weight)| weight * signed(byte)).sum();
+    (a.rem_euclid(1 << 16) | b.rem_euclid(1 << 16) << 16) as u32
+}
+
+/// FastFP(+`stride`) of a chunk, as NetSync's algorithm takes it; FastFP itself has a stride of one.
+#[must_use]
+pub fn fast_fp(chunk: &[u8], stride: usize) -> u32 {
+    let (mut hash, mut sum) = (0u32, 0u32);
+    for (end, byte) in (1..).zip(chunk) {
+        hash = (hash << 1).wrapping_add(gear_hash(&[*byte]) as u32);
+        if end % stride == 0 || end == chunk.len() {
+            sum = sum.wrapping_add(hash);
+        }
+    }
+    sum
+}
+
+/// LastFP of a chunk.
+#[must_use]
+pub fn last_fp(chunk: &[u8]) -> u32 {
+    (gear_hash(chunk) >> 32) as u32
+}
+
+/// Which block of `old` is found where in `new`, by bytes and not by sums. With `neighbours` the block that the last match
+/// makes expect comes before the first that is equal.
+#[must_use]
+pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec<(usize, usize)> {
+    let blocks: Vec<&[u8]> = old.chunks(block_len).collect();
+    let (mut found, mut at, mut open): (Vec<(usize, usize)>, _, _) = (Vec::new(), 0, 0);
+    while at + block_len <= new.len() {
+        let equal = |block: &usize| blocks.get(*block) == Some(&&new[at..at + block_len]);
+        let follows = |(block, place): &(usize, usize)| {
+            let whole = (at - place).is_multiple_of(block_len);
+            whole.then(|| block + (at - place) / block_len)
+        };
+        let expected = found.last().filter(|_| neighbours).and_then(follows).filter(equal);
+        if let Some(block) = expected.or_else(|| (0..blocks.len()).find(equal)) {
+            found.push((block, at));
+            at += block_len;
+            open = at;
+        } else {
+            at += 1;
+        }
+    }
+    let short = blocks.last().filter(|block| block.len() < block_len && new.ends_with(block));
+    let place = short.map(|block| new.len() - block.len()).filter(|place| *place >= open);
+    found.extend(place.map(|place| (blocks.len() - 1, place)));
+    found
+}
+
 /// Which bytes of a file are covered: one flag each.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);

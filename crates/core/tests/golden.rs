@@ -10,7 +10,7 @@ use deltic_core::format::{delta, recipe};
 use deltic_core::keyed::{Engine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
-    Span, Strategy, digest_of, reference, scan,
+    Span, Strategy, Strong, SumKey, Weak, digest_of, reference, scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole.
@@ -189,3 +189,31 @@ const KEYED_LENS: [usize; 23] = [
     0, 1, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192,
     8193, 65_536, 524_288,
 ];
+
+/// A line for each kind of sum, key and length.
+#[test]
+fn weak_and_strong_sums() {
+    let mut found = String::new();
+    let data = input();
+    let lens = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 512, 8192, 65_536];
+    for kind in Weak::ALL {
+        let mut tag = Vec::new();
+        kind.encode(&mut tag);
+        for len in lens {
+            let sum = kind.of(&data[..len]);
+            writeln!(found, "{} {} {len}: {sum:08x}", tag[0], kind.name()).unwrap();
+        }
+    }
+    let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
+    for kind in Strong::ALL {
+        let mut tag = Vec::new();
+        kind.encode(&mut tag);
+        for (keyed, key) in [("plain", None), ("keyed", Some(&key))] {
+            for len in [0, 1, 64, 8192, 65_536] {
+                let sum = kind.of(key, &data[..len]);
+                writeln!(found, "{} {} {keyed} {len}: {sum}", tag[0], kind.name()).unwrap();
+            }
+        }
+    }
+    assert_golden("weak.txt", &found);
+}

@@ -78,7 +78,7 @@ impl Rolling<4> for Crc {
 }
 
 /// The register after each byte, from 0.
-pub(super) static ENTERS: [u32; 256] = after_zeros(0);
+pub(crate) static ENTERS: [u32; 256] = after_zeros(0);
 /// The register after each byte and a window of zeros: what is left of a byte that leaves.
 pub(super) static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
 

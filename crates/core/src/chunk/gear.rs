@@ -126,7 +126,7 @@ impl Rolling<3> for GearHash {
 }
 
 /// One random number per byte value: SplitMix64 from [`SEED`].
-pub(super) static GEAR: [u64; 256] = table();
+pub(crate) static GEAR: [u64; 256] = table();
 
 /// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So holes and
 /// padding are cut at `max`: at level 2 for all [`Sizes`], at level 0 where the mean is that far above the minimum.

@@ -18,7 +18,9 @@ mod sub_chunks;
 mod tttd;
 mod two_stage;
 
+pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
+pub(crate) use gear::GEAR;
 pub use parallel::{Run, Segment, Segments, Stitch};
 pub use sub_chunks::{Merge, SubChunks, Summed};
 pub use two_stage::TwoStage;

@@ -11,6 +11,7 @@ mod keyed;
 mod merge;
 mod parallel;
 mod recipe;
+mod search;
 mod weak;
 
 use deltic_core::chunk::FixedLen;

@@ -1,10 +1,10 @@
 //! Laws of weak sums.
 
 use deltic_core::weak::Engine;
-use deltic_core::{Crc32c, reference};
+use deltic_core::{Adler, CodecError, Crc32c, Reader, Strong, Weak, reference};
 use proptest::prelude::*;
 
-use crate::bytes;
+use crate::{bytes, random};
 
 /// Lengths around every power of two, and any others.
 fn len() -> impl Strategy<Value = u64> {
@@ -62,6 +62,87 @@ proptest! {
             prop_assert_eq!(a.concat_on(engine, b, len).get(), whole, "{} on {:?}", len, engine);
         }
     }
+}
+
+/// The sum of a kind by its definition.
+fn slow(kind: Weak, bytes: &[u8]) -> u32 {
+    match kind {
+        Weak::Adler => reference::adler(bytes),
+        Weak::Crc32c => reference::crc32c(bytes),
+        Weak::FastFp => reference::fast_fp(bytes, 1),
+        Weak::FastFpStride => reference::fast_fp(bytes, 16),
+        Weak::LastFp => reference::last_fp(bytes),
+    }
+}
+
+proptest! {
+    #[test]
+    fn law4_weak_sums_equal_the_reference(data in bytes()) {
+        for kind in Weak::ALL {
+            prop_assert_eq!(kind.of(&data), slow(kind, &data), "{:?}", kind);
+        }
+    }
+
+    #[test]
+    fn law4_a_rolled_sum_is_that_of_the_window(data in bytes(), len in 1usize..4096) {
+        prop_assume!(len <= data.len());
+        let mut sum = Adler::of(&data[..len]);
+        for at in 1..=data.len() - len {
+            sum = sum.roll(data[at - 1], data[at - 1 + len], len as u32);
+            if at % 97 == 0 || at == data.len() - len {
+                prop_assert_eq!(sum.get(), reference::adler(&data[at..at + len]), "at {}", at);
+            }
+        }
+    }
+}
+
+/// Around the lanes of Adler, the strides and windows of FastFP and LastFP.
+#[test]
+fn law4_weak_sums_equal_the_reference_at_all_short_lengths() {
+    let data = random(7, 300);
+    for len in 0..data.len() {
+        for kind in Weak::ALL {
+            assert_eq!(kind.of(&data[..len]), slow(kind, &data[..len]), "{kind:?} of {len}");
+        }
+    }
+}
+
+/// LastFP sees the end alone: 64 bytes, the first of them by few bits. All others see each byte, whatever a chunker skips.
+#[test]
+fn every_byte_counts_for_all_sums_but_the_last_hash() {
+    let data = random(8, 1000);
+    for changed in 0..data.len() {
+        let mut other = data.clone();
+        other[changed] ^= 0x11;
+        for kind in Weak::ALL {
+            let differs = kind.of(&other) != kind.of(&data);
+            match (kind, data.len() - changed) {
+                (Weak::LastFp, 65..) => assert!(!differs, "{changed}"),
+                (Weak::LastFp, 33..=64) => {}
+                _ => assert!(differs, "{kind:?} at {changed}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn names_and_numbers_are_read_back() {
+    for kind in Weak::ALL {
+        assert_eq!(kind.name().parse(), Ok(kind));
+        let mut bytes = Vec::new();
+        kind.encode(&mut bytes);
+        assert_eq!(Weak::decode(&mut Reader::new(&bytes)), Ok(kind));
+    }
+    for kind in Strong::ALL {
+        assert_eq!(kind.name().parse(), Ok(kind));
+        let mut bytes = Vec::new();
+        kind.encode(&mut bytes);
+        assert_eq!(Strong::decode(&mut Reader::new(&bytes)), Ok(kind));
+    }
+    assert!("adler".parse::<Weak>().unwrap_err().to_string().contains("adler-rsync, crc32c"));
+    assert!("sha".parse::<Strong>().unwrap_err().to_string().contains("sha1, sha256"));
+    assert_eq!(Weak::decode(&mut Reader::new(&[0])), Err(CodecError::OutOfRange));
+    assert_eq!(Strong::decode(&mut Reader::new(&[99])), Err(CodecError::OutOfRange));
 }
 
 /// Every length at which one more table, or another entry of one, is looked at.

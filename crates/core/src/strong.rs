@@ -1,0 +1,230 @@
+//! Strong sums: they confirm what a weak sum suggested (NetSync §4.1, WebR2sync+ §5.2, SkySync §3.3.2, ParaSync §2.2).
+//!
+//! Those of the papers are here to be measured side by side. Only BLAKE3 and SHA-256 prove anything ([`Strong::is_proof`]):
+//! MD5 and SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by
+//! its [`Digest`](crate::Digest), whatever sums found its parts.
+
+use std::fmt;
+use std::hash::Hasher as _;
+use std::str::FromStr;
+
+use md5::Md5;
+use sha1::Sha1;
+use sha2::Sha256;
+use siphasher::sip::SipHasher24;
+
+use crate::codec::{CodecError, Put, Reader};
+use crate::fingerprint::{DEBUG_BYTES, write_hex};
+
+/// Longest [`StrongSum`] in bytes.
+pub const MAX_STRONG_BYTES: usize = 32;
+
+/// A strong sum's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strong {
+    /// BLAKE3-256 (ParaSync's own choice, and ours).
+    Blake3,
+    /// MD5 (rsync, WebRsync).
+    Md5,
+    /// SHA-1 (dsync, NetSync).
+    Sha1,
+    /// SHA-256 (SkySync).
+    Sha256,
+    /// SipHash-2-4 of 64 bits, the width for which WebR2sync+ states its collisions (table 2).
+    SipHash,
+}
+
+/// Random bytes that both ends of a session know and whoever wrote the content does not, so that nobody can prepare
+/// blocks whose sums collide.
+#[derive(Clone, Copy)]
+pub struct SumKey([u8; KEY_BYTES]);
+
+impl SumKey {
+    /// The key that was agreed on as `bytes`.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for SumKey {
+    /// Keys are not written down.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SumKey")
+    }
+}
+
+impl Strong {
+    /// All there are.
+    pub const ALL: [Self; 5] = [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash];
+
+    /// The sum of `bytes`. With a key: BLAKE3's keyed mode; SipHash by the key's first half; the others of the key with
+    /// `bytes` behind it, as rsync does with its seed. SipHash without a key takes zeros for one.
+    #[must_use]
+    pub fn of(self, key: Option<&SumKey>, bytes: &[u8]) -> StrongSum {
+        let prefix = key.map_or(&[][..], |key| &key.0);
+        match self {
+            Self::Blake3 => {
+                let hash = match key {
+                    None => blake3::hash(bytes),
+                    Some(key) => blake3::keyed_hash(&key.0, bytes),
+                };
+                StrongSum::from_array(*hash.as_bytes())
+            }
+            Self::Md5 => StrongSum::from_array(digest::<Md5>(prefix, bytes).into()),
+            Self::Sha1 => StrongSum::from_array(digest::<Sha1>(prefix, bytes).into()),
+            Self::Sha256 => StrongSum::from_array(digest::<Sha256>(prefix, bytes).into()),
+            Self::SipHash => StrongSum::from_array(sip_hash(key, bytes).to_le_bytes()),
+        }
+    }
+
+    /// How many bytes its sums have.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Blake3 | Self::Sha256 => 32,
+            Self::Sha1 => 20,
+            Self::Md5 => 16,
+            Self::SipHash => 8,
+        }
+    }
+
+    /// Whether equal sums mean equal bytes, whoever chose them.
+    #[must_use]
+    pub const fn is_proof(self) -> bool {
+        match self {
+            Self::Blake3 | Self::Sha256 => true,
+            Self::Md5 | Self::Sha1 | Self::SipHash => false,
+        }
+    }
+
+    /// Its name, as [`FromStr`] reads it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.facts().1
+    }
+
+    /// Appends its number.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        out.put_u8(self.facts().0);
+    }
+
+    /// Reads what [`Strong::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`CodecError`]; an unknown number is out of range.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let tag = reader.u8()?;
+        let known = Self::ALL.into_iter().find(|kind| kind.facts().0 == tag);
+        known.ok_or(CodecError::OutOfRange)
+    }
+
+    /// Its number in files and frames, and its name.
+    const fn facts(self) -> (u8, &'static str) {
+        match self {
+            Self::Blake3 => (1, "blake3"),
+            Self::Md5 => (2, "md5"),
+            Self::Sha1 => (3, "sha1"),
+            Self::Sha256 => (4, "sha256"),
+            Self::SipHash => (5, "siphash-2-4"),
+        }
+    }
+}
+
+fn digest<D: sha2::Digest>(prefix: &[u8], bytes: &[u8]) -> sha2::digest::Output<D> {
+    D::new().chain_update(prefix).chain_update(bytes).finalize()
+}
+
+fn sip_hash(key: Option<&SumKey>, bytes: &[u8]) -> u64 {
+    let half = key.and_then(|key| key.0.first_chunk()).unwrap_or(&[0; 16]);
+    let mut hasher = SipHasher24::new_with_key(half);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// No strong sum has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a strong sum; there are {names}", names = Strong::ALL.map(Strong::name).join(", "))]
+pub struct UnknownStrong(String);
+
+impl FromStr for Strong {
+    type Err = UnknownStrong;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStrong> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| UnknownStrong(name.into()))
+    }
+}
+
+/// A strong sum: as many bytes as its kind has ([`Strong::bytes`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StrongSum {
+    /// Zeros past `len`.
+    bytes: [u8; MAX_STRONG_BYTES],
+    len: u8,
+}
+
+impl StrongSum {
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    fn from_array<const N: usize>(sum: [u8; N]) -> Self {
+        let mut bytes = [0; MAX_STRONG_BYTES];
+        bytes[..N].copy_from_slice(&sum);
+        Self { bytes, len: N as u8 }
+    }
+}
+
+impl fmt::Display for StrongSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, self.as_bytes())
+    }
+}
+
+impl fmt::Debug for StrongSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.bytes[..DEBUG_BYTES])
+    }
+}
+
+/// Length of a [`SumKey`] in bytes.
+pub const KEY_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1321, FIPS 180, the paper of SipHash (vector 0 of its appendix, for no bytes) and BLAKE3's test vectors.
+    #[test]
+    fn sums_are_those_of_their_standards() {
+        let sum = |kind: Strong, bytes: &[u8]| kind.of(None, bytes).to_string();
+        assert_eq!(sum(Strong::Md5, b"abc"), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(sum(Strong::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(
+            sum(Strong::Sha256, b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert_eq!(
+            sum(Strong::Blake3, b""),
+            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+        let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
+        assert_eq!(Strong::SipHash.of(Some(&key), b"").to_string(), "310e0edd47db6f72");
+        let fifteen: [u8; 15] = std::array::from_fn(|n| n as u8);
+        assert_eq!(Strong::SipHash.of(Some(&key), &fifteen).to_string(), "e545be4961ca29a1");
+    }
+
+    #[test]
+    fn sums_have_the_bytes_of_their_kind_and_depend_on_the_key() {
+        let keys = [[1; KEY_BYTES], [2; KEY_BYTES]].map(SumKey::from_bytes);
+        for kind in Strong::ALL {
+            let plain = kind.of(None, b"bytes");
+            let keyed = keys.each_ref().map(|key| kind.of(Some(key), b"bytes"));
+            assert_eq!(plain.as_bytes().len(), kind.bytes(), "{kind:?}");
+            assert!(plain != keyed[0] && plain != keyed[1] && keyed[0] != keyed[1], "{kind:?}");
+        }
+    }
+}

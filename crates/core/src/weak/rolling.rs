@@ -1,0 +1,99 @@
+//! Weak sums that roll: from the sum of a window to that of the window one byte further, at the price of two bytes.
+
+use super::{Adler, Crc32c, Weak};
+use crate::chunk::CRC_ENTERS;
+
+/// A weak sum that rolls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rolling {
+    /// [`Weak::Adler`]: what rsync and its heirs search by.
+    Adler,
+    /// [`Weak::Crc32c`]: what a storage layer may know of old, without a look at its bytes (SkySync §3.1).
+    Crc32c,
+}
+
+impl Rolling {
+    /// The same as one kind of all weak sums.
+    #[must_use]
+    pub const fn weak(self) -> Weak {
+        match self {
+            Self::Adler => Weak::Adler,
+            Self::Crc32c => Weak::Crc32c,
+        }
+    }
+}
+
+/// Rolls the sum of a window of one length.
+pub(crate) trait Roll {
+    /// The sum one byte further: `leaves` was the first byte of the window, `enters` comes behind its last.
+    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32;
+}
+
+/// Rolls an [`Adler`].
+#[derive(Debug)]
+pub(crate) struct RollAdler {
+    len: u32,
+}
+
+impl RollAdler {
+    /// For windows of `len` bytes.
+    pub(crate) const fn new(len: u32) -> Self {
+        Self { len }
+    }
+}
+
+impl Roll for RollAdler {
+    #[inline(always)]
+    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32 {
+        Adler::new(sum).roll(leaves, enters, self.len).get()
+    }
+}
+
+/// Rolls a [`Crc32c`].
+///
+/// A byte in front of others changes their sum by a value that depends on the byte and on how many they are, not on what
+/// they are.
+#[derive(Debug)]
+pub(crate) struct RollCrc32c {
+    /// That value, for each byte.
+    leaves: Box<[u32; 256]>,
+}
+
+impl RollCrc32c {
+    /// For windows of `len` bytes.
+    pub(crate) fn new(len: u32) -> Self {
+        let window = Crc32c::of(&vec![0; len as usize]);
+        let value = |byte| Crc32c::of(&[byte]).concat(window, len.into()).get() ^ window.get();
+        Self { leaves: Box::new(std::array::from_fn(|byte| value(byte as u8))) }
+    }
+}
+
+impl Roll for RollCrc32c {
+    #[inline(always)]
+    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32 {
+        let register = !sum;
+        let longer = !(register >> 8 ^ CRC_ENTERS[usize::from(register as u8 ^ enters)]);
+        longer ^ self.leaves[usize::from(leaves)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rolled_sum_is_that_of_the_window() {
+        let data: Vec<u8> = (0..3000u32).map(|n| (n * n % 251) as u8 ^ 0xa5).collect();
+        for len in [1usize, 2, 31, 32, 33, 512, 700] {
+            let (adler, crc) = (RollAdler::new(len as u32), RollCrc32c::new(len as u32));
+            let (mut a, mut c) = (Adler::of(&data[..len]).get(), Crc32c::of(&data[..len]).get());
+            for at in 1..=data.len() - len {
+                let (leaves, enters) = (data[at - 1], data[at - 1 + len]);
+                (a, c) = (adler.roll(a, leaves, enters), crc.roll(c, leaves, enters));
+                let window = &data[at..at + len];
+                assert_eq!(a, Adler::of(window).get(), "{len} at {at}");
+                assert_eq!(c, Crc32c::of(window).get(), "{len} at {at}");
+            }
+        }
+    }
+}

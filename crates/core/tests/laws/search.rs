@@ -1,0 +1,347 @@
+//! Laws of the rolling search.
+
+use deltic_core::chunk::FixedLen;
+use deltic_core::search::{Counts, SLACK_BYTES, STRONG_PER_BYTE};
+use deltic_core::{
+    AtEnd, BlockSpec, BlockSums, Locality, Op, Rolling, Searcher, Span, Strong, Weak, reference,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::{bytes, random};
+
+const LOCALITIES: [Locality; 2] = [Locality::Neighbour, Locality::Ignored];
+const ROLLING: [Rolling; 2] = [Rolling::Adler, Rolling::Crc32c];
+/// Shorter ones are no blocks.
+const LEN: usize = 512;
+
+fn spec(len: usize, weak: Rolling) -> BlockSpec {
+    let len = FixedLen::new(len as u32).expect("length is in range");
+    BlockSpec { len, weak, strong: Strong::SipHash, key: None }
+}
+
+fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
+    let mut sums = BlockSums::new(spec);
+    assert_eq!(sums.sum(old, AtEnd::Yes), Ok(old.len()));
+    sums
+}
+
+/// What a search by pieces of these lengths, over and over, hands out.
+fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) -> (Vec<Op>, Counts) {
+    let mut searcher = Searcher::new(sums, locality);
+    let (mut ops, mut settled, mut end) = (Vec::new(), 0, 0);
+    for piece in pieces.iter().cycle() {
+        end = new.len().min(end + piece);
+        let at_end = if end == new.len() { AtEnd::Yes } else { AtEnd::No };
+        let before = settled;
+        settled += searcher.search(&new[settled..end], at_end, |op| {
+            if let Op::Literal { new } = op {
+                assert!(before as u64 <= new.start && new.end() <= end as u64, "{op:?}");
+            }
+            ops.push(op);
+        });
+        assert!(end - settled <= sums.spec().len.get() as usize, "{end} - {settled}");
+        if at_end == AtEnd::Yes {
+            break;
+        }
+    }
+    assert_eq!(settled, new.len());
+    (ops, searcher.counts())
+}
+
+fn whole(sums: &BlockSums, locality: Locality, new: &[u8]) -> (Vec<Op>, Counts) {
+    search(sums, locality, new, &[new.len().max(1)])
+}
+
+/// The blocks that `ops` copy, and where to.
+fn matches(ops: &[Op], len: usize) -> Vec<(usize, usize)> {
+    let blocks = |op: &Op| match *op {
+        Op::Literal { .. } => vec![],
+        Op::Copy { old, new_start } => (0..(old.len as usize).div_ceil(len))
+            .map(|n| (old.start as usize / len + n, new_start as usize + n * len))
+            .collect(),
+    };
+    ops.iter().flat_map(blocks).collect()
+}
+
+/// How many bytes are literal.
+fn literal_bytes(ops: &[Op]) -> usize {
+    let bytes = |op: &Op| match op {
+        Op::Literal { new } => new.len as usize,
+        Op::Copy { .. } => 0,
+    };
+    ops.iter().map(bytes).sum()
+}
+
+/// In order and without gaps.
+fn assert_tiles(ops: &[Op], new_len: usize) {
+    let end = ops.iter().fold(0, |at, op| {
+        let span = match *op {
+            Op::Literal { new } => new,
+            Op::Copy { old, new_start } => Span::new(new_start, old.len),
+        };
+        assert_eq!(span.start, at, "{op:?}");
+        span.end()
+    });
+    assert_eq!(end, new_len as u64);
+}
+
+/// An old version, and a new one that some edits made of it: each replaces bytes by others, by none, or none by some.
+fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let edit = (any::<usize>(), 0usize..1500, 0usize..1500, any::<u64>());
+    (bytes(), proptest::collection::vec(edit, 0..4)).prop_map(|(old, edits)| {
+        let mut new = old.clone();
+        for (at, cut, insert, seed) in edits {
+            let at = at % (new.len() + 1);
+            let end = new.len().min(at + cut * (seed % 2) as usize);
+            new.splice(at..end, random(seed, insert * (seed % 3 > 0) as usize));
+        }
+        (old, new)
+    })
+}
+
+proptest! {
+    #[test]
+    fn law4_matches_equal_the_reference(
+        (old, new) in versions(),
+        len in select(vec![512usize, 513, 700, 1024]),
+    ) {
+        for weak in ROLLING {
+            let sums = sums(spec(len, weak), &old);
+            for locality in LOCALITIES {
+                let (ops, counts) = whole(&sums, locality, &new);
+                let neighbours = locality == Locality::Neighbour;
+                let expected = reference::search(&old, &new, len, neighbours);
+                prop_assert_eq!(counts.unproven, 0);
+                prop_assert_eq!(matches(&ops, len), expected, "{:?} {:?}", weak, locality);
+            }
+        }
+    }
+
+    #[test]
+    fn law5_copies_and_literals_make_new_whatever_the_pieces(
+        (old, new) in versions(),
+        other in bytes(),
+        pieces in proptest::collection::vec(1usize..3000, 1..5),
+    ) {
+        for weak in ROLLING {
+            let sums = sums(spec(LEN, weak), &old);
+            for locality in LOCALITIES {
+                for new in [&new, &other] {
+                    let (ops, _) = search(&sums, locality, new, &pieces);
+                    assert_tiles(&ops, new.len());
+                    prop_assert!(reference::apply(&ops, &old, new) == *new);
+                    let (at_once, _) = whole(&sums, locality, new);
+                    prop_assert_eq!(matches(&ops, LEN), matches(&at_once, LEN));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_pieces_are_those_of_the_whole(
+        old in bytes(),
+        pieces in proptest::collection::vec(1usize..3000, 1..5),
+    ) {
+        let expected = sums(spec(LEN, Rolling::Adler), &old);
+        let mut found = BlockSums::new(*expected.spec());
+        let (mut summed, mut end) = (0, 0);
+        for piece in pieces.iter().cycle() {
+            end = old.len().min(end + piece);
+            let at_end = if end == old.len() { AtEnd::Yes } else { AtEnd::No };
+            summed += found.sum(&old[summed..end], at_end).unwrap();
+            if at_end == AtEnd::Yes {
+                break;
+            }
+        }
+        prop_assert_eq!(found.old_len(), old.len() as u64);
+        prop_assert_eq!(found.count(), expected.count());
+        for (n, block) in (0..).zip(old.chunks(LEN)) {
+            prop_assert_eq!(found.weak(n), Weak::Adler.of(block));
+            let strong = Strong::SipHash.of(None, block);
+            prop_assert_eq!(found.strong(n), strong.as_bytes());
+            prop_assert_eq!(found.span(n), Span::new(u64::from(n) * LEN as u64, block.len() as u32));
+        }
+    }
+
+    #[test]
+    fn an_edit_of_256_bytes_costs_at_most_two_blocks(
+        seed in any::<u64>(),
+        at in any::<usize>(),
+        len in select(vec![512usize, 700, 2048]),
+    ) {
+        let old = random(seed, 40_000);
+        let at = at % (old.len() - 256);
+        let edits: [(usize, usize); 3] = [(0, 256), (256, 0), (256, 256)];
+        for (cut, insert) in edits {
+            let mut new = old.clone();
+            new.splice(at..at + cut, random(!seed, insert));
+            let sums = sums(spec(len, Rolling::Adler), &old);
+            let (ops, _) = whole(&sums, Locality::Neighbour, &new);
+            let literal = literal_bytes(&ops);
+            // What was inserted, and the blocks that the edit touched: two, for blocks are longer than an edit.
+            prop_assert!(literal <= 2 * len + insert - cut.min(insert), "{cut} {insert}: {literal}");
+        }
+    }
+}
+
+#[test]
+fn an_unchanged_file_costs_one_strong_sum_for_each_block_and_is_one_run() {
+    let old = random(1, 100 * LEN + 17);
+    for weak in ROLLING {
+        let (ops, counts) = whole(&sums(spec(LEN, weak), &old), Locality::Neighbour, &old);
+        assert_eq!(ops, [Op::Copy { old: Span::new(0, old.len() as u32), new_start: 0 }]);
+        assert_eq!((counts.strong, counts.false_alarms), (101, 0));
+        assert!(counts.tag_hits <= 1, "only the first block needs the table: {counts:?}");
+    }
+}
+
+/// As long as a whole number of blocks lies between, what follows an overwrite is expected.
+#[test]
+fn blocks_behind_an_overwrite_stay_where_they_were_even_if_all_are_equal() {
+    let old = vec![0; 20 * LEN];
+    let mut new = old.clone();
+    new[3 * LEN + 5] = 1;
+    let (ops, _) = whole(&sums(spec(LEN, Rolling::Adler), &old), Locality::Neighbour, &new);
+    // The zeros right behind the byte are a match sooner than a block is expected; what is over is left at the end.
+    assert_eq!(literal_bytes(&ops), LEN);
+    let random = random(3, LEN);
+    let old: Vec<u8> = (0..20).flat_map(|_| random.clone()).collect();
+    let mut new = old.clone();
+    new[3 * LEN + 5] ^= 1;
+    let (ops, _) = whole(&sums(spec(LEN, Rolling::Adler), &old), Locality::Neighbour, &new);
+    let expected = [
+        Op::Copy { old: Span::new(0, 3 * LEN as u32), new_start: 0 },
+        Op::Literal { new: Span::new(3 * LEN as u64, LEN as u32) },
+        Op::Copy { old: Span::new(4 * LEN as u64, 16 * LEN as u32), new_start: 4 * LEN as u64 },
+    ];
+    assert_eq!(ops, expected);
+}
+
+/// Runs of zeros and of one block, in both versions or in one: counted, not timed.
+#[test]
+fn repeated_blocks_cost_no_more_than_others() {
+    let blocks = 1000;
+    let zeros = vec![0; blocks * LEN];
+    let block = random(2, LEN);
+    let repeated: Vec<u8> = (0..blocks).flat_map(|_| block.clone()).collect();
+    let shifted = [&repeated[100..], &repeated[..100]].concat();
+    let period: Vec<u8> = (0..blocks * LEN).map(|n| (n % 251) as u8).collect();
+    let versions = [&zeros, &repeated, &shifted, &period];
+    for old in versions {
+        for new in versions {
+            for locality in LOCALITIES {
+                for weak in ROLLING {
+                    let sums = sums(spec(LEN, weak), old);
+                    let (ops, counts) = whole(&sums, locality, new);
+                    assert_tiles(&ops, new.len());
+                    assert!(reference::apply(&ops, old, new) == **new);
+                    assert!(counts.strong <= blocks as u64 + 1, "{counts:?}");
+                    // Binary searches in a table of few entries: equal blocks are one.
+                    assert!(counts.weak <= 10 * new.len() as u64, "{counts:?}");
+                    if old == new {
+                        assert_eq!(literal_bytes(&ops), 0);
+                        assert!(counts.weak <= 10 * blocks as u64, "{counts:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes whose windows all have one weak sum although no two are equal: +1, -1, -1, +1 adds nothing to either half.
+fn forged(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![64u8; len];
+    for (quad, dice) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(random(seed, len / 8)) {
+        let step = dice % 2 * (1 + dice / 2 % 60);
+        for (at, sign) in [(0, 1), (1, -1), (2, -1), (3, 1)] {
+            quad[at] = quad[at].wrapping_add_signed(step as i8 * sign);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn forged_weak_sums_cannot_buy_more_than_the_budget() {
+    let len = 1024;
+    let (old, new) = (forged(1, 512 * len), forged(2, 512 * len));
+    let sums = sums(spec(len, Rolling::Adler), &old);
+    let weak: Vec<u32> = (0..sums.count()).map(|n| sums.weak(n)).collect();
+    assert!(weak.iter().all(|sum| *sum == weak[0]), "the blocks are forged");
+    for locality in LOCALITIES {
+        for pieces in [vec![new.len()], vec![700, 5000]] {
+            let (ops, counts) = search(&sums, locality, &new, &pieces);
+            assert_tiles(&ops, new.len());
+            assert_eq!(literal_bytes(&ops), new.len());
+            let budget = STRONG_PER_BYTE * new.len() as u64 + SLACK_BYTES;
+            assert!(counts.strong * len as u64 <= budget, "{counts:?}");
+            assert!(counts.unproven > counts.strong, "the budget was tried: {counts:?}");
+            // Binary searches among 512 blocks.
+            assert!(counts.weak <= 11 * new.len() as u64, "{counts:?}");
+        }
+    }
+}
+
+/// A match behind forged bytes is found, if not at once.
+#[test]
+fn a_spent_budget_recovers() {
+    let len = 1024;
+    let good = random(5, 64 * len);
+    let old = [forged(1, 64 * len), good.clone()].concat();
+    let new = [forged(2, 64 * len), good].concat();
+    let sums = sums(spec(len, Rolling::Adler), &old);
+    let (ops, counts) = whole(&sums, Locality::Neighbour, &new);
+    assert!(counts.unproven > 0);
+    assert!(reference::apply(&ops, &old, &new) == new);
+    assert!(literal_bytes(&ops) <= 65 * len, "{}", literal_bytes(&ops));
+}
+
+/// All blocks of old share a weak sum, and each is found all the same.
+#[test]
+fn blocks_of_one_weak_sum_are_all_found() {
+    let len = 1024;
+    let old = forged(9, 300 * len);
+    let new: Vec<u8> = old.chunks(len).rev().flatten().copied().collect();
+    let sums = sums(spec(len, Rolling::Adler), &old);
+    let (ops, counts) = whole(&sums, Locality::Neighbour, &new);
+    assert_eq!(literal_bytes(&ops), 0);
+    assert!(counts.strong <= 600, "at most one for each window: {counts:?}");
+}
+
+/// One byte a call: what a window costs does not depend on the piece.
+#[test]
+fn the_search_goes_on_where_a_piece_ended() {
+    let old = random(11, 30 * LEN);
+    let new = [&random(12, 700)[..], &old[..10 * LEN], &random(13, 50), &old[9 * LEN..]].concat();
+    let sums = sums(spec(LEN, Rolling::Adler), &old);
+    let (at_once, counts) = whole(&sums, Locality::Neighbour, &new);
+    let (by_bytes, same) = search(&sums, Locality::Neighbour, &new, &[1]);
+    assert_eq!(matches(&by_bytes, LEN), matches(&at_once, LEN));
+    assert_eq!(same, Counts { tag_hits: same.tag_hits, weak: same.weak, ..counts });
+    assert!(reference::apply(&by_bytes, &old, &new) == new);
+}
+
+#[test]
+fn nothing_is_found_in_nothing() {
+    let some = random(1, 3 * LEN + 5);
+    for (old, new) in [(&[][..], &[][..]), (&[], &some), (&some, &[]), (&some[..5], &some[..4])] {
+        let sums = sums(spec(LEN, Rolling::Adler), old);
+        for pieces in [vec![1], vec![LEN], vec![5000]] {
+            let (ops, counts) = search(&sums, Locality::Neighbour, new, &pieces);
+            assert_tiles(&ops, new.len());
+            assert_eq!((literal_bytes(&ops), counts.strong), (new.len(), 0));
+        }
+    }
+}
+
+#[test]
+fn the_short_block_is_found_at_the_end_only() {
+    let old = random(21, 3 * LEN + 100);
+    let short = &old[3 * LEN..];
+    let inside = [short, &random(22, LEN)].concat();
+    let at_end = [&random(22, LEN)[..], short].concat();
+    let sums = sums(spec(LEN, Rolling::Crc32c), &old);
+    assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &inside).0), inside.len());
+    assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &at_end).0), LEN);
+    assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, short).0), 0);
+}
