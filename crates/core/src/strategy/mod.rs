@@ -11,36 +11,8 @@ pub use cost::{Codec, Link, netsync_avg_bytes};
 use std::str::FromStr;
 
 use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, Sizes};
-
-/// A weak sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Weak {
-    /// Adler-32, as rsync rolls it.
-    Adler,
-    /// The sum of the gear hash at every byte (NetSync §4.2).
-    FastFp,
-    /// The sum of the gear hash at every 16th byte (NetSync §4.2).
-    FastFpL,
-    /// The gear hash at the chunk's end (NetSync §4.2).
-    LastFp,
-    /// CRC-32C.
-    Crc32c,
-}
-
-/// A strong sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strong {
-    /// BLAKE3-256.
-    Blake3,
-    /// MD5. Broken: whoever chooses content can make two chunks of one sum.
-    Md5,
-    /// SHA-1. Broken.
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SipHash-2-4 of 64 bits. Not meant to resist who knows its key.
-    SipHash,
-}
+use crate::strong::Strong;
+use crate::weak::Weak;
 
 /// Who tells sums of what, and who searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
