@@ -8,12 +8,12 @@
 use std::fmt;
 
 use crate::chunk::{AtEnd, Chunker, cut_all};
-use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, write_hex};
+use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
 
 /// Most chunks in a group: bounds what one missing group costs to spell out.
-pub const MAX_GROUP_CHUNKS: u32 = 64;
-/// A group ends after a chunk whose fingerprint's first byte has none of these bits: one in 16.
-pub const GROUP_MASK: u8 = 15;
+pub const MAX_GROUP_CHUNKS: u32 = 128;
+/// A group ends after a chunk whose fingerprint's first byte has none of these bits: one in 32.
+pub const GROUP_MASK: u8 = 31;
 
 /// A content-defined run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,14 +25,13 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The chunk that consists of `bytes`.
+    /// The chunk that consists of `bytes`, with the fingerprint that persists.
     ///
     /// # Panics
     /// On more bytes than a `u32` counts; no chunker cuts so many.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let len = u32::try_from(bytes.len()).expect("a chunk is bounded by its chunker");
-        Self { len, fingerprint: Fingerprint::of(bytes) }
+        Fingerprinter::plain().chunk(bytes)
     }
 }
 
@@ -181,15 +180,33 @@ pub struct Scan {
     pub consumed: usize,
 }
 
-/// Cuts and fingerprints all chunks at the front of `data` that no later byte can change.
-///
-/// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has the
-/// chunks of one scan over all of it (law 1).
+/// [`Fingerprinter::scan`] with the fingerprints that persist.
 #[must_use]
 pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
-    let mut chunks = Vec::new();
-    let consumed = cut_all(chunker, data, at_end, |chunk| chunks.push(Chunk::of(chunk)));
-    Scan { chunks, consumed }
+    Fingerprinter::plain().scan(chunker, data, at_end)
+}
+
+impl Fingerprinter {
+    /// The chunk that consists of `bytes`.
+    ///
+    /// # Panics
+    /// On more bytes than a `u32` counts; no chunker cuts so many.
+    #[must_use]
+    pub fn chunk(&self, bytes: &[u8]) -> Chunk {
+        let len = u32::try_from(bytes.len()).expect("a chunk is bounded by its chunker");
+        Chunk { len, fingerprint: self.of(bytes) }
+    }
+
+    /// Cuts and fingerprints all chunks at the front of `data` that no later byte can change.
+    ///
+    /// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has the
+    /// chunks of one scan over all of it (law 1).
+    #[must_use]
+    pub fn scan(&self, chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
+        let mut chunks = Vec::new();
+        let consumed = cut_all(chunker, data, at_end, |chunk| chunks.push(self.chunk(chunk)));
+        Scan { chunks, consumed }
+    }
 }
 
 const GROUP_CONTEXT: &str = "deltic 2026 group";
@@ -207,7 +224,7 @@ mod tests {
     fn a_group_ends_by_content_or_when_it_is_full() {
         let mut grouper = Grouper::new();
         assert_eq!(grouper.push(&chunk(1, 10)), None);
-        let group = grouper.push(&chunk(0x30, 5)).unwrap();
+        let group = grouper.push(&chunk(0x60, 5)).unwrap();
         assert_eq!((group.len, group.chunks), (15, 2));
         assert_eq!(grouper.finish(), None);
         let full = (0..MAX_GROUP_CHUNKS).filter_map(|_| grouper.push(&chunk(1, 1))).count();

@@ -254,8 +254,8 @@ pub fn groups(chunks: &[Chunk]) -> Vec<Group> {
     let mut open: Vec<Chunk> = Vec::new();
     for (n, chunk) in chunks.iter().enumerate() {
         open.push(*chunk);
-        let marked = chunk.fingerprint.as_bytes()[0].is_multiple_of(16);
-        if marked || open.len() == 64 || n + 1 == chunks.len() {
+        let marked = chunk.fingerprint.as_bytes()[0].is_multiple_of(32);
+        if marked || open.len() == 128 || n + 1 == chunks.len() {
             groups.push(group(&open));
             open.clear();
         }
@@ -336,6 +336,133 @@ fn zero_bytes(register: u32, len: u64) -> u32 {
         map = map.iter().map(|register| image(&map, *register)).collect();
     }
     register
+}
+
+/// The sum of a block of a gap.
+#[must_use]
+pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
+    let k = split_mix(seed, 0) / 8 * 8 + 5;
+    let word = |bytes: &[u8]| {
+        let word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        word ^ word >> 32
+    };
+    let hash =
+        block.chunks(8).fold(0u64, |hash, bytes| hash.wrapping_add(word(bytes)).wrapping_mul(k));
+    (hash >> 40) as u32
+}
+
+/// For each byte of a new gap the byte of the old one that it is copied from.
+#[must_use]
+pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<usize>> {
+    let blocks: Vec<&[u8]> = old.chunks(len).collect();
+    let sums: Vec<u32> = blocks.iter().map(|block| gap_sum(block, seed)).collect();
+    let is = |at: usize, block: usize, limit: usize| {
+        let Some(bytes) = blocks.get(block) else { return false };
+        let end = at + bytes.len();
+        end <= limit && gap_sum(&new[at..end], seed) == sums[block]
+    };
+    let mut sources = vec![None; new.len()];
+    let mut copy = |at: usize, block: usize| {
+        let bytes = (0..blocks[block].len()).map(|n| (at + n, block * len + n));
+        bytes.for_each(|(to, from)| sources[to] = Some(from));
+    };
+    let (mut at, mut block) = (0, 0);
+    let (mut back, mut back_block, mut middle) = (new.len(), blocks.len(), None);
+    let mut forgotten = Vec::new();
+    loop {
+        while is(at, block, back) {
+            copy(at, block);
+            (at, block) = (at + blocks[block].len(), block + 1);
+        }
+        let near = || block..back_block.min(block + 5);
+        let unshifted = near().skip(1).map(|next| (at + (next - block) * len, next));
+        let to_end = near().map(|next| ((new.len() + next * len).checked_sub(old.len()), next));
+        let to_end = to_end.filter_map(|(at, next)| Some((at?, next)));
+        let ahead = to_end.filter(|place| place.0 >= at);
+        if let Some(found) = unshifted.chain(ahead).find(|place| is(place.0, place.1, back)) {
+            (at, block) = found;
+            continue;
+        }
+        if middle.is_none() {
+            while back_block > block
+                && let Some(start) = back.checked_sub(blocks[back_block - 1].len())
+                && start >= at
+                && is(start, back_block - 1, back)
+            {
+                (back, back_block) = (start, back_block - 1);
+                copy(back, back_block);
+            }
+            middle = Some(block..back_block.min((old.len() / len).saturating_sub(1)));
+        }
+        let middle = middle.clone().unwrap_or_default();
+        let windows = at..(back + 1).saturating_sub(2 * len);
+        let worth = middle.len() >= 4 && back - at >= 4 * len;
+        let found = windows.filter(|_| worth).find_map(|at| {
+            let sum = gap_sum(&new[at..at + len], seed);
+            let first = middle.clone().find(|n| sums[*n] == sum && !forgotten.contains(&sum))?;
+            let follows = is(at + len, first + 1, back);
+            if !follows {
+                forgotten.push(sum);
+            }
+            follows.then_some((at, first))
+        });
+        match found {
+            Some(found) => (at, block) = found,
+            None => return sources,
+        }
+    }
+}
+
+/// The keyed sum of `data`: its coefficients, then Horner's rule.
+#[must_use]
+pub fn keyed_sum(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
+    let mut secret = vec![0; 65 * 64 + 16];
+    blake3::Hasher::new_derive_key("deltic 2026 keyed sum")
+        .update(key)
+        .finalize_xof()
+        .fill(&mut secret);
+    let (keys, point) = secret.split_at(65 * 64);
+    let point = u128::from_le_bytes(point.try_into().expect("sixteen bytes are left"));
+    let mut coefficients = Vec::new();
+    for page in rows_of(data).chunks(64) {
+        coefficients.extend([pairs(&page.concat(), keys), pairs(&page.concat(), &keys[64..])]);
+    }
+    coefficients.extend([data.len() as u128, 0]);
+    coefficients.iter().fold(0, |sum, next| in_field(sum, point) ^ next).to_le_bytes()
+}
+
+/// `data` in rows of 64 bytes: the last is its last 64, or all of it with zeros behind.
+fn rows_of(data: &[u8]) -> Vec<Vec<u8>> {
+    let ends = (1..=data.len().div_ceil(64)).map(|n| (64 * n).min(data.len()));
+    let row = |end: usize| {
+        let mut row = data[end.saturating_sub(64)..end].to_vec();
+        row.resize(64, 0);
+        row
+    };
+    ends.map(row).collect()
+}
+
+/// The sum of the products of pairs of words, each word with a word of `keys`.
+fn pairs(page: &[u8], keys: &[u8]) -> u128 {
+    let word = |n: usize| {
+        (0..8).fold(0, |word, m| word | u64::from(page[8 * n + m] ^ keys[8 * n + m]) << (8 * m))
+    };
+    (0..page.len() / 16).fold(0, |sum, n| sum ^ without_carries(word(2 * n), word(2 * n + 1)))
+}
+
+/// The product of two polynomials.
+fn without_carries(a: u64, b: u64) -> u128 {
+    let bits = (0..64).filter(|bit| b >> bit & 1 == 1);
+    bits.fold(0, |product, bit| product ^ u128::from(a) << bit)
+}
+
+/// `a * b` modulo `x^128 + x^7 + x^2 + x + 1`, from the highest power of `b` down.
+#[must_use]
+pub fn in_field(a: u128, b: u128) -> u128 {
+    (0..128).rev().fold(0, |product, bit| {
+        let carried = product << 1 ^ if product >> 127 == 1 { 0x87 } else { 0 };
+        carried ^ if b >> bit & 1 == 1 { a } else { 0 }
+    })
 }
 
 /// rsync's rolling sum of `data`.

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, recipe};
+use deltic_core::keyed::{Engine, Key, KeyedSum};
 use deltic_core::{
-    Algorithm, AtEnd, Chunk, ChunkerSpec, Digest, Fingerprint, Sizes, Span, Strong, SumKey, Weak,
-    digest_of, reference, scan,
+    Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
+    Span, Strategy, Strong, SumKey, Weak, digest_of, reference, scan,
 };
 
 /// A fixed input: SplitMix64 from 0, one byte each, with a hole.
@@ -118,6 +119,13 @@ fn chunker_specs() {
     assert_golden("specs.txt", &specs().into_iter().map(line).collect::<String>());
 }
 
+/// Both ends know a strategy by its name alone: with other choices it is another strategy.
+#[test]
+fn strategies() {
+    let line = |strategy: Strategy| format!("{strategy:#?}\n");
+    assert_golden("strategies.txt", &Strategy::ALL.map(line).concat());
+}
+
 #[test]
 fn recipe_file() {
     let (_, spec) = specs()[4];
@@ -147,6 +155,40 @@ fn delta_file() {
     records.iter().for_each(|record| record.encode(&mut bytes));
     assert_golden("delta.hex", &hex(&bytes));
 }
+
+/// The sums of an old gap, and the delta of a new one with an insert and a cut.
+#[test]
+fn gap_sums_and_delta() {
+    const SEED: u64 = 0x6465_6c74_6963;
+    let old = input_of(4000);
+    let new = [&old[..1000], b"inserted", &old[1000..2500], &old[2600..]].concat();
+    let sums = GapSums::of(&old, BlockLen::for_gap(4000), SEED);
+    let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
+    sums.encode(&mut sums_bytes);
+    GapDelta::of(&new, &sums, SEED).encode(&mut delta_bytes);
+    assert_golden("gap.hex", &format!("{}\n{}", hex(&sums_bytes), hex(&delta_bytes)));
+}
+
+/// Sums under one key: a line for each length of bytes that repeat with period 251.
+#[test]
+fn keyed_sums() {
+    let key = std::array::from_fn(|n| 0xa0 + n as u8);
+    let data: Vec<u8> = (0..512 << 10).map(|n| (n % 251) as u8).collect();
+    for engine in Engine::available() {
+        let keyed = KeyedSum::with(&Key::from_bytes(key), engine);
+        let mut found = format!("key {}", hex(&key));
+        for len in KEYED_LENS {
+            write!(found, "{len} {}", hex(&keyed.sum(&data[..len]))).expect("a string takes all");
+        }
+        assert_golden("keyed.txt", &found);
+    }
+}
+
+/// Around a pair of words, a row, a page; and the longest chunk.
+const KEYED_LENS: [usize; 23] = [
+    0, 1, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192,
+    8193, 65_536, 524_288,
+];
 
 /// A line for each kind of sum, key and length.
 #[test]

@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use deltic_core::Name;
+use deltic_core::keyed::KEY_BYTES;
+use deltic_core::{Key, Name};
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::options::Options;
@@ -62,7 +63,7 @@ impl Greeted {
         bwlimit: Option<u64>,
     ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
         let (batches, writing) = start_writer(link.writer, Arc::clone(&counters), bwlimit);
-        let ours = Hello::ours();
+        let ours = Hello::ours(draw_key());
         let hello = [&MAGIC[..], &ours.encode()].concat();
         // A peer that reads nothing is found out by what it does not say.
         batches.send(hello).await.ok();
@@ -183,7 +184,7 @@ impl Greeted {
     ) -> Result<(), SyncError> {
         let own = sources.own();
         let machine = Sender::new(self.terms, options);
-        let hands = Arc::new(SendingHands::new(sources, own));
+        let hands = Arc::new(SendingHands::new(sources, own, self.terms));
         let frames = self.frames();
         drive(machine, hands, frames, &self.batches, watch).await
     }
@@ -219,7 +220,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, .. } = setting.options;
-        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }));
+        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, self.terms));
         let frames = self.frames();
         drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
     }
@@ -248,6 +249,13 @@ impl Greeted {
             _ => Ok(()),
         }
     }
+}
+
+/// Random bytes for this end's part of the session's key.
+fn draw_key() -> Key {
+    let mut bytes = [0; KEY_BYTES];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    Key::from_bytes(bytes)
 }
 
 fn durability(options: &Options) -> Durability {

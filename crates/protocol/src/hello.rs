@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use deltic_core::Name;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::printable;
+use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
 
 use crate::error::PeerError;
 use crate::frame::framed;
@@ -19,9 +19,11 @@ use crate::wire::{Bad, Wire, whole};
 pub const MAGIC: [u8; 8] = *b"deltic/1";
 
 /// The conversation that every end of this version holds.
-const RECIPE: &str = "recipe:blake3-16";
+const RECIPE: &str = "recipe:keyed-8";
 /// Content-defined chunks by the sieve.
 const SIEVE: &str = "chunker:sieve";
+/// Chunks named by the keyed sum: of an end that takes it fast.
+const KEYED: &str = "names:keyed";
 /// Literals compressed by zstd.
 const ZSTD: &str = "compress:zstd";
 
@@ -38,15 +40,19 @@ pub struct Hello {
     pub program: String,
     /// Names of capabilities.
     pub capabilities: BTreeSet<String>,
+    /// This end's part of the session's key, drawn at random.
+    pub part: Key,
 }
 
 impl Hello {
-    /// What this version can do.
+    /// What this version can do; `part` is drawn at random.
     #[must_use]
-    pub fn ours() -> Self {
+    pub fn ours(part: Key) -> Self {
+        let names = [RECIPE, SIEVE, ZSTD].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
-            capabilities: [RECIPE, SIEVE, ZSTD].map(String::from).into(),
+            capabilities: names.map(String::from).collect(),
+            part,
         }
     }
 
@@ -56,6 +62,7 @@ impl Hello {
         framed(HELLO, |to| {
             self.program.put(to);
             self.capabilities.iter().cloned().collect::<Vec<_>>().put(to);
+            to.put_bytes(self.part.as_bytes());
         })
     }
 
@@ -67,12 +74,14 @@ impl Hello {
         expect(kind, HELLO, "anything before the hello")?;
         whole("Hello", payload, |from| {
             let (program, names) = (String::take(from)?, Vec::<String>::take(from)?);
+            let part = Key::from_bytes(from.array()?);
             if names.len() > MAX_CAPABILITIES {
                 return Err(Bad::Limit("capabilities"));
             }
             Ok(Self {
                 program: printable(program.as_bytes()),
                 capabilities: names.into_iter().collect(),
+                part,
             })
         })
     }
@@ -90,6 +99,8 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
+    keyed: bool,
+    key: Key,
 }
 
 impl Terms {
@@ -97,6 +108,18 @@ impl Terms {
     #[must_use]
     pub const fn zstd(self) -> bool {
         self.zstd
+    }
+
+    /// How chunks are named in this session.
+    #[must_use]
+    pub fn fingerprinter(self) -> Fingerprinter {
+        if self.keyed { Fingerprinter::keyed(&self.key) } else { Fingerprinter::blake3(&self.key) }
+    }
+
+    /// What sums of the blocks of gaps are taken with.
+    #[must_use]
+    pub fn gap_seed(self) -> u64 {
+        self.key.seed()
     }
 }
 
@@ -112,7 +135,7 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
-    Ok(Terms { zstd: both(ZSTD) })
+    Ok(Terms { zstd: both(ZSTD), keyed: both(KEYED), key: Key::agreed(one.part, other.part) })
 }
 
 /// What the dialling end asks of the other.

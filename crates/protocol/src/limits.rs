@@ -20,6 +20,12 @@ pub const MAX_GREETING_BYTES: usize = 64 << 10;
 pub const ENTRY_WINDOW: u64 = 16 << 10;
 /// Most groups sent and not yet answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
+/// Longest gap in new, in bytes; what it is told against is at most twice as long.
+pub const GAP_BYTES: u64 = 256 << 10;
+/// Most gaps that a receiver asks for and that are not mended, over all files of a session.
+pub const GAP_WINDOW: u64 = 1 << 10;
+/// Most that a sender takes in: those of attempts that the receiver gave up may still be on their way.
+pub const MAX_GAPS_OUT: u64 = 1 << 12;
 /// Most groups in one file's recipe.
 pub const MAX_GROUPS: usize = 1 << 21;
 /// Literal bytes that one fill carries, unless a single chunk is longer.
@@ -57,7 +63,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW MAX_GROUPS FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES
         ]
         .into_iter()

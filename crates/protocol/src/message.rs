@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
@@ -46,6 +47,15 @@ pub struct ChunkLine {
     pub len: u32,
     /// Its fingerprint's first bytes.
     pub short: ShortFingerprint,
+}
+
+/// A gap in new that faces a gap in old between the same neighbours, and what old has there (DESIGN §2, "two levels").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapLine {
+    /// The chunks that nothing matched.
+    pub chunks: Range<u32>,
+    /// Of the blocks of the gap in old; none asks for the bytes as they are.
+    pub sums: GapSums,
 }
 
 /// Whether a directory's list is at its end.
@@ -102,6 +112,8 @@ pub enum ToReceiver {
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
+    /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
+    Mended { file: FileNo, gaps: Vec<Range<u32>>, bytes: u32, payload: Payload },
     /// The recipe is complete, the file did not change while it was read, and this proves the result.
     End { file: FileNo, digest: Digest },
     /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
@@ -122,6 +134,8 @@ pub enum ToSender {
     Lack { file: FileNo, groups: Vec<Range<u32>> },
     /// Answers one `Chunks`: the chunks of it that must be sent.
     Need { file: FileNo, chunks: Vec<Range<u32>> },
+    /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
+    Mend { file: FileNo, gaps: Vec<GapLine> },
     /// The file is settled, and how.
     Done { file: FileNo, done: Done },
     /// A directory, link or attribute changed, or a name was removed.
@@ -183,6 +197,16 @@ impl Wire for ChunkLine {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self { len: from.varint_u32()?, short: Wire::take(from)? })
+    }
+}
+
+impl Wire for GapLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.chunks.put(to);
+        self.sums.encode(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { chunks: Wire::take(from)?, sums: GapSums::decode(from)? })
     }
 }
 
@@ -313,7 +337,8 @@ frames!(ToReceiver {
     20 Chunks { file, groups, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
-    23 Failed { file, attempt, trouble };
+    23 Failed { file, attempt, trouble }
+    25 Mended { file, gaps, bytes, payload };
     24 Trouble(trouble)
 });
 
@@ -322,7 +347,8 @@ frames!(ToSender {
     33 Settled { upto }
     34 Lack { file, groups }
     35 Need { file, chunks }
-    36 Done { file, done };
+    36 Done { file, done }
+    40 Mend { file, gaps };
     37 Changed(change)
     38 Trouble(trouble)
     39 Finished(totals)

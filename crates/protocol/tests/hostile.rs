@@ -6,6 +6,7 @@ mod frames;
 
 use std::fmt::Write;
 use std::ops::Range;
+use std::sync::Arc;
 
 use common::Dice;
 use common::destination::Destination;
@@ -14,13 +15,14 @@ use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::{
-    AtEnd, ChunkerSpec, Digest, Entry, Kind, Meta, RelPath, ShortFingerprint, Timestamp,
+    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, GapDelta, GapSums, Key, Kind, Meta, RelPath,
+    ShortFingerprint, Timestamp,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
     MAX_GROUPS, WHOLE_BLOCK_BYTES,
 };
-use deltic_protocol::message::{ChunkLine, Done, Extent, GroupLine, How, Payload};
+use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
@@ -58,7 +60,7 @@ fn trouble(kind: TroubleKind) -> Trouble {
 }
 
 fn short(byte: u8) -> ShortFingerprint {
-    ShortFingerprint::from_bytes([byte; 16])
+    ShortFingerprint::from_bytes([byte; 8])
 }
 
 /// A receiver that has `a` of 10,000 bytes.
@@ -136,9 +138,22 @@ impl Victim {
         victim
     }
 
-    /// Its chunks were spelled out and are needed.
-    fn needed() -> Self {
+    /// Its chunks were spelled out and face all of the old version.
+    fn facing() -> Self {
         let mut victim = Self::lacked();
+        victim.take([chunks(one(0..1), &[1000, 2000])]).unwrap();
+        let asks = |frame: &ToSender| matches!(frame, ToSender::Mend { file: A, gaps } if gaps[0].chunks == (0..2));
+        assert!(victim.frames.iter().any(asks), "{:?}", victim.frames);
+        victim
+    }
+
+    /// The same of a file of which only a killed run left something: the chunks face nothing and are needed.
+    fn needed() -> Self {
+        let mut victim = Self::plain();
+        victim.hands.tree = Tree::default();
+        victim.hands.leftovers.insert(path("a"), vec![Arc::new(old_bytes())]);
+        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
+        victim.take([start(3000), groups(&[(3000, 2)])]).unwrap();
         victim.take([chunks(one(0..1), &[1000, 2000])]).unwrap();
         assert!(victim.frames.contains(&ToSender::Need { file: A, chunks: one(0..2) }));
         victim
@@ -191,6 +206,20 @@ fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
     ToReceiver::Fill { file: A, chunks, payload: Payload::Plain(vec![1; len]) }
 }
 
+/// Gaps as nothing but literals, `len` bytes in all.
+fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
+    let mut deltas = Vec::new();
+    let nothing = GapSums::of(&[], BlockLen::for_gap(0), 0);
+    GapDelta::of(&vec![1; len], &nothing, 0).encode(&mut deltas);
+    let bytes = deltas.len() as u32;
+    ToReceiver::Mended { file: A, gaps, bytes, payload: Payload::Plain(deltas) }
+}
+
+fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
+    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64), 0);
+    ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
+}
+
 fn end() -> ToReceiver {
     ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
 }
@@ -226,6 +255,16 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
             "Fill.foreign",
             ToReceiver::Fill { file: foreign, chunks: one(0..1), payload: Payload::Plain(vec![1]) },
         ),
+        ("Mended", mended(one(0..2), 3000)),
+        (
+            "Mended.foreign",
+            ToReceiver::Mended {
+                file: foreign,
+                gaps: one(0..1),
+                bytes: 1,
+                payload: Payload::Plain(vec![1]),
+            },
+        ),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -245,7 +284,7 @@ const NUMBERS: [FileNo; 2] = [FileNo(0), FileNo(1)];
 
 impl Target {
     fn of(tree: Tree) -> Self {
-        let hello = Hello::ours();
+        let hello = Hello::ours(Key::from_bytes([7; 32]));
         let terms = negotiate(&hello, &hello).unwrap();
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
         let mut target = Self { machine: Sender::new(terms, options()), hands, frames: Vec::new() };
@@ -340,6 +379,11 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Need", ToSender::Need { file: A, chunks: one(0..1) }),
         ("Need.nothing", ToSender::Need { file: A, chunks: Vec::new() }),
         ("Need.foreign", ToSender::Need { file: foreign, chunks: Vec::new() }),
+        ("Mend", mend(A, 0..1, 500)),
+        ("Mend.nothing", ToSender::Mend { file: A, gaps: Vec::new() }),
+        ("Mend.much", mend(A, 0..1, 100_000)),
+        ("Mend.beyond", mend(A, 0..100, 500)),
+        ("Mend.foreign", mend(foreign, 0..1, 500)),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
         ("Changed", ToSender::Changed(Change { path: path("a"), item, action, differs })),
@@ -354,11 +398,12 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 9] = [
+    let receivers: [State<Victim>; 10] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
         ("lacked", Victim::lacked),
+        ("facing", Victim::facing),
         ("needed", Victim::needed),
         ("whole", || Victim::whole(3000)),
         ("given up", || {
@@ -821,7 +866,48 @@ fn bytes_of_another_content_never_become_the_file() {
     }
     let refused = |frame: &ToSender| matches!(frame, ToSender::Done { done: Done::Failed(_), .. });
     assert!(victim.frames.iter().any(refused), "{:?}", victim.frames);
+    assert_eq!(victim.hands.tree.0.get(&path("a")), None);
+}
+
+#[test]
+fn a_gap_of_another_content_is_asked_for_once_more_and_never_becomes_the_file() {
+    let mut victim = Victim::facing();
+    victim.take([mended(one(0..2), 3000)]).unwrap();
+    // Sums of blocks may be equal by chance: now without them.
+    let asks = |frame: &ToSender| matches!(frame, ToSender::Mend { file: A, gaps } if gaps[0].sums.old_len() == 0);
+    assert!(asks(victim.frames.last().unwrap()), "{:?}", victim.frames);
+    victim.take([mended(one(0..2), 3000)]).unwrap();
+    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: How::Whole }));
     assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
+}
+
+#[test]
+fn gaps_that_were_not_asked_for_are_refused() {
+    let unasked = PeerError::Unexpected("a gap that was not asked for");
+    for gaps in [one(0..1), one(1..2), one(0..3), one(5..6), vec![0..2, 0..2]] {
+        assert_eq!(Victim::facing().refusal(mended(gaps, 1000)), unasked);
+    }
+    assert_eq!(Victim::needed().refusal(mended(one(0..2), 3000)), unasked);
+    let chunk = PeerError::Unexpected("a chunk that was not asked for");
+    assert_eq!(Victim::facing().refusal(fill(one(0..1), 1000)), chunk);
+    let nothing = PeerError::Limit("bytes of gaps");
+    assert_eq!(Victim::facing().refusal(mended(Vec::new(), 1)), nothing);
+}
+
+#[test]
+fn gaps_that_are_asked_for_are_bounded() {
+    let mut target = Target::lacked();
+    let ToSender::Mend { gaps, .. } = mend(A, 0..1, 100) else { unreachable!() };
+    let frame = ToSender::Mend { file: A, gaps: vec![gaps[0].clone(); MAX_BATCH / 4] };
+    // No work is done: nothing is answered.
+    let error = (0..100).find_map(|_| target.machine.handle(frame.clone()).err());
+    assert_eq!(error, Some(PeerError::Limit("gaps to be mended")));
+    assert_eq!(
+        Target::lacked().refusal(mend(A, 0..1, 100_000)),
+        PeerError::Limit("bytes of a gap")
+    );
+    let beyond = PeerError::Unexpected("a gap that was not offered");
+    assert_eq!(Target::lacked().refusal(mend(A, 0..100, 100)), beyond);
 }
 
 #[test]
@@ -855,8 +941,23 @@ fn a_failure_in_the_midst_of_a_commit_is_refused() {
         ToSender::Need { chunks, .. } => Some(chunks.clone()),
         _ => None,
     });
+    let before = |n: u32| found[..n as usize].iter().map(|c| c.len as usize).sum::<usize>();
+    let gaps: Vec<_> = (victim.frames.iter())
+        .filter_map(|frame| match frame {
+            ToSender::Mend { gaps, .. } => Some(gaps.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    for GapLine { chunks, sums } in gaps {
+        let mut deltas = Vec::new();
+        let new = &content[before(chunks.start)..before(chunks.end)];
+        GapDelta::of(new, &sums, common::GAP_SEED).encode(&mut deltas);
+        let (bytes, payload) = (deltas.len() as u32, Payload::Plain(deltas));
+        let gaps = one(chunks);
+        victim.take([ToReceiver::Mended { file: A, gaps, bytes, payload }]).unwrap();
+    }
     for range in need.into_iter().flatten() {
-        let before = |n: u32| found[..n as usize].iter().map(|c| c.len as usize).sum::<usize>();
         let bytes = content[before(range.start)..before(range.end)].to_vec();
         victim
             .take([ToReceiver::Fill {
@@ -963,7 +1064,7 @@ fn stale_answers_about_a_failed_attempt_are_ignored() {
 /// Too many groups for one recipe: the receiver hears of it before it hears of them, and the file can still go whole.
 #[test]
 fn a_recipe_of_too_many_groups_is_given_up_in_time() {
-    let hello = Hello::ours();
+    let hello = Hello::ours(Key::from_bytes([7; 32]));
     let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
     let mut told = 0;
     let failed = 'session: loop {
@@ -1095,9 +1196,12 @@ fn likely_to_receiver() -> impl Strategy<Value = ToReceiver> {
         fill(one(0..1), 1000),
         fill(one(0..1), 5),
         fill(one(1..2), 2000),
+        mended(one(0..2), 3000),
+        mended(one(0..2), 5),
+        mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..8usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..9usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -1106,6 +1210,7 @@ fn likely_to_receiver() -> impl Strategy<Value = ToReceiver> {
                 groups(&[(3000, 2)]),
                 chunks(one(0..1), &[1000, 2000]),
                 fill(one(0..1), 1000),
+                mended(one(0..2), 3000),
                 end(),
                 failed(attempt),
             ][which]
@@ -1122,6 +1227,9 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Groups { groups, .. } => ToReceiver::Groups { file, groups },
         ToReceiver::Chunks { groups, chunks, .. } => ToReceiver::Chunks { file, groups, chunks },
         ToReceiver::Fill { chunks, payload, .. } => ToReceiver::Fill { file, chunks, payload },
+        ToReceiver::Mended { gaps, bytes, payload, .. } => {
+            ToReceiver::Mended { file, gaps, bytes, payload }
+        }
         ToReceiver::End { digest, .. } => ToReceiver::End { file, digest },
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
@@ -1131,7 +1239,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..7usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..8usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
@@ -1140,6 +1248,7 @@ fn likely_to_sender() -> impl Strategy<Value = ToSender> {
             ToSender::Lack { file, groups: one(0..1) },
             ToSender::Lack { file, groups: Vec::new() },
             ToSender::Need { file, chunks: one(0..1) },
+            mend(file, 0..1, 100),
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
         ][which]
@@ -1189,6 +1298,21 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
             let bytes = vec![luck % 2; 3000];
             let chunks = scan(&spec.build(), &bytes, AtEnd::Yes).chunks;
             Answer::Indexed(Ok(Indexed { chunks, at_end: luck.is_multiple_of(2) }))
+        }
+        Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
+        Work::Survey { gaps, .. } => {
+            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300), 1);
+            Answer::Surveyed(Ok(vec![sums; gaps.len()]))
+        }
+        Work::Mend { .. } if fails => Answer::Mended(Err(setback(luck))),
+        Work::Mend { gaps, .. } => {
+            let mend = |patch: &receiver::Patch| {
+                let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
+                let fingerprints = vec![Chunk::of(&[luck]).fingerprint; patch.pieces.len()];
+                let wrong = luck & 2 == 0 && !patch.old.is_empty();
+                (!wrong).then(|| receiver::Mended { fingerprints, literal: len / 2 })
+            };
+            Answer::Mended(Ok(gaps.iter().map(mend).collect()))
         }
         Work::Copy { .. } => Answer::Copied(done(luck)),
         Work::Write { pieces, .. } => {
@@ -1247,6 +1371,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             let len = spans.iter().map(|span| span.len as usize).sum();
             Answer::Read(Ok((plain(len), vec![Chunk::of(&[luck])])))
         }
+        Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
+        Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
         Work::Close { .. } => Answer::Closed,
     }
 }
@@ -1283,7 +1409,7 @@ proptest! {
 
     #[test]
     fn no_frames_and_answers_make_a_sender_panic(events in events(likely_to_sender())) {
-        let hello = Hello::ours();
+        let hello = Hello::ours(Key::from_bytes([7; 32]));
         let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });

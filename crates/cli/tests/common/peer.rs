@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltic_core::{Entry, Kind, Meta, Name, Timestamp};
+use deltic_core::{Entry, Key, Kind, Meta, Name, Timestamp};
 use deltic_protocol::Hello;
 use deltic_protocol::ToReceiver;
 use deltic_protocol::hello::{MAGIC, Reply};
@@ -12,7 +12,7 @@ use super::{DELTIC, Run, World};
 
 /// What every Deltic says first.
 pub fn hello() -> Vec<u8> {
-    [&MAGIC[..], &Hello::ours().encode()].concat()
+    [&MAGIC[..], &Hello::ours(Key::from_bytes([7; 32])).encode()].concat()
 }
 
 /// And once it has agreed to what it was asked.

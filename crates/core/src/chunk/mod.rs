@@ -8,17 +8,21 @@ mod fixed;
 mod gathered;
 mod gear;
 mod maxp;
+mod parallel;
 mod rabin;
 mod ram;
 mod rolling;
 mod seq;
 mod sieve;
+mod sub_chunks;
 mod tttd;
 mod two_stage;
 
 pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
 pub(crate) use gear::GEAR;
+pub use parallel::{Run, Segment, Segments, Stitch};
+pub use sub_chunks::{Merge, SubChunks, Summed};
 pub use two_stage::TwoStage;
 
 use std::str::FromStr;
@@ -67,6 +71,13 @@ pub enum AtEnd {
     No,
 }
 
+impl AtEnd {
+    /// How many bytes a chunker must see, so that no later one changes what it cuts.
+    fn least_to_cut(self, chunker: &impl Chunker) -> usize {
+        if self == Self::Yes { 1 } else { chunker.max_len() }
+    }
+}
+
 /// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
 /// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
 /// next chunk starts there.
@@ -79,7 +90,7 @@ pub fn cut_all(
     at_end: AtEnd,
     mut each: impl FnMut(&[u8]),
 ) -> usize {
-    let enough = if at_end == AtEnd::Yes { 1 } else { chunker.max_len() };
+    let enough = at_end.least_to_cut(chunker);
     let mut rest = data;
     while rest.len() >= enough {
         let (chunk, after) = rest.split_at(chunker.cut(rest));
@@ -405,7 +416,7 @@ macro_rules! any_chunker {
 any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
 /// SplitMix64's answer number `n`, counted from 0.
-const fn split_mix(seed: u64, n: u64) -> u64 {
+pub(crate) const fn split_mix(seed: u64, n: u64) -> u64 {
     let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

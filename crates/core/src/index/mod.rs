@@ -7,7 +7,10 @@
 //! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
 //! table look-up (locality, DESIGN §6).
 
+mod cuckoo;
 mod table;
+
+pub use cuckoo::{Cuckoo, Load, SumBits};
 
 use std::ops::Range;
 
@@ -27,13 +30,21 @@ impl ChunkNo {
         Self(self.0.saturating_add(1))
     }
 
+    /// The number `count` after this one, whether or not there is such a chunk.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0.saturating_add(count))
+    }
+
     /// The number before this one; that of the first is itself.
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    const fn at(self) -> usize {
+    /// The number itself, from 0.
+    #[must_use]
+    pub const fn at(self) -> usize {
         self.0 as usize
     }
 }
@@ -152,6 +163,12 @@ impl Index {
     fn group_from(&self, first: ChunkNo) -> Option<&KnownGroup> {
         let at = self.groups.binary_search_by_key(&first, |group| group.first).ok()?;
         self.groups.get(at)
+    }
+
+    /// Up to which byte of old all groups are known.
+    #[must_use]
+    pub fn groups_end(&self) -> u64 {
+        self.groups.last().map_or(0, |group| self.starts[group.first.at()] + group.len)
     }
 
     /// Where chunk `no` lies in old, and its full fingerprint.

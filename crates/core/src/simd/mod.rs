@@ -6,10 +6,11 @@
 //!
 //! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
 //! made by detection alone, so whoever holds one may use its instructions. With that, three kinds of line are unsafe, all
-//! in the files of the instruction sets and in `gather.rs` and `clmul.rs`: the call of an intrinsic that computes; that of
-//! one that reads memory, through a pointer (loads and gathers); and the step into a function that is compiled for its
-//! features.
+//! in the files of the instruction sets and in `gather.rs`, `clmul.rs` and `carryless.rs`: the call of an intrinsic that
+//! computes; that of one that reads memory, through a pointer (loads and gathers); and the step into a function that is
+//! compiled for its features.
 
+pub(crate) mod carryless;
 pub(crate) mod clmul;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gather;

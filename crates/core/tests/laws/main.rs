@@ -2,9 +2,14 @@
 
 mod chunk;
 mod codec;
+mod cuckoo;
 mod delta;
 mod format;
+mod gap;
 mod index;
+mod keyed;
+mod merge;
+mod parallel;
 mod recipe;
 mod search;
 mod weak;

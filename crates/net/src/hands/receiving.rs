@@ -1,14 +1,17 @@
 //! The receiver's work: look, index old, copy, write, commit.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::recipe::{Chunk, Digest, digest_of};
-use deltic_core::{ChunkerSpec, Fingerprint, Meta, Name, RelPath};
+use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
+use deltic_core::recipe::{Digest, digest_of};
+use deltic_core::{ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
+use deltic_protocol::Terms;
 use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Indexed, OldLens, Piece, Proof, Receiver, Work,
+    Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -23,6 +26,9 @@ use crate::pool::Cost;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
+    /// How chunks are named in this session.
+    names: Fingerprinter,
+    gap_seed: u64,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -34,6 +40,29 @@ struct Slot<S: Store> {
     rebuild: Mutex<Option<Arc<S::Rebuild>>>,
 }
 
+impl<S: Store> Slot<S> {
+    /// The old versions that hold `old`, which counts through them as if they were one, and where in each.
+    fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
+        let mut base = 0;
+        self.old.iter().filter_map(move |snapshot| {
+            let start = base;
+            base += snapshot.meta().len;
+            let part = old.start.max(start)..old.end().min(base);
+            (part.start < part.end).then(|| (snapshot, part.start - start..part.end - start))
+        })
+    }
+
+    /// Reads spans of the old versions, one behind the other; fewer bytes where they have become shorter.
+    fn read<'a>(&self, spans: &[Span], buffer: &'a mut [u8]) -> Result<&'a [u8], StoreError> {
+        let mut read = 0;
+        for (snapshot, part) in spans.iter().flat_map(|span| self.parts(*span)) {
+            let piece = &mut buffer[read..read + (part.end - part.start) as usize];
+            read += snapshot.read_at(part.start, piece)?;
+        }
+        Ok(&buffer[..read])
+    }
+}
+
 impl<S: Store> Default for Slot<S> {
     fn default() -> Self {
         Self { old: Vec::new(), in_place: false, rebuild: Mutex::new(None) }
@@ -43,7 +72,11 @@ impl<S: Store> Default for Slot<S> {
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Index { .. } | Work::Copy { .. } | Work::Write { .. } => Cost::Heavy,
+            Work::Index { .. }
+            | Work::Copy { .. }
+            | Work::Write { .. }
+            | Work::Survey { .. }
+            | Work::Mend { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
@@ -86,7 +119,17 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Write { handle, path, len, pieces, payload } => Answer::Written(
                 (self.rebuild(handle, &path, len))
                     .map_err(|error| setback(&error))
-                    .and_then(|rebuild| write(&*rebuild, &path, (&pieces, payload))),
+                    .and_then(|rebuild| write(&*rebuild, &path, (&self.names, &pieces, payload))),
+            ),
+            Work::Survey { handle, gaps } => {
+                Answer::Surveyed(self.survey(handle, &gaps).map_err(|error| setback(&error)))
+            }
+            Work::Mend { handle, path, len, gaps, bytes, payload } => Answer::Mended(
+                (self.rebuild(handle, &path, len)).map_err(|error| setback(&error)).and_then(
+                    |rebuild| {
+                        self.mend(&self.slot(handle), (&rebuild, &path), (&gaps, bytes, payload))
+                    },
+                ),
             ),
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
@@ -107,8 +150,15 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep) -> Self {
-        Self { store, keep, slots: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(store: S, keep: Keep, terms: Terms) -> Self {
+        Self {
+            store,
+            keep,
+            names: terms.fingerprinter(),
+            gap_seed: terms.gap_seed(),
+            slots: Mutex::default(),
+            buffers: Buffers::default(),
+        }
     }
 
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
@@ -177,9 +227,9 @@ impl<S: Store> ReceivingHands<S> {
         spec: ChunkerSpec,
     ) -> Result<Indexed, StoreError> {
         let slot = self.slot(handle);
-        let (chunks, at_end) = self
-            .buffers
-            .with(SEGMENT_BYTES, |buffer| scan_segment(&slot.old[part], spec, start, buffer))?;
+        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+            scan_segment(&slot.old[part], (spec, &self.names), start, buffer)
+        })?;
         Ok(Indexed { chunks, at_end })
     }
 
@@ -207,18 +257,53 @@ impl<S: Store> ReceivingHands<S> {
         runs: &[CopyRun],
     ) -> Result<(), StoreError> {
         for CopyRun { old, new_start } in runs {
-            let mut base = 0;
-            for snapshot in &slot.old {
-                let end = base + snapshot.meta().len;
-                let part = old.start.max(base)..old.end().min(end);
-                if part.start < part.end {
-                    let to = new_start + (part.start - old.start);
-                    rebuild.copy(snapshot, part.start - base..part.end - base, to)?;
-                }
-                base = end;
+            let mut to = *new_start;
+            for (snapshot, part) in slot.parts(*old) {
+                let len = part.end - part.start;
+                rebuild.copy(snapshot, part, to)?;
+                to += len;
             }
         }
         Ok(())
+    }
+
+    fn survey(&self, handle: Handle, gaps: &[OldGap]) -> Result<Vec<GapSums>, StoreError> {
+        let slot = self.slot(handle);
+        self.buffers.with(longest(gaps.iter()), |buffer| {
+            let sums = |gap: &OldGap| {
+                let old = slot.read(gap, buffer)?;
+                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64), self.gap_seed))
+            };
+            gaps.iter().map(sums).collect()
+        })
+    }
+
+    /// Rebuilds gaps, and writes those whose chunks are what was announced.
+    fn mend(
+        &self,
+        slot: &Slot<S>,
+        (rebuild, path): (&S::Rebuild, &RelPath),
+        (gaps, bytes, payload): (&[Patch], u32, Payload),
+    ) -> Result<Vec<Option<Mended>>, Setback> {
+        let deltas = unpacked(payload, bytes as usize).ok_or_else(|| unproven(path))?;
+        let mut deltas = Reader::new(&deltas);
+        let mut new = Vec::new();
+        self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
+            let mut mend = |Patch { old, pieces }: &Patch| {
+                let read = slot.read(old, buffer).map_err(|error| setback(&error))?;
+                let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+                let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
+                new.clear();
+                apply(read, &delta, len, &mut new).map_err(|_| unproven(path))?;
+                let Some(fingerprints) = checked(&self.names, pieces, &new) else {
+                    // Short sums of blocks deceive now and then; nothing deceives where there were none.
+                    return if old.is_empty() { Err(unproven(path)) } else { Ok(None) };
+                };
+                write_runs(rebuild, pieces, &new).map_err(|error| setback(&error))?;
+                Ok(Some(Mended { fingerprints, literal: delta.literal_len() as u64 }))
+            };
+            gaps.iter().map(&mut mend).collect()
+        })
     }
 
     fn commit(
@@ -252,7 +337,7 @@ impl<S: Store> ReceivingHands<S> {
         (payload, digest): (Payload, Digest),
     ) -> Result<(), Setback> {
         let bytes = unpacked(payload, meta.len as usize).ok_or_else(|| unproven(path))?;
-        let chunk = (!bytes.is_empty()).then(|| Chunk::of(&bytes));
+        let chunk = (!bytes.is_empty()).then(|| self.names.chunk(&bytes));
         if digest_of(chunk.iter()) != digest {
             return Err(unproven(path));
         }
@@ -286,22 +371,31 @@ impl<S: Store> ReceivingHands<S> {
 fn write<R: Rebuild>(
     rebuild: &R,
     path: &RelPath,
-    (pieces, payload): (&[Piece], Payload),
+    (names, pieces, payload): (&Fingerprinter, &[Piece], Payload),
 ) -> Result<Vec<Fingerprint>, Setback> {
     let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
     let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
-    let (mut rest, mut fingerprints) = (&bytes[..], Vec::with_capacity(pieces.len()));
-    for piece in pieces {
-        let (chunk, after) = rest.split_at(piece.span.len as usize);
-        let fingerprint = Fingerprint::of(chunk);
-        if piece.short.is_some_and(|short| short != fingerprint.short()) {
-            return Err(unproven(path));
-        }
-        fingerprints.push(fingerprint);
-        rest = after;
-    }
+    let fingerprints = checked(names, pieces, &bytes).ok_or_else(|| unproven(path))?;
     write_runs(rebuild, pieces, &bytes).map_err(|error| setback(&error))?;
     Ok(fingerprints)
+}
+
+/// The fingerprints of the pieces of `bytes`, if each is what was announced.
+fn checked(names: &Fingerprinter, pieces: &[Piece], bytes: &[u8]) -> Option<Vec<Fingerprint>> {
+    let mut rest = bytes;
+    let check = |piece: &Piece| {
+        let (chunk, after) = rest.split_at(piece.span.len as usize);
+        rest = after;
+        let fingerprint = names.of(chunk);
+        piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
+    };
+    pieces.iter().map(check).collect()
+}
+
+/// Most bytes that any of these holds.
+fn longest<'a>(gaps: impl Iterator<Item = &'a OldGap>) -> usize {
+    let len = |gap: &OldGap| gap.iter().map(|span| span.len as usize).sum();
+    gaps.map(len).max().unwrap_or(0)
 }
 
 /// Writes chunks that lie next to each other in one call.

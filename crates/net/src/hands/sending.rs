@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::recipe::{Chunk, Grouper, digest_of, scan};
-use deltic_core::{AtEnd, Chunker, ChunkerSpec, Meta, RelPath, Span};
+use deltic_core::recipe::{Chunk, Grouper, digest_of};
+use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprinter, GapDelta, Meta, RelPath, Span};
+use deltic_protocol::Terms;
 use deltic_protocol::limits::{SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Listed, Opened, Scanned, Sender, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Scanned, Sender, Sums, Work};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
@@ -24,6 +25,9 @@ pub(crate) struct SendingHands<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
+    /// How chunks are named in this session.
+    names: Fingerprinter,
+    gap_seed: u64,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     buffers: Buffers,
 }
@@ -31,7 +35,9 @@ pub(crate) struct SendingHands<T: Tree> {
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Scan { .. } | Work::Read { .. } | Work::Seal { .. } => Cost::Heavy,
+            Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
+                Cost::Heavy
+            }
             Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
         }
     }
@@ -53,6 +59,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Read { handle, spans, sums, zstd } => {
                 Answer::Read(self.read(handle, &spans, (sums, zstd)))
             }
+            Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 Answer::Closed
@@ -62,8 +69,15 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>) -> Self {
-        Self { tree, own, open: Mutex::default(), buffers: Buffers::default() }
+    pub(crate) fn new(tree: T, own: Option<Meta>, terms: Terms) -> Self {
+        Self {
+            tree,
+            own,
+            names: terms.fingerprinter(),
+            gap_seed: terms.gap_seed(),
+            open: Mutex::default(),
+            buffers: Buffers::default(),
+        }
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -84,7 +98,7 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, zstd)?);
+            let body = Some(read_body(&snapshot, &self.names, zstd)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
@@ -104,9 +118,9 @@ impl<T: Tree> SendingHands<T> {
     ) -> Result<Scanned, StoreError> {
         let snapshot = self.snapshot(handle);
         let len = snapshot.meta().len;
-        let (chunks, at_end) = self
-            .buffers
-            .with(SEGMENT_BYTES, |buffer| scan_segment(&*snapshot, spec, start, buffer))?;
+        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+            scan_segment(&*snapshot, (spec, &self.names), start, buffer)
+        })?;
         let consumed = chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
         if at_end && start + consumed != len {
             snapshot.check_unchanged()?;
@@ -137,18 +151,42 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks = if sums == Sums::Take { sums_of(spans, &bytes) } else { Vec::new() };
+        let chunks =
+            if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+    }
+
+    fn mend(&self, handle: Handle, gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
+        let snapshot = self.snapshot(handle);
+        let mut deltas = Vec::new();
+        let longest = gaps.iter().map(|gap| gap.span.len as usize).max().unwrap_or(0);
+        self.buffers.with(longest, |buffer| {
+            for Gap { span, sums } in gaps {
+                let bytes = &mut buffer[..span.len as usize];
+                let got = snapshot.read_at(span.start, bytes).map_err(|error| trouble(&error))?;
+                if got < bytes.len() {
+                    return Err(shrunk(&*snapshot));
+                }
+                GapDelta::of(bytes, sums, self.gap_seed).encode(&mut deltas);
+            }
+            Ok(())
+        })?;
+        let len = deltas.len() as u32;
+        Ok((if zstd { compressed(deltas) } else { Payload::Plain(deltas) }, len))
     }
 }
 
 /// Reads all of a file that is one block, or empty.
-fn read_body(snapshot: &impl Snapshot, zstd: bool) -> Result<Body, StoreError> {
+fn read_body(
+    snapshot: &impl Snapshot,
+    names: &Fingerprinter,
+    zstd: bool,
+) -> Result<Body, StoreError> {
     let mut bytes = vec![0; snapshot.meta().len as usize];
     // A file that has become shorter is not the one that was opened.
     snapshot.read_at(0, &mut bytes)?;
     snapshot.check_unchanged()?;
-    let chunk = (!bytes.is_empty()).then(|| Chunk::of(&bytes));
+    let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
     let digest = digest_of(chunk.iter());
     Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
 }
@@ -156,7 +194,7 @@ fn read_body(snapshot: &impl Snapshot, zstd: bool) -> Result<Body, StoreError> {
 /// Cuts and sums one segment; whether it reached the end of the file.
 pub(super) fn scan_segment(
     snapshot: &impl Snapshot,
-    spec: ChunkerSpec,
+    (spec, names): (ChunkerSpec, &Fingerprinter),
     start: u64,
     buffer: &mut [u8],
 ) -> Result<(Vec<Chunk>, bool), StoreError> {
@@ -165,16 +203,16 @@ pub(super) fn scan_segment(
     let got = snapshot.read_at(start, buffer)?;
     let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
     let end = if at_end { AtEnd::Yes } else { AtEnd::No };
-    Ok((scan(&chunker, &buffer[..got], end).chunks, at_end))
+    Ok((names.scan(&chunker, &buffer[..got], end).chunks, at_end))
 }
 
 /// The spans' chunks, whose bytes are laid end to end.
-fn sums_of(spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
+fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
     let mut rest = bytes;
     let chunk = |span: &Span| {
         let (chunk, after) = rest.split_at(span.len as usize);
         rest = after;
-        Chunk::of(chunk)
+        names.chunk(chunk)
     };
     spans.iter().map(chunk).collect()
 }

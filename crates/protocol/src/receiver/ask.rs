@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
@@ -40,6 +41,11 @@ pub enum Work {
     Copy { handle: Handle, path: RelPath, len: u64, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
     Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
+    /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
+    Survey { handle: Handle, gaps: Vec<OldGap> },
+    /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
+    /// them; answer with [`Answer::Mended`].
+    Mend { handle: Handle, path: RelPath, len: u64, gaps: Vec<Patch>, bytes: u32, payload: Payload },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
@@ -75,6 +81,28 @@ pub struct Piece {
     pub short: Option<ShortFingerprint>,
 }
 
+/// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to
+/// come as it is.
+pub type OldGap = Vec<Span>;
+
+/// A gap that was told against old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// What it was told against.
+    pub old: OldGap,
+    /// The chunks of new that it consists of, in order.
+    pub pieces: Vec<Piece>,
+}
+
+/// The chunks of a gap that was rebuilt and written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mended {
+    /// In order.
+    pub fingerprints: Vec<Fingerprint>,
+    /// How many bytes were literals; the rest was in old.
+    pub literal: u64,
+}
+
 /// A name that stands at the destination and was not asked to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
@@ -103,6 +131,11 @@ pub enum Answer {
     Copied(Result<(), Setback>),
     /// The fingerprints of the pieces, in order; each began as it should.
     Written(Result<Vec<Fingerprint>, Setback>),
+    /// The sums of the gaps, in order.
+    Surveyed(Result<Vec<GapSums>, Setback>),
+    /// Each gap, in order; `None` where its chunks are not what was announced, though its delta is one: sums of blocks are
+    /// short. For a gap that came as it is, that is an error.
+    Mended(Result<Vec<Option<Mended>>, Setback>),
     /// How many names were removed.
     Removed(Result<u64, Trouble>),
     /// It is done.

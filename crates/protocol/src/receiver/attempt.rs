@@ -1,5 +1,6 @@
 //! One attempt at one file: match its recipe against what is known of old, copy, write what is sent, prove the whole.
 
+mod mending;
 mod steps;
 
 use std::collections::{HashMap, VecDeque};
@@ -17,6 +18,9 @@ use crate::message::{ChunkLine, GroupLine, How, Payload};
 
 use super::{CopyRun, Piece, Proof, ProofPart};
 
+pub(super) use mending::Gap;
+use mending::Gaps;
+
 /// What is known of the new version so far, and where its bytes come from.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -29,12 +33,16 @@ pub(super) struct Attempt {
     groups: Vec<Slot>,
     next_start: u64,
     next_chunk: u32,
+    /// How many groups have been looked for, and those of them that were not found where old was known by then.
+    looked: usize,
+    missing: Vec<u32>,
     /// Groups told and not answered, a range for each frame.
     told: VecDeque<Range<u32>>,
     /// Groups that the sender has been asked to spell out, in order.
     lacked: VecDeque<u32>,
     /// Chunks asked for and not received.
     needed: u64,
+    gaps: Gaps,
     /// Fingerprints of the blocks of a file that comes whole; `None` while a block is being written.
     blocks: HashMap<u32, Option<Fingerprint>>,
     /// All of a file that is one block, until its end comes.
@@ -94,8 +102,17 @@ enum State {
 enum Origin {
     Old(ChunkNo),
     Needed(ShortFingerprint),
-    Writing,
+    /// Part of a gap.
+    Gap(ShortFingerprint),
+    Writing(ShortFingerprint),
     New(Fingerprint),
+}
+
+/// How the bytes of a chunk arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Itself,
+    Gap,
 }
 
 impl Attempt {
@@ -110,9 +127,12 @@ impl Attempt {
             groups: Vec::new(),
             next_start: 0,
             next_chunk: 0,
+            looked: 0,
+            missing: Vec::new(),
             told: VecDeque::new(),
             lacked: VecDeque::new(),
             needed: 0,
+            gaps: Gaps::default(),
             blocks: HashMap::new(),
             body: None,
             held: Some(Vec::new()),
@@ -142,6 +162,10 @@ impl Attempt {
 
     pub(super) fn groups_unanswered(&self) -> u64 {
         self.told.iter().map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    pub(super) fn gaps_out(&self) -> u64 {
+        self.gaps.out()
     }
 
     fn knows_old(&self) -> bool {
@@ -184,25 +208,52 @@ impl Attempt {
         Ok(())
     }
 
-    /// Looks for the groups of `range` in old; what is not found is lacked.
+    /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that were
+    /// not found once more when all of old is; what is not found then is lacked. Whether any was not found: then the old
+    /// version in place is not the new one.
     ///
-    /// All of old is known: an earlier look would find what depends on a race, and lose the match's neighbours.
-    fn resolve(&mut self, range: Range<u32>, copies: &mut Copies) {
-        let index = self.old.index();
-        for slot in &mut self.groups[range.start as usize..range.end as usize] {
-            let State::Open(short) = slot.state else { continue };
-            match index.find_group(short, slot.len, slot.chunks, self.after) {
-                Some(found) => {
-                    let old_start = index.chunk(found.start).0.start;
-                    copies.push(Span::new(old_start, slot.len as u32), slot.start);
-                    self.matched += slot.len;
+    /// An earlier look would find one of several equal groups far away and not the one in its own place.
+    fn resolve(&mut self, copies: &mut Copies) -> bool {
+        let known = if self.knows_old() { u64::MAX } else { self.old.index().groups_end() };
+        let mut missed = false;
+        while let Some(slot) = self.groups.get(self.looked)
+            && slot.start + slot.len + AROUND_BYTES <= known
+        {
+            let found = self.look(self.looked, copies);
+            if !found {
+                missed = true;
+                self.missing.push(self.looked as u32);
+            }
+            self.looked += 1;
+        }
+        if self.knows_old() {
+            for no in std::mem::take(&mut self.missing) {
+                // Locality goes on where the recipe does.
+                let before = (no as usize).checked_sub(1).map(|no| &self.groups[no].state);
+                if let Some(State::Matched(found)) = before {
                     self.after = Some(found.end.previous());
-                    slot.state = State::Matched(found);
                 }
-                // Locality goes on where the recipe does: the group's chunks are looked for from here.
-                None => slot.state = State::Lacked,
+                if !self.look(no as usize, copies) {
+                    self.groups[no as usize].state = State::Lacked;
+                }
             }
         }
+        missed
+    }
+
+    /// Looks for one group; whether it was found.
+    fn look(&mut self, no: usize, copies: &mut Copies) -> bool {
+        let (index, slot) = (self.old.index(), &mut self.groups[no]);
+        let State::Open(short) = slot.state else { return true };
+        let Some(found) = index.find_group(short, slot.len, slot.chunks, self.after) else {
+            return false;
+        };
+        let old_start = index.chunk(found.start).0.start;
+        copies.push(Span::new(old_start, slot.len as u32), slot.start);
+        self.matched += slot.len;
+        self.after = Some(found.end.previous());
+        slot.state = State::Matched(found);
+        true
     }
 
     /// The answers that are complete, in the order of their frames.
@@ -267,8 +318,8 @@ impl Attempt {
         Ok(needed)
     }
 
-    /// Marks a chunk as arrived; where it goes.
-    fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+    /// Marks a chunk as arrived, by itself or in its gap; where it goes.
+    fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
         if self.how == How::Whole {
             let block = u64::from(WHOLE_BLOCK_BYTES);
@@ -283,12 +334,12 @@ impl Attempt {
         let slot = &mut self.groups[slot.ok_or(UNASKED)?];
         let State::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
         let nth = (chunk - slot.first_chunk) as usize;
-        let Some((len, origin @ &mut Origin::Needed(short))) =
-            chunks.get_mut(nth).map(|(l, o)| (*l, o))
-        else {
-            return Err(UNASKED);
+        let Some((len, origin)) = chunks.get_mut(nth) else { return Err(UNASKED) };
+        let (len, short) = match (&origin, by) {
+            (Origin::Needed(short), By::Itself) | (Origin::Gap(short), By::Gap) => (*len, *short),
+            _ => return Err(UNASKED),
         };
-        *origin = Origin::Writing;
+        *origin = Origin::Writing(short);
         let before: u64 = chunks[..nth].iter().map(|(len, _)| u64::from(*len)).sum();
         self.needed -= 1;
         Ok(Piece { span: Span::new(slot.start + before, len), short: Some(short) })
@@ -304,6 +355,34 @@ impl Attempt {
         let slot = &mut self.groups[slot];
         if let State::Spelled(chunks) = &mut slot.state {
             chunks[(chunk - slot.first_chunk) as usize].1 = Origin::New(fingerprint);
+        }
+    }
+
+    /// The chunk is to come in its gap; what arrived for it, if anything did, was not the chunk.
+    fn needs_gap(&mut self, chunk: u32) {
+        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1;
+        let slot = &mut self.groups[slot];
+        let State::Spelled(chunks) = &mut slot.state else { return };
+        let origin = &mut chunks[(chunk - slot.first_chunk) as usize].1;
+        match *origin {
+            Origin::Needed(short) => *origin = Origin::Gap(short),
+            Origin::Writing(short) => {
+                *origin = Origin::Gap(short);
+                self.needed += 1;
+            }
+            Origin::Old(_) | Origin::Gap(_) | Origin::New(_) => {}
+        }
+    }
+
+    /// Where a chunk starts that was spelled out, or follows one that was.
+    fn place_of(&self, chunk: u32) -> u64 {
+        let slot = &self.groups[self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1];
+        match &slot.state {
+            State::Spelled(chunks) => {
+                let before = &chunks[..(chunk - slot.first_chunk) as usize];
+                slot.start + before.iter().map(|(len, _)| u64::from(*len)).sum::<u64>()
+            }
+            _ => slot.start,
         }
     }
 
@@ -349,6 +428,9 @@ impl Attempt {
     }
 }
 
+/// How far around the place of a group old must be known before it is looked for.
+const AROUND_BYTES: u64 = 256 << 10;
+
 fn op_bytes(op: &Op) -> u64 {
     match op {
         Op::Copy { old, .. } => u64::from(old.len),
@@ -365,7 +447,9 @@ fn slot_parts(slot: &Slot) -> Vec<ProofPart> {
                 Origin::New(fingerprint) => {
                     ProofPart::New(vec![Chunk { len: *len, fingerprint: *fingerprint }])
                 }
-                Origin::Needed(_) | Origin::Writing => ProofPart::New(Vec::new()),
+                Origin::Needed(_) | Origin::Gap(_) | Origin::Writing(_) => {
+                    ProofPart::New(Vec::new())
+                }
             })
             .collect(),
         State::Open(_) | State::Lacked => Vec::new(),

@@ -237,10 +237,13 @@ impl Receiver {
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
             self.groups_held -= attempt.groups_held();
+            self.gaps_out -= attempt.gaps_out();
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            if let Place::Write { payload_bytes, .. } = forgotten {
+            if let Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } =
+                forgotten
+            {
                 self.backlog_bytes -= payload_bytes;
             }
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
 //! a queued file ──► open its old version, Want ──► Start ──► index old
-//!     Groups ──► Lack     Chunks ──► Need     Fill ──► write       matched ──► copy
+//!     Groups ──► Lack     Chunks ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
 //! the list is complete, every file done ──► delete, set directories, flush, Finished
 //! ```
@@ -27,13 +27,14 @@ use crate::options::Options;
 use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
+use attempt::Gap;
 use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
-pub use ask::{Answer, CopyRun, Extra, Indexed, OldLens, Piece, Work};
+pub use ask::{Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Work};
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -91,6 +92,10 @@ pub struct Receiver {
     groups_out: u64,
     /// Groups of all recipes under way.
     groups_held: u64,
+    /// Gaps that the sender was asked to mend and has not.
+    gaps_out: u64,
+    /// Files with gaps that wait for the window.
+    gap_queue: VecDeque<Handle>,
     backlog_bytes: usize,
     closing: Option<Closing>,
 }
@@ -120,6 +125,8 @@ enum Place {
     Index(Handle),
     Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
+    Survey { handle: Handle, gaps: Vec<Gap> },
+    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
     Commit(Handle),
     Replace { handle: Handle, payload_bytes: usize },
     Confirm(Handle),
@@ -135,6 +142,8 @@ impl Concerns for Place {
             | Self::Index(handle)
             | Self::Copy(handle, _)
             | Self::Write { handle, .. }
+            | Self::Survey { handle, .. }
+            | Self::Mend { handle, .. }
             | Self::Commit(handle)
             | Self::Confirm(handle)
             | Self::TouchFile(handle) => Some(*handle),
@@ -176,6 +185,8 @@ impl Receiver {
             next_handle: 0,
             groups_out: 0,
             groups_held: 0,
+            gaps_out: 0,
+            gap_queue: VecDeque::new(),
             backlog_bytes: 0,
             closing: None,
         }
@@ -233,6 +244,9 @@ impl Receiver {
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
+            ToReceiver::Mended { file, gaps, bytes, payload } => {
+                self.mended_frame(file, &gaps, (bytes, payload))?;
+            }
             ToReceiver::End { file, digest } => self.end(file, digest)?,
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
@@ -279,6 +293,13 @@ impl Receiver {
                 self.backlog_bytes -= payload_bytes;
                 self.written(handle, (&chunks, &spans), written);
             }
+            (Place::Survey { handle, gaps }, Answer::Surveyed(sums)) => {
+                self.surveyed(handle, gaps, sums);
+            }
+            (Place::Mend { handle, gaps, payload_bytes }, Answer::Mended(mended)) => {
+                self.backlog_bytes -= payload_bytes;
+                self.mended(handle, gaps, mended);
+            }
             (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
             (Place::Replace { handle, payload_bytes }, Answer::Done(done)) => {
                 self.backlog_bytes -= payload_bytes;
@@ -296,6 +317,7 @@ impl Receiver {
 
     /// Starts what has become possible.
     fn go_on(&mut self) {
+        self.survey_more();
         self.activate();
         self.settle();
         self.close();

@@ -106,8 +106,17 @@ impl Outgoing {
         first(groups.start)..first(groups.end)
     }
 
+    pub(super) const fn how(&self) -> How {
+        self.how
+    }
+
+    /// Whether all of a range of chunks have been told in groups.
+    pub(super) fn offers(&self, chunks: &Range<u32>) -> bool {
+        chunks.end <= self.next_group.chunk
+    }
+
     /// The spans of a range of chunks.
-    fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
+    pub(super) fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
         let group = self.groups.partition_point(|start| start.chunk <= chunks.start) - 1;
         let GroupStart { start, chunk } = self.groups[group];
         let skipped = &self.chunks[chunk as usize..chunks.start as usize];
@@ -119,7 +128,7 @@ impl Outgoing {
         })
     }
 
-    fn bytes_of(&self, chunks: &Range<u32>) -> u64 {
+    pub(super) fn bytes_of(&self, chunks: &Range<u32>) -> u64 {
         let chunks = &self.chunks[chunks.start as usize..chunks.end as usize];
         chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
     }
@@ -344,7 +353,7 @@ impl Sender {
     }
 
     /// The attempt that holds this handle, unless it has ended.
-    fn outgoing(&mut self, handle: Handle) -> Option<(FileNo, &mut Outgoing)> {
+    pub(super) fn outgoing(&mut self, handle: Handle) -> Option<(FileNo, &mut Outgoing)> {
         let file = *self.handles.get(&handle)?;
         Some((file, self.files.get_mut(&file).expect("handles name attempts")))
     }

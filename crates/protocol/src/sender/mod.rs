@@ -5,14 +5,17 @@
 //! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
+//! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 
 mod file;
 mod listing;
+mod mending;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
 use deltic_core::{Entry, Meta, RelPath, Span};
@@ -43,8 +46,19 @@ pub enum Work {
     Seal { handle: Handle, chunks: Arc<Vec<Chunk>> },
     /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
+    /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
+    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
+}
+
+/// A gap in new, and what old has in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Its place in new.
+    pub span: Span,
+    /// Of the blocks of old.
+    pub sums: GapSums,
 }
 
 /// Whether a read also takes each span's fingerprint.
@@ -69,6 +83,8 @@ pub enum Answer {
     Sealed(Result<Digest, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
+    /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
+    Mended(Result<(Payload, u32), Trouble>),
     /// The handle is gone.
     Closed,
 }
@@ -137,6 +153,8 @@ pub struct Sender {
     next_handle: u64,
     groups_out: u64,
     scans_out: u64,
+    /// Gaps to be mended.
+    gaps_out: u64,
     progress: Progress,
     finished: bool,
 }
@@ -172,6 +190,7 @@ enum Place {
     Scan(Handle),
     Seal(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
+    Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
     Close,
 }
 
@@ -179,7 +198,7 @@ impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::Open(handle) | Self::Scan(handle) | Self::Seal(handle) => Some(*handle),
-            Self::Read { handle, .. } => Some(*handle),
+            Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(_) | Self::Close => None,
         }
     }
@@ -203,6 +222,7 @@ impl Sender {
             next_handle: 0,
             groups_out: 0,
             scans_out: 0,
+            gaps_out: 0,
             progress: Progress::default(),
             finished: false,
         }
@@ -250,6 +270,10 @@ impl Sender {
                 Some(_) => self.need(file, chunks),
                 None => Ok(()),
             },
+            ToSender::Mend { file, gaps } => match self.attempt(file)? {
+                Some(_) => self.mend(file, gaps),
+                None => Ok(()),
+            },
             ToSender::Done { file, done } => self.done(file, done),
             ToSender::Changed(change) => {
                 self.notices.push_back(Notice::Changed(change));
@@ -275,6 +299,9 @@ impl Sender {
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
             (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
                 self.read(handle, (chunks, bytes), read);
+            }
+            (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
+                self.mended(handle, gaps, mended);
             }
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
@@ -329,8 +356,13 @@ impl Sender {
         self.handles.remove(&handle);
         self.groups_out -= old.groups_unanswered();
         let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
-        let scans = forgotten.iter().filter(|place| matches!(place, Place::Scan(_))).count();
-        self.scans_out -= scans as u64;
+        for place in forgotten {
+            match place {
+                Place::Scan(_) => self.scans_out -= 1,
+                Place::Mend { gaps, .. } => self.gaps_out -= gaps.len() as u64,
+                _ => {}
+            }
+        }
     }
 
     /// The file's attempt; `None` where it has failed on this side and the receiver cannot know yet.

@@ -85,6 +85,8 @@ impl Case {
             make: chance(30),
             open: chance(30),
             index: chance(50),
+            survey: chance(20),
+            deceive: chance(60),
             copy: chance(30),
             write: chance(40),
             commit: chance(40),
@@ -97,9 +99,10 @@ impl Case {
     pub fn has_faults(&self) -> bool {
         let SourceFaults { list, open, scan, seal, read, corrupt, change } = self.source_faults;
         let source = list + open + scan + seal + read + corrupt + change;
-        let DestinationFaults { look, make, open, index, copy, write, commit } =
+        let DestinationFaults { look, make, open, index, survey, deceive, copy, write, commit } =
             self.destination_faults;
-        source + look + make + open + index + copy + write + commit > 0
+        let destination = look + make + open + index + survey + deceive + copy + write + commit;
+        source + destination > 0
     }
 
     /// Entries that the sender lists, parents first.

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use deltic_core::gap::apply;
 use deltic_core::recipe::{Chunk, digest_of, scan};
-use deltic_core::{AtEnd, Chunker, Cover, Fingerprint, Kind, Meta, RelPath};
+use deltic_core::{
+    AtEnd, BlockLen, Chunker, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath,
+};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, Indexed, OldLens, Piece, Work};
+use deltic_protocol::receiver::{Answer, Indexed, Mended, OldGap, OldLens, Patch, Piece, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
-use super::Dice;
 use super::tree::{NOW, Node, Tree};
+use super::{Dice, GAP_SEED};
 
 /// Chances in percent that a piece of work goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +24,9 @@ pub struct DestinationFaults {
     pub make: u64,
     pub open: u64,
     pub index: u64,
+    pub survey: u64,
+    /// Sums of blocks are equal by chance.
+    pub deceive: u64,
     pub copy: u64,
     pub write: u64,
     pub commit: u64,
@@ -156,6 +162,8 @@ impl Destination {
                 Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
             }
             Work::OpenOld { .. }
+            | Work::Survey { .. }
+            | Work::Mend { .. }
             | Work::Index { .. }
             | Work::Copy { .. }
             | Work::Write { .. }
@@ -265,6 +273,29 @@ impl Destination {
                         .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
                 )
             }
+            Work::Survey { handle, gaps } => {
+                if let Err(setback) = self.fails(self.faults.survey) {
+                    return Answer::Surveyed(Err(setback));
+                }
+                let joined = Arc::clone(&self.slot(handle).joined);
+                let sums = |gap| {
+                    let old = gathered(&joined, gap);
+                    GapSums::of(&old, BlockLen::for_gap(old.len() as u64), GAP_SEED)
+                };
+                Answer::Surveyed(Ok(gaps.iter().map(sums).collect()))
+            }
+            Work::Mend { handle, path, len, gaps, bytes, payload } => {
+                self.visible();
+                if let Err(setback) = self.fails(self.faults.write) {
+                    return Answer::Mended(Err(setback));
+                }
+                let deltas = unpacked(payload);
+                assert_eq!(deltas.len(), bytes as usize);
+                let mut reader = Reader::new(&deltas);
+                let mended =
+                    gaps.iter().map(|patch| self.mend(handle, (&path, len), patch, &mut reader));
+                Answer::Mended(mended.collect())
+            }
             Work::Commit { handle, path, meta, proof, .. } => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
@@ -305,6 +336,32 @@ impl Destination {
             }
             other => unreachable!("{other:?}"),
         }
+    }
+
+    /// One gap, now and then as if short sums had been equal by chance.
+    fn mend(
+        &mut self,
+        handle: Handle,
+        (path, len): (&RelPath, u64),
+        patch: &Patch,
+        deltas: &mut Reader<'_>,
+    ) -> Result<Option<Mended>, Setback> {
+        let old = gathered(&self.slot(handle).joined, &patch.old);
+        let new_len = patch.pieces.iter().map(|piece| piece.span.len as usize).sum();
+        let bad = || setback("not a delta", true);
+        let delta = GapDelta::decode(deltas).map_err(|_| bad())?;
+        let mut new = Vec::new();
+        apply(&old, &delta, new_len, &mut new).map_err(|_| bad())?;
+        let literal = delta.literal_len() as u64;
+        if !patch.old.is_empty() && self.dice.percent(self.faults.deceive) {
+            return Ok(None);
+        }
+        let filled = self.stage(handle, path, len).fill(&patch.pieces, Payload::Plain(new));
+        if filled.is_err() && !patch.old.is_empty() {
+            return Ok(None);
+        }
+        self.written += literal;
+        Ok(Some(Mended { fingerprints: filled?, literal }))
     }
 
     fn end(&mut self, handle: Handle) {
@@ -369,6 +426,11 @@ impl Destination {
     }
 }
 
+/// What old has in the place of a gap.
+fn gathered(joined: &[u8], gap: &OldGap) -> Vec<u8> {
+    gap.iter().flat_map(|span| &joined[span.start as usize..span.end() as usize]).copied().collect()
+}
+
 fn unpacked(payload: Payload) -> Vec<u8> {
     match payload {
         Payload::Plain(bytes) => bytes,
@@ -387,18 +449,18 @@ impl Stage {
 
     fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, Setback> {
         let bytes = unpacked(payload);
-        let (mut rest, mut fingerprints) = (&bytes[..], Vec::new());
+        let (mut rest, mut chunks) = (&bytes[..], Vec::new());
         for piece in pieces {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
             let fingerprint = Fingerprint::of(chunk);
             if piece.short.is_some_and(|short| short != fingerprint.short()) {
                 return Err(setback("not what was announced", true));
             }
-            fingerprints.push(fingerprint);
-            self.write(piece.span.start, chunk);
+            chunks.push((piece.span.start, chunk, fingerprint));
         }
         assert!(rest.is_empty());
         self.has_literals = true;
-        Ok(fingerprints)
+        chunks.iter().for_each(|(start, chunk, _)| self.write(*start, chunk));
+        Ok(chunks.into_iter().map(|(_, _, fingerprint)| fingerprint).collect())
     }
 }

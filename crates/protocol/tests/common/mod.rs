@@ -7,6 +7,9 @@ pub mod session;
 pub mod source;
 pub mod tree;
 
+/// What sums of the blocks of gaps are taken with, in every session.
+pub const GAP_SEED: u64 = 20_261_121;
+
 /// SplitMix64: small, fast, and the same everywhere.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);

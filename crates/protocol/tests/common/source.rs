@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use deltic_core::recipe::{Chunk, digest_of, scan};
-use deltic_core::{AtEnd, Chunker, Meta, Name, RelPath, Span};
+use deltic_core::{AtEnd, Chunker, GapDelta, Meta, Name, RelPath, Span};
 use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Listed, Opened, Scanned, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Scanned, Sums, Work};
 use deltic_protocol::work::Handle;
 
-use super::Dice;
 use super::tree::{Node, Tree};
+use super::{Dice, GAP_SEED};
 
 /// Chances in percent that a piece of work goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,6 +115,10 @@ impl Source {
                 let read = self.bytes(handle, self.faults.read);
                 Answer::Read(read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))))
             }
+            Work::Mend { handle, gaps, zstd } => {
+                let read = self.bytes(handle, self.faults.read);
+                Answer::Mended(read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)))
+            }
             Work::Close { handle } => {
                 self.open.remove(&handle);
                 assert!(self.closed.insert(handle), "closed twice");
@@ -183,12 +187,28 @@ impl Source {
             }
             payload.extend_from_slice(piece);
         }
-        if self.dice.percent(self.faults.corrupt) {
-            let at = self.dice.below(payload.len());
-            payload[at] ^= 1;
+        Ok((self.packed(payload, zstd), chunks))
+    }
+
+    fn mend(&mut self, bytes: &[u8], gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
+        let mut deltas = Vec::new();
+        for Gap { span, sums } in gaps {
+            let new = bytes.get(span.start as usize..span.end() as usize);
+            let new = new.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
+            GapDelta::of(new, sums, GAP_SEED).encode(&mut deltas);
         }
-        payload.rotate_left(usize::from(zstd));
-        Ok((if zstd { Payload::Zstd(payload) } else { Payload::Plain(payload) }, chunks))
+        let len = deltas.len() as u32;
+        Ok((self.packed(deltas, zstd), len))
+    }
+
+    /// As it travels; not always what it was.
+    fn packed(&mut self, mut bytes: Vec<u8>, zstd: bool) -> Payload {
+        if self.dice.percent(self.faults.corrupt) {
+            let at = self.dice.below(bytes.len());
+            bytes[at] ^= 1;
+        }
+        bytes.rotate_left(usize::from(zstd));
+        if zstd { Payload::Zstd(bytes) } else { Payload::Plain(bytes) }
     }
 
     /// Somebody edits a file.

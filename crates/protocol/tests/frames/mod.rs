@@ -7,11 +7,12 @@ use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, Rule};
 use deltic_core::{
-    ChunkerSpec, Digest, Entry, Kind, Meta, Name, RelPath, ShortFingerprint, Timestamp,
+    BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, Name, RelPath,
+    ShortFingerprint, Timestamp,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
-use deltic_protocol::message::{ChunkLine, Done, Extent, GroupLine, How, Payload};
+use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
@@ -33,7 +34,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         modified: Timestamp { secs: 1_700_000_000, nanos: 5 },
         mode: 0o644,
     };
-    let short = |byte| ShortFingerprint::from_bytes([byte; 16]);
+    let short = |byte| ShortFingerprint::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
     let chunk = ChunkLine { len: 1700, short: short(0xcd) };
     let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
@@ -67,8 +68,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: options.clone(),
     };
-    let hello = Hello { program: "deltic 0".into(), capabilities: Hello::ours().capabilities };
+    let part = Key::from_bytes([0x17; 32]);
+    let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
+    let hello = Hello { program: "deltic 0".into(), capabilities, part };
     let one = |range: Range<u32>| vec![range];
+    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200), 1);
     vec![
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
@@ -126,6 +130,16 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }
                 .encode(),
         ),
+        (
+            "Mended",
+            ToReceiver::Mended {
+                file,
+                gaps: one(1..3),
+                bytes: 6,
+                payload: Payload::Plain(b"deltas".to_vec()),
+            }
+            .encode(),
+        ),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
@@ -133,6 +147,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
+        ("Mend", ToSender::Mend { file, gaps: vec![GapLine { chunks: 1..3, sums }] }.encode()),
         (
             "Done.same",
             ToSender::Done { file, done: Done::Same { touched: true, differs } }.encode(),
@@ -168,6 +183,9 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             chunks,
             payload
         }),
+        (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
+            ToReceiver::Mended { file, gaps, bytes, payload }
+        }),
         (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
             file,
             digest: Digest::from_bytes(digest)
@@ -187,6 +205,15 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         file().prop_map(|upto| ToSender::Settled { upto }),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
+        (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
+            |(file, gaps)| {
+                let line = |(start, len, old): (u32, u32, Vec<u8>)| GapLine {
+                    chunks: start..start + len,
+                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64), 1),
+                };
+                ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
+            }
+        ),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
         (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
             ToSender::Changed(Change { path, item, action, differs })
@@ -212,8 +239,12 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
 
 /// One of each frame of the greeting.
 pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
-    let hello = (text(), btree_set("[a-z:]{0,8}", 0..5))
-        .prop_map(|(program, capabilities)| Hello { program, capabilities });
+    let hello = (text(), btree_set("[a-z:]{0,8}", 0..5), any::<[u8; 32]>()).prop_map(
+        |(program, capabilities, part)| {
+            let part = Key::from_bytes(part);
+            Hello { program, capabilities, part }
+        },
+    );
     let request = prop_oneof![
         (vec(bytes(), 0..4), options())
             .prop_map(|(sources, options)| Request::Send { sources, options }),
@@ -280,7 +311,7 @@ fn how() -> impl Strategy<Value = How> {
 }
 
 fn short() -> impl Strategy<Value = ShortFingerprint> {
-    of(&[0, 1, 2]).prop_map(|byte: u8| ShortFingerprint::from_bytes([byte; 16]))
+    of(&[0, 1, 2]).prop_map(|byte: u8| ShortFingerprint::from_bytes([byte; 8]))
 }
 
 fn len() -> impl Strategy<Value = u64> {

@@ -292,7 +292,7 @@ pub(super) fn new_name(path: &RelPath) -> Name {
 
 /// The part of a staged name that says which path it is for.
 fn key(path: &RelPath) -> Vec<u8> {
-    Fingerprint::of(path.as_bytes()).short().to_string().into_bytes()
+    Fingerprint::of(path.as_bytes()).to_string().into_bytes()[..KEY_DIGITS].to_vec()
 }
 
 pub(super) fn staging_path(home: &RelPath) -> Result<RelPath, Errno> {

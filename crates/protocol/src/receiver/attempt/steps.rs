@@ -14,7 +14,8 @@ use crate::receiver::{Indexed, Place, Receiver, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
-use super::{Attempt, Copies, Old, batches, runs};
+use super::mending::Parts;
+use super::{Attempt, By, Copies, Old, batches, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -53,12 +54,12 @@ impl Receiver {
     }
 
     /// The file's attempt; `None` where it has ended here and the sender cannot know yet.
-    fn attempt(&mut self, file: FileNo) -> Option<(Handle, &mut Attempt)> {
+    pub(super) fn attempt(&mut self, file: FileNo) -> Option<(Handle, &mut Attempt)> {
         let incoming = self.files.get_mut(&file)?;
         Some((incoming.handle, incoming.attempt.as_mut()?))
     }
 
-    fn attempt_of(&mut self, handle: Handle) -> Option<(FileNo, &mut Attempt)> {
+    pub(super) fn attempt_of(&mut self, handle: Handle) -> Option<(FileNo, &mut Attempt)> {
         let (file, incoming) = self.incoming(handle)?;
         Some((file, incoming.attempt.as_mut()?))
     }
@@ -94,8 +95,8 @@ impl Receiver {
             self.jobs.ask(Work::Index { handle, part, start, spec }, Place::Index(handle));
         } else {
             attempt.knows_all();
-            self.resolve(file, None);
         }
+        self.resolve(file);
     }
 
     pub(in crate::receiver) fn groups(
@@ -111,39 +112,27 @@ impl Receiver {
             return Err(PeerError::Unexpected("no groups"));
         }
         attempt.tell(lines)?;
-        let told = attempt.told.back().cloned();
         self.take_groups(lines.len() as u64)?;
         if self.groups_held > MAX_GROUPS as u64 {
             let message = "receive: more groups under way than can be held".into();
             let trouble = Trouble { kind: TroubleKind::Failed, message };
             self.fail(handle, Setback { trouble, retry: true });
         }
-        self.resolve(file, told);
+        self.resolve(file);
         Ok(())
     }
 
-    /// Matches the groups of one frame, or of all that are unanswered; answers what it can.
-    fn resolve(&mut self, file: FileNo, frame: Option<Range<u32>>) {
+    /// Matches what can be matched by now; answers what it can.
+    fn resolve(&mut self, file: FileNo) {
         let Some((handle, attempt)) = self.attempt(file) else { return };
-        if !attempt.knows_old() {
-            return;
-        }
-        let frames = match frame {
-            Some(frame) => vec![frame],
-            None => attempt.told.iter().cloned().collect(),
-        };
         let mut copies = Copies::default();
-        for frame in frames {
-            attempt.resolve(frame, &mut copies);
-        }
-        let answers = attempt.lacks();
-        let differs = answers.iter().any(|(_, lacked)| !lacked.is_empty());
-        for (told, groups) in answers {
+        let missed = attempt.resolve(&mut copies);
+        for (told, groups) in attempt.lacks() {
             self.groups_out -= u64::from(told.end - told.start);
             self.frames.push_back(ToSender::Lack { file, groups });
         }
         self.advance(file);
-        self.copy(handle, copies.finish(), differs);
+        self.copy(handle, copies.finish(), missed);
         self.try_settle(handle);
     }
 
@@ -183,7 +172,10 @@ impl Receiver {
         groups: &[Range<u32>],
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else {
+            return Ok(());
+        };
         if groups.is_empty() {
             return Err(PeerError::Unexpected("chunks of no group"));
         }
@@ -200,7 +192,10 @@ impl Receiver {
         if !lines.is_empty() {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
-        self.frames.push_back(ToSender::Need { file, chunks: runs(needed.into_iter()) });
+        let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
+        let needed = attempt.find_gaps(runs(needed.into_iter()), parts);
+        self.frames.push_back(ToSender::Need { file, chunks: needed });
+        self.gap_queue.push_back(handle);
         self.advance(file);
         self.copy(handle, copies.finish(), true);
         self.try_settle(handle);
@@ -220,7 +215,7 @@ impl Receiver {
         };
         let (mut chunks, mut pieces, mut bytes) = (Vec::new(), Vec::new(), 0);
         for chunk in ranges.iter().cloned().flatten() {
-            let piece = attempt.receive(chunk)?;
+            let piece = attempt.receive(chunk, By::Itself)?;
             bytes += piece.span.len as usize;
             if bytes > MAX_FRAME_BYTES {
                 return Err(PeerError::Limit("literal bytes in a frame"));
@@ -309,7 +304,7 @@ impl Receiver {
     }
 
     /// Commits the file, or finds that there is nothing to commit, once nothing more is to come.
-    fn try_settle(&mut self, handle: Handle) {
+    pub(super) fn try_settle(&mut self, handle: Handle) {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place();
         let path = incoming.candidate.path.clone();

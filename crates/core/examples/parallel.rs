@@ -1,0 +1,368 @@
+//! One file cut and summed by threads: GB a second, and what the part costs that nobody can share (docs/decisions/0015).
+//!
+//! `cargo run --release -p deltic-core --example parallel [-- MiB [FOLDER]]`: random bytes, and the files of a folder. All
+//! ways take turns, again and again; what is printed is each one's median.
+//!
+//! *wall* is time on the clock, and tells of threads only on an idle machine with so many cores. *model* is arithmetic for
+//! the others: processor time of the jobs, divided by the threads, and that of the last stage on top. It shows what the last
+//! stage holds up, and nothing of what threads do to each other's memory and caches.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    reason = "a program that measures has threads, a clock, files and an output"
+)]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use deltic_core::chunk::{Run, Segments, Stitch, Summed, TwoStage, cut_all};
+use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a way found, and what it took.
+struct Outcome {
+    chunks: usize,
+    /// Differs where sums do.
+    check: u32,
+    spent: Spent,
+    /// Bytes summed more than once.
+    again: u64,
+    /// Reads that had to wait for others.
+    seams: usize,
+}
+
+/// Processor time.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    /// What threads share.
+    jobs: Duration,
+    /// What nobody can share.
+    joining: Duration,
+}
+
+/// Makes something of a chunk's bytes, and a few bits of that.
+type Sum<T> = (fn(&[u8]) -> T, fn(&T) -> u32);
+
+type Way<'a> = Box<dyn Fn(&[u8], usize) -> Outcome + 'a>;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let len = args.first().map_or(512, |mib| mib.parse().expect("MiB")) << 20;
+    let folder = args.get(1).map_or("/usr/share", String::as_str);
+    for (name, data) in [("random", random(len)), (folder, files(Path::new(folder), len))] {
+        println!("\n{name}, {} MiB", data.len() >> 20);
+        contest(&data, &families(data.len() as u64));
+    }
+}
+
+/// Ways that find the same chunks and sums; the first is in one stage.
+fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
+    let sieve = ChunkerSpec::for_len(file_len);
+    let mut all = vec![family(sieve, "sieve + BLAKE3", Chunk::of, |chunk| {
+        u32::from_le_bytes(*chunk.fingerprint.as_bytes().first_chunk().expect("four bytes"))
+    })];
+    let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
+    for algorithm in [Algorithm::Crc, Algorithm::Gear] {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let name = format!("{} + CRC-32C", algorithm.name());
+        let mut ways = family(spec, &name, summed, |(_, sum)| sum.get());
+        // Where gathers are slow the first stage is faster without them: see the example `chunkers`.
+        let stages = TwoStage::new(&spec, Isa::SCALAR).expect("one criterion");
+        ways.push((
+            format!("{name}, ParaSync"),
+            Box::new(move |data, n| parasync(stages, data, n)),
+        ));
+        ways.push((format!("{name}, SS-CDC"), Box::new(move |data, n| ss_cdc(stages, data, n))));
+        all.push(ways);
+    }
+    all
+}
+
+/// One pass, and segments that are stitched.
+fn family<'a, T: Send + 'a>(
+    spec: ChunkerSpec,
+    name: &str,
+    sum: fn(&[u8]) -> T,
+    check: fn(&T) -> u32,
+) -> Vec<(String, Way<'a>)> {
+    let mut ways: Vec<(String, Way<'a>)> = vec![(
+        format!("{name}{ONE_PASS}"),
+        Box::new(move |data, _| {
+            let (start, mut sums) = (cpu_time(), Vec::new());
+            cut_all(&spec.build(), data, AtEnd::Yes, |chunk| sums.push(sum(chunk)));
+            let spent = Spent { joining: cpu_time() - start, ..Spent::default() };
+            outcome(sums.iter().map(check), spent, (0, 0))
+        }),
+    )];
+    for mib in [1, 4] {
+        let way: Way<'a> =
+            Box::new(move |data, n| stitch(spec, data, (n, mib << 20), (sum, check)));
+        ways.push((format!("{name}, stitch {mib} MiB"), way));
+    }
+    ways
+}
+
+fn stitch<T: Send>(
+    spec: ChunkerSpec,
+    data: &[u8],
+    (threads, segment_len): (usize, u64),
+    (sum, check): Sum<T>,
+) -> Outcome {
+    let chunker = spec.build();
+    let segments = Segments::new(&spec, data.len() as u64, segment_len);
+    let jobs: Vec<_> = segments.iter().collect();
+    let (mut stitch, mut sums) = (Stitch::new(segments), Vec::new());
+    let (mut seams, mut cut) = (0, 0);
+    let spent = in_order(
+        threads,
+        &jobs,
+        |job| job.cut(&chunker, &data[job.own.start as usize..job.read_end as usize], sum),
+        |run: Run<T>| {
+            cut += run.end() - run.start();
+            sums.extend(stitch.push(run));
+            while let Some(seam) = stitch.seam() {
+                let bytes = &data[seam.own.start as usize..seam.read_end as usize];
+                let run = seam.cut(&chunker, bytes, sum);
+                cut += run.end() - run.start();
+                seams += 1;
+                sums.extend(stitch.mend(run));
+            }
+        },
+    );
+    outcome(sums.iter().map(check), spent, (cut - data.len() as u64, seams))
+}
+
+fn parasync(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
+    let (mut merge, mut sums, mut again, mut seams) = (stages.merge(), Vec::new(), 0, 0);
+    let spent = in_order(
+        threads,
+        &ranges(data.len()),
+        |range| stages.sub_chunks(range, bytes_of(data, &TwoStage::read(range))),
+        |sub_chunks| {
+            sums.extend(merge.push(&sub_chunks));
+            while let Some(unknown) = merge.unknown() {
+                let front = bytes_of(data, &unknown);
+                again += front.len() as u64;
+                seams += 1;
+                sums.extend(merge.split(Crc32c::of(front)));
+            }
+        },
+    );
+    sums.extend(merge.finish());
+    outcome(sums.iter().map(|(_, sum)| sum.get()), spent, (again, seams))
+}
+
+/// As pdsync has it (ParaSync §2.3): sums wait for all boundaries.
+fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
+    let mut candidates = Vec::new();
+    let find = |range: &Range<u64>| {
+        let mut found = Vec::new();
+        stages.candidates(range, bytes_of(data, &TwoStage::read(range)), &mut found);
+        found
+    };
+    let mut spent = in_order(threads, &ranges(data.len()), find, |found| candidates.extend(found));
+    let start = cpu_time();
+    let (mut lens, mut rest) = (Vec::new(), data);
+    stages.choose(candidates, data.len() as u64, &mut lens);
+    let mut sums = Vec::new();
+    for len in lens {
+        let (chunk, after) = rest.split_at(len as usize);
+        sums.push(summed(chunk).1.get());
+        rest = after;
+    }
+    spent.joining += cpu_time() - start;
+    outcome(sums.into_iter(), spent, (0, 0))
+}
+
+/// Runs all jobs on threads and takes their results in order.
+fn in_order<J: Sync, R: Send>(
+    threads: usize,
+    jobs: &[J],
+    run: impl Fn(&J) -> R + Sync,
+    mut take: impl FnMut(R),
+) -> Spent {
+    let timed = |job| {
+        let start = cpu_time();
+        (run(job), cpu_time() - start)
+    };
+    let mut spent = Spent::default();
+    let mut take = |(result, time)| {
+        let start = cpu_time();
+        take(result);
+        spent.jobs += time;
+        spent.joining += cpu_time() - start;
+    };
+    let (next, timed) = (&AtomicUsize::new(0), &timed);
+    let (send, results) = mpsc::sync_channel(2 * threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let send = send.clone();
+            scope.spawn(move || {
+                while let Some((n, job)) = numbered(jobs, next.fetch_add(1, Ordering::Relaxed)) {
+                    send.send((n, timed(job))).expect("results are taken until the end");
+                }
+            });
+        }
+        drop(send);
+        let (mut early, mut expected) = (BTreeMap::new(), 0);
+        for (n, result) in results {
+            early.insert(n, result);
+            while let Some(result) = early.remove(&expected) {
+                take(result);
+                expected += 1;
+            }
+        }
+    });
+    spent
+}
+
+fn numbered<J>(jobs: &[J], n: usize) -> Option<(usize, &J)> {
+    jobs.get(n).map(|job| (n, job))
+}
+
+fn summed(chunk: &[u8]) -> Summed {
+    (chunk.len() as u32, Crc32c::of(chunk))
+}
+
+fn ranges(len: usize) -> Vec<Range<u64>> {
+    let (len, step) = (len as u64, 1 << 20);
+    (0..len.div_ceil(step)).map(|n| n * step..len.min((n + 1) * step)).collect()
+}
+
+fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
+    &data[range.start as usize..range.end as usize]
+}
+
+fn outcome(
+    sums: impl ExactSizeIterator<Item = u32>,
+    spent: Spent,
+    (again, seams): (u64, usize),
+) -> Outcome {
+    let chunks = sums.len();
+    let check = sums.fold(0u32, |check, sum| check.rotate_left(1) ^ sum);
+    Outcome { chunks, check, spent, again, seams }
+}
+
+/// Prints a row for each way.
+fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
+    let heads: String = THREADS.iter().map(|n| format!("{:>8}", format!("{n} thr."))).collect();
+    println!("{:31}{heads} wall{heads} model   2 by 1: wall  model   last   again  seams", "GB/s");
+    for ways in families {
+        let mut runs: Vec<[Vec<Row>; THREADS.len()]> =
+            ways.iter().map(|_| Default::default()).collect();
+        let mut first = None;
+        for _ in 0..ROUNDS {
+            for ((name, way), runs) in ways.iter().zip(&mut runs) {
+                // What waits for itself takes one thread.
+                let most = if name.ends_with(ONE_PASS) { 1 } else { THREADS.len() };
+                for (threads, runs) in THREADS.iter().zip(runs).take(most) {
+                    let start = Instant::now();
+                    let outcome = black_box(way(black_box(data), *threads));
+                    let wall = start.elapsed().as_secs_f64();
+                    let found = (outcome.chunks, outcome.check);
+                    assert_eq!(
+                        *first.get_or_insert(found),
+                        found,
+                        "{name} finds what one pass does"
+                    );
+                    runs.push(Row::new(wall, *threads, &outcome));
+                }
+            }
+        }
+        for ((name, _), runs) in ways.iter().zip(&runs) {
+            print_row(name, runs, data.len() as f64);
+        }
+    }
+}
+
+/// What is told of a run.
+struct Row {
+    wall: f64,
+    model: f64,
+    /// The share of the last stage in `model`.
+    last: f64,
+    again: u64,
+    seams: usize,
+}
+
+impl Row {
+    fn new(wall: f64, threads: usize, outcome: &Outcome) -> Self {
+        let Spent { jobs, joining } = outcome.spent;
+        let model = (jobs / threads as u32 + joining).as_secs_f64();
+        let last = joining.as_secs_f64() / model;
+        Self { wall, model, last, again: outcome.again, seams: outcome.seams }
+    }
+}
+
+fn print_row(name: &str, runs: &[Vec<Row>; THREADS.len()], len: f64) {
+    let rates = |of: fn(&Row) -> f64| -> String {
+        let rate = |runs: &Vec<Row>| format!("{:8.2}", len / median(runs, of) / 1e9);
+        runs.iter().map(|runs| if runs.is_empty() { " ".repeat(8) } else { rate(runs) }).collect()
+    };
+    let wall = rates(|row| row.wall);
+    let [one, two, ..] = runs;
+    if two.is_empty() {
+        println!("{name:31}{wall}");
+        return;
+    }
+    let gain = |of: fn(&Row) -> f64| median(one, of) / median(two, of);
+    let (model, gains) = (rates(|row| row.model), [gain(|row| row.wall), gain(|row| row.model)]);
+    let (last, again) = (100.0 * median(two, |row| row.last), 100.0 * two[0].again as f64 / len);
+    println!(
+        "{name:31}{wall}     {model}         {:10.2}{:7.2}{last:5.1} %{again:6.2} %{:7}",
+        gains[0], gains[1], two[0].seams
+    );
+}
+
+fn median(runs: &[Row], of: fn(&Row) -> f64) -> f64 {
+    let mut values: Vec<f64> = runs.iter().map(of).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// From a SplitMix64 generator.
+fn random(len: usize) -> Vec<u8> {
+    let words = (1..=len as u64 / 8).flat_map(|n| {
+        let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).to_le_bytes()
+    });
+    words.collect()
+}
+
+/// The files below `folder`, one behind the other, until there are `len` bytes; fewer if there are fewer.
+fn files(folder: &Path, len: usize) -> Vec<u8> {
+    let (mut folders, mut data) = (vec![folder.to_path_buf()], Vec::with_capacity(len));
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths.into_iter().filter(|path| !path.is_symlink()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if data.len() < len {
+                data.extend(std::fs::read(path).unwrap_or_default());
+            }
+        }
+    }
+    data.truncate(len);
+    data
+}
+
+const ONE_PASS: &str = ", one pass";
+const ROUNDS: usize = 5;
+const THREADS: [usize; 3] = [1, 2, 8];

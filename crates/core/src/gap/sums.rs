@@ -1,0 +1,73 @@
+//! What the receiver says of old: short sums of blocks.
+
+use super::sum::Polynomial;
+use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};
+use crate::codec::{CodecError, Put, Reader};
+
+/// The sums of all blocks of an old gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapSums {
+    pub(super) old_len: usize,
+    pub(super) block_len: usize,
+    /// Of the blocks in their order; the last one may be shorter.
+    pub(super) sums: Vec<u32>,
+}
+
+impl GapSums {
+    /// The sums of `old`. The `seed` belongs to the session: both ends know it, and nobody knew it before.
+    ///
+    /// # Panics
+    /// If `old` is longer than [`MAX_GAP_BYTES`].
+    #[must_use]
+    pub fn of(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
+        assert!(old.len() <= MAX_GAP_BYTES, "gaps have a bound");
+        let polynomial = Polynomial::new(seed);
+        let block_len = block_len.get() as usize;
+        let sums = old.chunks(block_len).map(|block| polynomial.sum(block)).collect();
+        Self { old_len: old.len(), block_len, sums }
+    }
+
+    /// Length of the old gap, in bytes.
+    #[must_use]
+    pub const fn old_len(&self) -> usize {
+        self.old_len
+    }
+
+    /// Appends what the sender needs: lengths, then [`SUM_BYTES`] for each block.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.old_len as u64);
+        out.put_varint(self.block_len as u64);
+        out.reserve(self.sums.len() * SUM_BYTES);
+        for sum in &self.sums {
+            out.put_bytes(&sum.to_le_bytes()[..SUM_BYTES]);
+        }
+    }
+
+    /// Reads what [`GapSums::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`CodecError::OutOfRange`] for a gap longer than [`MAX_GAP_BYTES`] or blocks of no [`BlockLen`];
+    /// [`CodecError::Truncated`] where sums are missing. Nothing is allocated for those.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let old_len = super::bounded(reader.varint()?)?;
+        let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
+        let block_len = block_len.get() as usize;
+        let bytes = reader.bytes(old_len.div_ceil(block_len) * SUM_BYTES)?;
+        let sums = bytes.as_chunks::<SUM_BYTES>().0.iter().map(number).collect();
+        Ok(Self { old_len, block_len, sums })
+    }
+
+    /// How many bytes a block has. There must be such a block.
+    pub(super) fn len_of(&self, block: usize) -> usize {
+        self.block_len.min(self.old_len - block * self.block_len)
+    }
+
+    /// Where a block starts in old; for the number of blocks, where old ends.
+    pub(super) fn start_of(&self, block: usize) -> usize {
+        (block * self.block_len).min(self.old_len)
+    }
+}
+
+fn number(bytes: &[u8; SUM_BYTES]) -> u32 {
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+}

@@ -1,0 +1,448 @@
+//! How two ends bring a file up to date, as plain data: Deltic's own way, and each system of the papers as a preset
+//! (DESIGN §1, docs/papers.md).
+//!
+//! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can choose is
+//! safety: none commits a file on the word of a weak sum, or of a hash that can be forged ([`Strategy::proof`]).
+
+mod cost;
+
+pub use cost::{Codec, Link, netsync_avg_bytes};
+
+use std::str::FromStr;
+
+use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, Sizes};
+use crate::strong::Strong;
+use crate::weak::Weak;
+
+/// Who tells sums of what, and who searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Conversation {
+    /// The sender tells fingerprints of the chunks of new; the receiver says what it needs. Nothing is confirmed: equal
+    /// fingerprints mean equal bytes.
+    Recipe,
+    /// The sender tells weak sums of the chunks of new; the receiver answers those that it finds among the chunks of old
+    /// with strong sums; the sender confirms or refutes (dsync, NetSync, ParaSync, SkySync-C).
+    RecipeConfirm,
+    /// The receiver tells the sums of the blocks of old; the sender rolls over new (rsync, SkySync-F).
+    Signature,
+    /// The sender tells weak and strong sums of the blocks of new; the receiver rolls over old (WebR2sync).
+    RecipeRolled,
+}
+
+/// How long chunks are, and who says where they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Chunking {
+    /// [`ChunkerSpec::for_len`].
+    ByLen,
+    /// The same for all files.
+    Always(ChunkerSpec),
+    /// FastCDC, with a mean that grows with the bandwidth ([`netsync_avg_bytes`]).
+    ByBandwidth,
+}
+
+/// Where sums of blocks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// They are computed from the bytes.
+    Computed,
+    /// What the storage layer keeps is used where it keeps any, and joined (SkySync §3.1, §3.2.1).
+    Stored,
+}
+
+/// What says that a chunk is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// Chunks and groups by short fingerprint ([`Index`](crate::Index)).
+    Fingerprints,
+    /// Three levels: a table of 16-bit tags, the weak sum, the strong sum (rsync; WebR2sync §5.2).
+    Tags,
+    /// The weak sum is the place ([`Cuckoo`](crate::index::Cuckoo)).
+    Cuckoo,
+}
+
+/// Whether what lies right behind the last match is tried before any look-up (WebR2sync §5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Locality {
+    /// It is.
+    First,
+    /// Each chunk is looked up.
+    Ignored,
+}
+
+/// Whether matches that follow each other are told as one (NetSync §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Merge {
+    /// One token for each run ([`Runs`](crate::Runs)).
+    Runs,
+    /// One token for each chunk.
+    Never,
+}
+
+/// How chunking uses more than one thread. The chunks are the same in any case (law 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parallel {
+    /// Not at all.
+    No,
+    /// Candidates in parallel, chunks and their sums by one thread (SS-CDC; ParaSync §2.3).
+    SsCdc,
+    /// Sums of what lies between candidates in parallel, joined by one thread (ParaSync §3.1).
+    SubChunks,
+    /// Segments chunked apart and stitched, sums and all.
+    Stitch,
+}
+
+/// What waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// Each step waits for all of the one before, and new is written from its start to its end.
+    Phased,
+    /// Each list of sums is complete before it is used. Then copies and literals leave as they are found, and new is
+    /// written from its start to its end.
+    InOrder,
+    /// Nothing waits: batches flow in all steps, and what arrives is written where it belongs (ParaSync §3.2, §3.3).
+    Pipelined,
+}
+
+/// When literals are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Where the user asks for it.
+    AsAsked,
+    /// Where it makes the transfer shorter ([`Link::fastest`]; NetSync §4.4).
+    ByCost,
+}
+
+/// What proves that the receiver's file is the sender's, before anything becomes visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// The digest over the fingerprints of all chunks: each byte is hashed once.
+    Recipe,
+    /// BLAKE3 of the whole file, besides the sums that found its parts.
+    WholeFile,
+}
+
+/// All choices for one sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Strategy {
+    /// As [`Strategy::named`] and the greeting have it.
+    pub name: &'static str,
+    /// Who tells what.
+    pub conversation: Conversation,
+    /// Where chunks end.
+    pub chunking: Chunking,
+    /// What suggests a match; nothing where fingerprints travel.
+    pub weak: Option<Weak>,
+    /// What confirms it. Fingerprints need no confirmation; they are the session's ([`Fingerprinter`](crate::Fingerprinter)),
+    /// which may name chunks by something faster.
+    pub strong: Strong,
+    /// Where both come from.
+    pub sums: Sums,
+    /// Where a chunk is looked for.
+    pub lookup: Lookup,
+    /// Where it is looked for first.
+    pub locality: Locality,
+    /// How matches are told.
+    pub merge: Merge,
+    /// How threads share the chunking.
+    pub parallel: Parallel,
+    /// What waits.
+    pub delivery: Delivery,
+    /// How literals travel.
+    pub compression: Compression,
+    /// A stronger sum for one more try where the proof did not hold, before all of the file is sent (WebR2sync §5.2).
+    pub stronger: Option<Strong>,
+}
+
+impl Strategy {
+    /// Deltic's own, and one for each system of the papers.
+    pub const ALL: [Self; 10] = [
+        Self::DELTIC,
+        RSYNC,
+        DSYNC,
+        PDSYNC,
+        NETSYNC,
+        PARASYNC,
+        SKYSYNC_F,
+        SKYSYNC_C,
+        WEBR2SYNC,
+        WEBR2SYNC_PLUS,
+    ];
+
+    /// The default.
+    pub const DELTIC: Self = Self {
+        name: "deltic",
+        conversation: Conversation::Recipe,
+        chunking: Chunking::ByLen,
+        weak: None,
+        strong: Strong::Blake3,
+        sums: Sums::Computed,
+        lookup: Lookup::Fingerprints,
+        locality: Locality::First,
+        merge: Merge::Never,
+        parallel: Parallel::Stitch,
+        delivery: Delivery::Pipelined,
+        compression: Compression::AsAsked,
+        stronger: None,
+    };
+
+    /// The preset called `name`.
+    ///
+    /// # Errors
+    /// [`UnknownStrategy`], which says what there is.
+    pub fn named(name: &str) -> Result<Self, UnknownStrategy> {
+        let found = Self::ALL.into_iter().find(|strategy| strategy.name == name);
+        found.ok_or_else(|| UnknownStrategy(name.into()))
+    }
+
+    /// What new is cut with: `new_len` bytes that cross a link of `bits_per_second`, if that is known. Both ends use the
+    /// sender's answer, and in [`Conversation::Signature`] the receiver's, with the length of old.
+    #[must_use]
+    pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
+        match self.chunking {
+            Chunking::ByLen => ChunkerSpec::for_len(new_len),
+            Chunking::Always(spec) => spec,
+            Chunking::ByBandwidth => fastcdc(netsync_avg_bytes(bits_per_second)),
+        }
+    }
+
+    /// What is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
+    ///
+    /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the file: a
+    /// rolling search leaves no chunks, MD5 and SHA-1 are broken, SipHash is short, and SHA-256 of the matched chunks alone
+    /// would leave the literals and the order of all unproven.
+    #[must_use]
+    pub const fn proof(&self) -> Proof {
+        match (self.conversation, self.strong) {
+            (Conversation::Recipe | Conversation::RecipeConfirm, Strong::Blake3) => Proof::Recipe,
+            _ => Proof::WholeFile,
+        }
+    }
+
+    /// Whether an end rolls over its version byte by byte.
+    #[must_use]
+    pub const fn rolls(&self) -> bool {
+        matches!(self.conversation, Conversation::Signature | Conversation::RecipeRolled)
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
+        Self::named(name)
+    }
+}
+
+/// No strategy has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a strategy; there are {names}", names = Strategy::ALL.map(|strategy| strategy.name).join(", "))]
+pub struct UnknownStrategy(String);
+
+/// SkySync's and WebR2sync's baseline, with their blocks of 8 KiB. The rsync of today chooses blocks by the file's length;
+/// it takes part in benches itself.
+const RSYNC: Strategy = Strategy {
+    name: "rsync",
+    conversation: Conversation::Signature,
+    chunking: Chunking::Always(BLOCKS),
+    weak: Some(Weak::Adler),
+    strong: Strong::Md5,
+    sums: Sums::Computed,
+    lookup: Lookup::Tags,
+    locality: Locality::Ignored,
+    merge: Merge::Never,
+    parallel: Parallel::No,
+    delivery: Delivery::InOrder,
+    compression: Compression::AsAsked,
+    stronger: None,
+};
+
+/// He et al. 2020, as SkySync (§2.2.2, §4.1) has it.
+const DSYNC: Strategy = Strategy {
+    name: "dsync",
+    conversation: Conversation::RecipeConfirm,
+    chunking: Chunking::Always(by_content(Algorithm::FastCdcNc, DATA_DOMAIN)),
+    weak: Some(Weak::FastFp),
+    strong: Strong::Sha1,
+    sums: Sums::Computed,
+    lookup: Lookup::Tags,
+    locality: Locality::Ignored,
+    merge: Merge::Never,
+    parallel: Parallel::No,
+    delivery: Delivery::Phased,
+    compression: Compression::AsAsked,
+    stronger: None,
+};
+
+/// ParaSync's strong baseline (§2.5, §4.1).
+const PDSYNC: Strategy =
+    Strategy { name: "pdsync", parallel: Parallel::SsCdc, delivery: Delivery::InOrder, ..PARASYNC };
+
+/// Xia et al. 2022.
+const NETSYNC: Strategy = Strategy {
+    name: "netsync",
+    chunking: Chunking::ByBandwidth,
+    merge: Merge::Runs,
+    compression: Compression::ByCost,
+    ..DSYNC
+};
+
+/// Zhang et al. 2026.
+const PARASYNC: Strategy = Strategy {
+    name: "parasync",
+    conversation: Conversation::RecipeConfirm,
+    chunking: Chunking::Always(by_content(Algorithm::Crc, DATA_DOMAIN)),
+    weak: Some(Weak::Crc32c),
+    strong: Strong::Blake3,
+    sums: Sums::Computed,
+    lookup: Lookup::Cuckoo,
+    locality: Locality::Ignored,
+    merge: Merge::Never,
+    parallel: Parallel::SubChunks,
+    delivery: Delivery::Pipelined,
+    compression: Compression::AsAsked,
+    stronger: None,
+};
+
+/// SkySync over rsync's conversation (§3.3, §4.1).
+const SKYSYNC_F: Strategy = Strategy {
+    name: "skysync-f",
+    weak: Some(Weak::Crc32c),
+    strong: Strong::Sha256,
+    sums: Sums::Stored,
+    lookup: Lookup::Cuckoo,
+    ..RSYNC
+};
+
+/// SkySync over dsync's conversation (§3.2, §3.3).
+const SKYSYNC_C: Strategy = Strategy {
+    name: "skysync-c",
+    weak: Some(Weak::Crc32c),
+    strong: Strong::Sha256,
+    sums: Sums::Stored,
+    lookup: Lookup::Cuckoo,
+    ..DSYNC
+};
+
+/// Xiao et al. 2018, §5.1.
+const WEBR2SYNC: Strategy = Strategy {
+    name: "webr2sync",
+    conversation: Conversation::RecipeRolled,
+    delivery: Delivery::Phased,
+    ..RSYNC
+};
+
+/// Xiao et al. 2018, §5.2 and §5.3.
+const WEBR2SYNC_PLUS: Strategy = Strategy {
+    name: "webr2sync+",
+    strong: Strong::SipHash,
+    locality: Locality::First,
+    stronger: Some(Strong::Md5),
+    ..WEBR2SYNC
+};
+
+/// Blocks of rsync, SkySync-F and WebR2sync in the papers.
+const BLOCKS: ChunkerSpec = match FixedLen::new(8 << 10) {
+    Ok(len) => ChunkerSpec::Fixed(len),
+    Err(_) => panic!("the papers' blocks are within our bounds"),
+};
+
+/// Least, mean and greatest length in bytes, after the Data Domain system (ParaSync §2.2, SkySync §4.1).
+const DATA_DOMAIN: (u32, u32, u32) = (4 << 10, 8 << 10, 12 << 10);
+
+const fn by_content(algorithm: Algorithm, (min, avg, max): (u32, u32, u32)) -> ChunkerSpec {
+    match Sizes::new(min, avg, max) {
+        Ok(sizes) => ChunkerSpec::ByContent(algorithm, sizes),
+        Err(_) => panic!("the papers' sizes rise within our bounds"),
+    }
+}
+
+/// FastCDC's own spread around a mean: a quarter, and eight times as much; but no chunk is shorter than ours may be.
+const fn fastcdc(avg: u32) -> ChunkerSpec {
+    let min = avg / 4;
+    let min = if min < crate::chunk::MIN_CHUNK_BYTES { crate::chunk::MIN_CHUNK_BYTES } else { min };
+    by_content(Algorithm::FastCdcNc, (min, avg, avg * 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_found_by_its_name() {
+        for strategy in Strategy::ALL {
+            assert_eq!(strategy.name.parse(), Ok(strategy));
+        }
+        let names = Strategy::ALL.map(|strategy| strategy.name);
+        assert_eq!(names.into_iter().collect::<std::collections::HashSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_what_there_is() {
+        let error = Strategy::named("sync").unwrap_err().to_string();
+        assert!(
+            error.contains("\"sync\"") && error.contains("deltic, rsync, dsync, pdsync"),
+            "{error}"
+        );
+        assert!(error.ends_with("webr2sync, webr2sync+"), "{error}");
+    }
+
+    #[test]
+    fn choices_of_every_strategy_fit_each_other() {
+        for strategy in Strategy::ALL {
+            let name = strategy.name;
+            let is_fixed = matches!(strategy.chunker(1 << 30, None), ChunkerSpec::Fixed(_));
+            assert_eq!(strategy.rolls(), is_fixed, "{name}: only blocks can be rolled for");
+            let is_recipe = strategy.conversation == Conversation::Recipe;
+            assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
+            assert_eq!(strategy.lookup == Lookup::Fingerprints, is_recipe, "{name}");
+            if strategy.rolls() {
+                let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
+                assert!(rolls, "{name}: a gear hash of a window is not one of a block");
+                assert_eq!(
+                    strategy.parallel,
+                    Parallel::No,
+                    "{name}: blocks need no search for ends"
+                );
+            }
+            if matches!(strategy.parallel, Parallel::SubChunks) {
+                assert_eq!(strategy.weak, Some(Weak::Crc32c), "{name}: no other sum joins");
+            }
+            if strategy.sums == Sums::Stored {
+                assert_eq!(
+                    strategy.weak,
+                    Some(Weak::Crc32c),
+                    "{name}: stores keep no other that joins"
+                );
+            }
+            if strategy.merge == Merge::Runs {
+                assert_eq!(strategy.conversation, Conversation::RecipeConfirm, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_committed_on_a_sum_that_can_be_forged() {
+        for strategy in Strategy::ALL {
+            let can_be_forged = strategy.strong != Strong::Blake3;
+            assert!(!can_be_forged || strategy.proof() == Proof::WholeFile, "{}", strategy.name);
+        }
+        let proofs = ["deltic", "pdsync", "parasync", "rsync", "skysync-c"]
+            .map(|name| Strategy::named(name).unwrap().proof());
+        use Proof::{Recipe, WholeFile};
+        assert_eq!(proofs, [Recipe, Recipe, Recipe, WholeFile, WholeFile]);
+    }
+
+    #[test]
+    fn netsync_cuts_by_bandwidth_and_the_others_do_not() {
+        let avg = |name: &str, mbit: u64| {
+            let spec = Strategy::named(name).unwrap().chunker(1 << 20, Some(mbit * 1_000_000));
+            match spec {
+                ChunkerSpec::ByContent(_, sizes) => sizes.avg(),
+                ChunkerSpec::Fixed(len) => len.get(),
+            }
+        };
+        assert_eq!([5, 20, 500].map(|mbit| avg("netsync", mbit)), [512, 1024, 2048]);
+        assert_eq!([5, 20, 500].map(|mbit| avg("dsync", mbit)), [8192; 3]);
+        assert_eq!([5, 20, 500].map(|mbit| avg("rsync", mbit)), [8192; 3]);
+    }
+}

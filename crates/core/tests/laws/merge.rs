@@ -1,0 +1,125 @@
+//! Law 5 for merged runs, whatever collides.
+
+use std::collections::VecDeque;
+
+use deltic_core::index::Cuckoo;
+use deltic_core::merge::RESEND_BELOW_BYTES;
+use deltic_core::{ChunkNo, Cover, Match, Refuted, Run, Runs};
+use proptest::prelude::*;
+
+/// A chunk of new: its length, the old chunk that its weak sum found, if any, and whether that is the same.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    len: u32,
+    old: Option<(usize, bool)>,
+}
+
+/// Rows of chunks that follow each other in old, single ones, and gaps.
+fn found() -> impl Strategy<Value = Vec<Found>> {
+    let row = (0usize..50, 0usize..40, any::<u64>(), 1u32..120_000, 0u32..4);
+    proptest::collection::vec(row, 0..12).prop_map(|rows| {
+        let chunks = rows.iter().flat_map(|(first, count, truths, len, lies)| {
+            (0..*count).map(move |n| {
+                // Many runs without a lie, some with one or two, some all lies.
+                let bits = [0, 1 << (truths % 40), *truths & truths.rotate_left(9), u64::MAX];
+                let is_same = bits[*lies as usize] >> n & 1 == 0;
+                let old = (truths.rotate_right(n as u32) % 17 != 0).then_some((first + n, is_same));
+                Found { len: len + n as u32, old }
+            })
+        });
+        chunks.collect()
+    })
+}
+
+fn olds() -> Vec<ChunkNo> {
+    let mut index = Cuckoo::new(100);
+    (0..100).for_each(|_| index.push(0u32));
+    index.candidates(0, &mut 100).collect()
+}
+
+/// Both ends of the conversation at once: merge, judge, split, judge. What becomes of each chunk, and how often it was
+/// asked about.
+fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
+    let olds = olds();
+    let mut runs = Runs::new(max_bytes);
+    let matches = (0..).zip(chunks).filter_map(|(new, chunk)| {
+        chunk.old.map(|(old, _)| Match { new, old: olds[old], len: chunk.len })
+    });
+    let mut to_ask: VecDeque<Run> = matches.filter_map(|next| runs.push(next)).collect();
+    to_ask.extend(runs.finish());
+    let mut settled = vec![(false, 0); chunks.len()];
+    while let Some(run) = to_ask.pop_front() {
+        let range = run.new as usize..(run.new + run.chunks) as usize;
+        assert!(run.chunks == 1 || run.len <= max_bytes);
+        settled[range.clone()].iter_mut().for_each(|(_, asked)| *asked += 1);
+        let is_same = chunks[range.clone()].iter().all(|chunk| chunk.old.is_some_and(|old| old.1));
+        if is_same {
+            settled[range].iter_mut().for_each(|(copied, _)| *copied = true);
+        } else if run.refuted() == Refuted::Split {
+            to_ask.extend(run.split(|new| chunks[new as usize].len));
+        }
+    }
+    settled
+}
+
+proptest! {
+    #[test]
+    fn law5_merged_runs_tile_what_matched(chunks in found(), max_bytes in 1u64..4_000_000) {
+        let olds = olds();
+        let mut runs = Runs::new(max_bytes);
+        let mut cover = Cover::new(chunks.len() as u64);
+        let mut add = |run: Run| {
+            let chunks = &chunks[run.new as usize..][..run.chunks as usize];
+            for (n, chunk) in chunks.iter().enumerate() {
+                prop_assert_eq!(chunk.old.map(|(old, _)| old), Some(run.old.at() + n));
+            }
+            prop_assert_eq!(run.len, chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>());
+            prop_assert!(cover.add(run.new.into(), run.chunks.into()).is_ok());
+            let parts: Vec<Run> = run.split(|new| chunks[(new - run.new) as usize].len).collect();
+            prop_assert_eq!(parts.len(), chunks.len());
+            for (n, part) in (0..).zip(parts) {
+                let expected = (run.new + n, run.old.at() + n as usize, 1, chunks[n as usize].len);
+                let found = (part.new, part.old.at(), part.chunks, part.len as u32);
+                prop_assert_eq!(found, expected);
+            }
+            Ok(())
+        };
+        for (new, chunk) in (0..).zip(&chunks) {
+            if let Some((old, _)) = chunk.old
+                && let Some(run) = runs.push(Match { new, old: olds[old], len: chunk.len })
+            {
+                add(run)?;
+            }
+        }
+        runs.finish().map_or(Ok(()), add)?;
+        let unmatched = chunks.iter().filter(|chunk| chunk.old.is_none()).count() as u64;
+        prop_assert_eq!(cover.missing(), unmatched);
+    }
+
+    #[test]
+    fn law9_whatever_collides_only_equal_chunks_are_copied(chunks in found(), max in 1u64..4_000_000) {
+        for (chunk, (copied, asked)) in chunks.iter().zip(settle(&chunks, max)) {
+            let Some((_, is_same)) = chunk.old else {
+                prop_assert_eq!((copied, asked), (false, 0));
+                continue;
+            };
+            prop_assert!(is_same || !copied, "a lie was copied");
+            prop_assert!((1..=2).contains(&asked));
+            let was_alone = u64::from(chunk.len) >= max;
+            prop_assert!(!is_same || copied || !was_alone, "a true chunk alone was sent");
+        }
+    }
+}
+
+#[test]
+fn a_lie_in_a_long_run_costs_its_own_chunk_only() {
+    let count = (RESEND_BELOW_BYTES / 8192) as usize;
+    let lie = count / 2;
+    let chunks: Vec<Found> =
+        (0..count).map(|n| Found { len: 8192, old: Some((n, n != lie)) }).collect();
+    let settled = settle(&chunks, u64::MAX);
+    let sent: Vec<usize> = (0..count).filter(|n| !settled[*n].0).collect();
+    assert_eq!(sent, [lie]);
+    let settled = settle(&chunks[1..], u64::MAX);
+    assert!(settled.iter().all(|(copied, asked)| !copied && *asked == 1));
+}

@@ -1,0 +1,253 @@
+//! Laws of segments that are cut independently.
+
+use std::ops::Range;
+
+use deltic_core::chunk::{FixedLen, Run, Segment, Segments, Stitch, Summed, TwoStage, cut_all};
+use deltic_core::{Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes, scan};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::{bytes, random, sizes, specs};
+
+fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
+    scan(&spec.build(), data, AtEnd::Yes).chunks
+}
+
+fn cut(chunker: &AnyChunker, data: &[u8], segment: &Segment) -> Run<Chunk> {
+    let bytes = &data[segment.own.start as usize..segment.read_end as usize];
+    segment.cut(chunker, bytes, Chunk::of)
+}
+
+/// All chunks, and how many bytes were cut for seams.
+fn stitched(
+    chunker: &AnyChunker,
+    data: &[u8],
+    segments: Segments,
+    parts: impl Iterator<Item = Segment>,
+) -> (Vec<Chunk>, u64) {
+    let (mut stitch, mut chunks, mut mended) = (Stitch::new(segments), Vec::new(), 0);
+    for part in parts {
+        chunks.extend(stitch.push(cut(chunker, data, &part)));
+        while let Some(seam) = stitch.seam() {
+            let run = cut(chunker, data, &seam);
+            assert!(run.end() > run.start(), "a seam makes progress");
+            mended += run.end() - run.start();
+            chunks.extend(stitch.mend(run));
+        }
+    }
+    assert_eq!(stitch.certain(), data.len() as u64);
+    (chunks, mended)
+}
+
+/// Chunkers that two stages know.
+fn two_stage_specs() -> impl Strategy<Value = ChunkerSpec> {
+    (select(&[Algorithm::Crc, Algorithm::Gear][..]), sizes())
+        .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes))
+}
+
+/// The two ways of the first stage, where there are two.
+fn isas() -> impl Strategy<Value = Isa> {
+    select(vec![Isa::SCALAR, Isa::best()])
+}
+
+fn sums(spec: &ChunkerSpec, data: &[u8]) -> Vec<Summed> {
+    let mut sums = Vec::new();
+    cut_all(&spec.build(), data, AtEnd::Yes, |chunk| {
+        sums.push((chunk.len() as u32, Crc32c::of(chunk)));
+    });
+    sums
+}
+
+fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
+    &data[range.start as usize..range.end as usize]
+}
+
+/// All chunks by sub-chunks of segments, and how many bytes were read again.
+fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment]) -> (Vec<Summed>, usize) {
+    let (mut merge, mut chunks, mut again) = (stages.merge(), Vec::new(), 0);
+    for Segment { own, .. } in parts {
+        let sub_chunks = stages.sub_chunks(own, bytes_of(data, &TwoStage::read(own)));
+        chunks.extend(merge.push(&sub_chunks));
+        while let Some(unknown) = merge.unknown() {
+            let front = bytes_of(data, &unknown);
+            again += front.len();
+            chunks.extend(merge.split(Crc32c::of(front)));
+        }
+    }
+    chunks.extend(merge.finish());
+    (chunks, again)
+}
+
+/// Parts that end at `ends`, some of them read `overlap` bytes further.
+fn parts(len: u64, ends: &[u64], overlap: u64) -> Vec<Segment> {
+    let mut ends: Vec<u64> = ends.iter().map(|end| end % (len + 1)).collect();
+    ends.push(len);
+    ends.sort_unstable();
+    let starts = [0].into_iter().chain(ends.iter().copied());
+    let part = |own: Range<u64>| {
+        let read_end = len.min(own.end + overlap);
+        let at_end = if read_end == len { AtEnd::Yes } else { AtEnd::No };
+        Segment { own, read_end, at_end }
+    };
+    starts.zip(&ends).map(|(start, end)| part(start..*end)).collect()
+}
+
+proptest! {
+    #[test]
+    fn law2_stitch_equals_one_pass(
+        spec in specs(),
+        data in bytes(),
+        ends in proptest::collection::vec(any::<u64>(), 0..40),
+        overlap in select(&[0, 1, 600, 5000, 20_000][..]),
+    ) {
+        let len = data.len() as u64;
+        let segments = Segments::new(&spec, len, 1);
+        let parts = parts(len, &ends, overlap);
+        let (found, _) = stitched(&spec.build(), &data, segments, parts.into_iter());
+        prop_assert_eq!(found, chunks(&spec, &data));
+    }
+
+    #[test]
+    fn law2_segments_equal_one_pass(spec in specs(), data in bytes(), segment_len in 0u64..9000) {
+        let segments = Segments::new(&spec, data.len() as u64, segment_len);
+        let (found, _) = stitched(&spec.build(), &data, segments, segments.iter());
+        prop_assert_eq!(found, chunks(&spec, &data));
+    }
+
+    /// As threads hand runs in while a seam is read: whatever is late, order and chunks are the same.
+    #[test]
+    fn law2_runs_may_wait_for_a_seam(
+        spec in specs(),
+        data in bytes(),
+        ends in proptest::collection::vec(any::<u64>(), 0..10),
+        order in proptest::collection::vec(any::<bool>(), 64),
+    ) {
+        let (chunker, len) = (spec.build(), data.len() as u64);
+        let mut stitch = Stitch::new(Segments::new(&spec, len, 1));
+        let mut parts = parts(len, &ends, 0).into_iter().peekable();
+        let (mut found, mut dice) = (Vec::new(), order.into_iter().cycle());
+        while parts.peek().is_some() || stitch.seam().is_some() {
+            match stitch.seam().filter(|_| dice.next() == Some(true) || parts.peek().is_none()) {
+                Some(seam) => found.extend(stitch.mend(cut(&chunker, &data, &seam))),
+                None => found.extend(parts.next().map(|part| stitch.push(cut(&chunker, &data, &part))).unwrap_or_default()),
+            }
+        }
+        prop_assert_eq!(found, chunks(&spec, &data));
+    }
+
+    #[test]
+    fn law3_sub_chunks_merge_to_chunks_and_their_sums(
+        spec in two_stage_specs(),
+        isa in isas(),
+        // Some segments of more than one piece in lanes.
+        copies in select(&[1, 1, 1, 6][..]),
+        data in bytes(),
+        ends in proptest::collection::vec(any::<u64>(), 0..20),
+    ) {
+        let data = data.repeat(copies);
+        let parts = parts(data.len() as u64, &ends, 0);
+        let stages = TwoStage::new(&spec, isa).expect("one criterion");
+        prop_assert_eq!(merged(&stages, &data, &parts).0, sums(&spec, &data));
+    }
+
+    #[test]
+    fn law2_candidates_do_not_depend_on_segments(
+        spec in two_stage_specs(),
+        isa in isas(),
+        copies in select(&[1, 1, 1, 6][..]),
+        data in bytes(),
+        ends in proptest::collection::vec(any::<u64>(), 0..20),
+    ) {
+        let data = data.repeat(copies);
+        let len = data.len() as u64;
+        let stages = TwoStage::new(&spec, isa).expect("one criterion");
+        let (mut candidates, mut whole, mut lens) = (Vec::new(), Vec::new(), Vec::new());
+        for Segment { own, .. } in parts(len, &ends, 0) {
+            stages.candidates(&own, bytes_of(&data, &TwoStage::read(&own)), &mut candidates);
+        }
+        stages.candidates(&(0..len), &data, &mut whole);
+        prop_assert_eq!(&candidates, &whole);
+        stages.choose(candidates, len, &mut lens);
+        let expected: Vec<u32> = sums(&spec, &data).iter().map(|(len, _)| *len).collect();
+        prop_assert_eq!(lens, expected);
+    }
+
+    #[test]
+    fn segments_tile_the_file(spec in specs(), len in 0u64..100_000, segment_len in 0u64..9000) {
+        let segments = Segments::new(&spec, len, segment_len);
+        let mut at = 0;
+        for segment in segments.iter() {
+            prop_assert_eq!(segment.own.start, at);
+            prop_assert!(segment.own.end <= segment.read_end && segment.read_end <= len);
+            prop_assert!(segment.read_end - at <= segments.most_read());
+            prop_assert_eq!(segment.at_end == AtEnd::Yes, segment.read_end == len);
+            at = segment.own.end;
+        }
+        prop_assert_eq!(at, len);
+    }
+}
+
+/// As where a file has shrunk since its length was taken.
+#[test]
+fn fewer_bytes_than_promised_give_fewer_chunks() {
+    let data = random(3, 100_000);
+    let spec = ChunkerSpec::for_len(0);
+    for at_end in [AtEnd::Yes, AtEnd::No] {
+        let segment = Segment { own: 0..100_000, read_end: 120_000, at_end };
+        for len in [0, 1, 8191, 8192, 50_000, 99_999] {
+            let run = segment.cut(&spec.build(), &data[..len], Chunk::of);
+            let whole = if at_end == AtEnd::Yes { len } else { run.end() as usize };
+            assert!(run.end() as usize == whole && len - whole < 8192, "{len}: {}", run.end());
+        }
+    }
+}
+
+#[test]
+fn random_bytes_need_no_seam() {
+    let data = random(4, 8 << 20);
+    let spec = ChunkerSpec::for_len(0);
+    let segments = Segments::new(&spec, data.len() as u64, 256 << 10);
+    let (found, mended) = stitched(&spec.build(), &data, segments, segments.iter());
+    assert_eq!(found, chunks(&spec, &data));
+    assert_eq!(mended, 0);
+}
+
+#[test]
+fn fixed_chunks_and_holes_need_no_seam() {
+    let fixed = ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range"));
+    for spec in [fixed, ChunkerSpec::for_len(0)] {
+        let data = vec![0; 1_000_003];
+        let segments = Segments::new(&spec, data.len() as u64, 100_000);
+        let (found, mended) = stitched(&spec.build(), &data, segments, segments.iter());
+        assert_eq!(found, chunks(&spec, &data));
+        assert_eq!(mended, 0, "{spec:?}");
+    }
+}
+
+/// Boundaries of a run of one byte never meet where segments do not fit it: then everything is a seam.
+#[test]
+fn low_entropy_is_slower_and_right() {
+    let spec = ChunkerSpec::for_len(0);
+    let chunker = spec.build();
+    let data = vec![9; 1_000_000];
+    let segments = Segments::new(&spec, data.len() as u64, 64 << 10);
+    let parts = parts(data.len() as u64, &[300_001, 600_007], 0);
+    let (found, mended) = stitched(&chunker, &data, segments, parts.into_iter());
+    assert_eq!(found, chunks(&spec, &data));
+    assert!(mended > 600_000, "{mended}");
+}
+
+#[test]
+fn a_maximum_reads_few_bytes_again() {
+    let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
+    let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
+    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    let ends: Vec<u64> = (1..16).map(|n| n * 261_001).collect();
+    let hole = vec![0; 4 << 20];
+    // In a hole each of its chunks ends in a sub-chunk of two KiB.
+    for (data, one_of) in [(random(6, 4 << 20), 512), (hole, 6)] {
+        let (found, again) = merged(&stages, &data, &parts(data.len() as u64, &ends, 0));
+        assert_eq!(found, sums(&spec, &data));
+        assert!((1..data.len() / one_of).contains(&again), "{again} bytes of {}", data.len());
+    }
+}

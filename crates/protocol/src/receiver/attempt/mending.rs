@@ -1,0 +1,270 @@
+//! Gaps: runs of new that nothing matched, told against what old has in their places (DESIGN §2, "two levels").
+//!
+//! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found in
+//! old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what old has
+//! there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own fingerprints say
+//! whether the result is right; where it is not, the gap is asked for as it is.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use deltic_core::{ChunkNo, GapSums, Span};
+
+use crate::error::PeerError;
+use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
+use crate::message::{FileNo, GapLine, Payload, ToSender};
+use crate::receiver::{Mended, OldGap, Patch, Place, Receiver, Work};
+use crate::work::{Handle, Setback};
+
+use super::{Attempt, By, Origin, State};
+
+/// The gaps of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    /// Found, and not surveyed.
+    found: VecDeque<Gap>,
+    /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
+    asked: HashMap<u32, Gap>,
+    surveyed: u64,
+}
+
+/// A run of chunks that nothing matched, and what old has in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::receiver) struct Gap {
+    chunks: Range<u32>,
+    len: u32,
+    old: OldGap,
+}
+
+/// The lengths in bytes of the old versions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) lens: &'a [u64],
+    /// Whether the first is the one in place.
+    pub(super) in_place: bool,
+}
+
+impl Parts<'_> {
+    /// Where the part ends that the byte before `at` is in, all parts laid end to end.
+    fn end_behind(self, at: u64) -> u64 {
+        self.ends().find(|end| at <= *end).unwrap_or(at)
+    }
+
+    /// Where the part starts that the byte at `at` is in.
+    fn start_before(self, at: u64) -> u64 {
+        self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
+    }
+
+    fn ends(self) -> impl Iterator<Item = u64> {
+        self.lens.iter().scan(0, |end, len| {
+            *end += len;
+            Some(*end)
+        })
+    }
+}
+
+impl Gaps {
+    pub(super) fn out(&self) -> u64 {
+        self.surveyed + self.asked.len() as u64
+    }
+}
+
+impl Attempt {
+    /// Sorts runs of chunks that old lacks: which are gaps that face one in old is noted, the others are returned.
+    pub(super) fn find_gaps(
+        &mut self,
+        lacked: Vec<Range<u32>>,
+        parts: Parts<'_>,
+    ) -> Vec<Range<u32>> {
+        let mut rest = Vec::new();
+        for chunks in lacked {
+            let len = self.place_of(chunks.end) - self.place_of(chunks.start);
+            let old = if len <= GAP_BYTES { self.facing(&chunks, len, parts) } else { Vec::new() };
+            if old.is_empty() {
+                rest.push(chunks);
+            } else {
+                chunks.clone().for_each(|chunk| self.needs_gap(chunk));
+                self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
+            }
+        }
+        rest
+    }
+
+    /// What old has between the neighbours of a gap of `len` bytes: of much no more than could be of use, next to either
+    /// neighbour; of unknown extent, as much.
+    fn facing(&self, chunks: &Range<u32>, len: u64, parts: Parts<'_>) -> OldGap {
+        let before = match chunks.start.checked_sub(1) {
+            Some(chunk) => self.found_in_old(chunk).map(Span::end),
+            None => parts.in_place.then_some(0),
+        };
+        let is_last = chunks.end == self.next_chunk && self.next_start == self.meta.len;
+        let behind = if is_last {
+            parts.lens.first().copied().filter(|_| parts.in_place)
+        } else {
+            self.found_in_old(chunks.end).map(|span| span.start)
+        };
+        let spans = match (before, behind) {
+            (Some(from), Some(to)) if from <= to && to - from <= 2 * len => {
+                vec![from..to]
+            }
+            (from, to) => {
+                let after = from.map(|from| from..(from + len).min(parts.end_behind(from)));
+                let ahead = to.map(|to| to.saturating_sub(len).max(parts.start_before(to))..to);
+                after.into_iter().chain(ahead).collect()
+            }
+        };
+        let spans = spans.into_iter().filter(|range| !range.is_empty());
+        spans.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
+    }
+
+    /// Where old has this chunk, if it was found.
+    fn found_in_old(&self, chunk: u32) -> Option<Span> {
+        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1)?;
+        let slot = &self.groups[slot];
+        let nth = chunk - slot.first_chunk;
+        let no: ChunkNo = match &slot.state {
+            State::Matched(range) => range.start.plus(nth),
+            State::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
+                Origin::Old(no) => no,
+                _ => return None,
+            },
+            State::Open(_) | State::Lacked => return None,
+        };
+        Some(self.old.index().chunk(no).0)
+    }
+
+    /// Takes some gaps to survey together.
+    fn take_gaps(&mut self, most: u64) -> Vec<Gap> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(gap) = self.gaps.found.front() {
+            let old: u64 = gap.old.iter().map(|span| u64::from(span.len)).sum();
+            if taken.len() as u64 == most || bytes > 0 && bytes + old > FILL_BYTES {
+                break;
+            }
+            bytes += old;
+            taken.extend(self.gaps.found.pop_front());
+        }
+        self.gaps.surveyed += taken.len() as u64;
+        taken
+    }
+}
+
+impl Receiver {
+    /// Surveys gaps as the window allows, one file's after the other's.
+    pub(in crate::receiver) fn survey_more(&mut self) {
+        while self.gaps_out < GAP_WINDOW {
+            let Some(handle) = self.gap_queue.pop_front() else { return };
+            let most = GAP_WINDOW - self.gaps_out;
+            let Some((_, attempt)) = self.attempt_of(handle) else { continue };
+            let gaps = attempt.take_gaps(most);
+            if gaps.is_empty() {
+                continue;
+            }
+            self.gaps_out += gaps.len() as u64;
+            self.gap_queue.push_back(handle);
+            let old = gaps.iter().map(|gap| gap.old.clone()).collect();
+            self.jobs.ask(Work::Survey { handle, gaps: old }, Place::Survey { handle, gaps });
+        }
+    }
+
+    pub(in crate::receiver) fn surveyed(
+        &mut self,
+        handle: Handle,
+        gaps: Vec<Gap>,
+        sums: Result<Vec<GapSums>, Setback>,
+    ) {
+        let sums = match sums {
+            Ok(sums) => sums,
+            Err(setback) => return self.fail(handle, setback),
+        };
+        let Some((file, attempt)) = self.attempt_of(handle) else { return };
+        attempt.gaps.surveyed -= gaps.len() as u64;
+        let line = |(gap, sums): (&Gap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
+        let lines = gaps.iter().zip(sums).map(line).collect();
+        attempt.gaps.asked.extend(gaps.into_iter().map(|gap| (gap.chunks.start, gap)));
+        self.frames.push_back(ToSender::Mend { file, gaps: lines });
+    }
+
+    pub(in crate::receiver) fn mended_frame(
+        &mut self,
+        file: FileNo,
+        ranges: &[Range<u32>],
+        (bytes, payload): (u32, Payload),
+    ) -> Result<(), PeerError> {
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        let path = incoming.candidate.path.clone();
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else {
+            return Ok(());
+        };
+        let (mut gaps, mut patches, mut payload_bytes) = (Vec::new(), Vec::new(), bytes as usize);
+        for range in ranges {
+            let gap = attempt.gaps.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
+            let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
+            let pieces = gap.chunks.clone().map(|chunk| attempt.receive(chunk, By::Gap));
+            let pieces = pieces.collect::<Result<_, _>>()?;
+            payload_bytes += gap.len as usize;
+            patches.push(Patch { old: gap.old.clone(), pieces });
+            gaps.push(gap);
+        }
+        let new_bytes = payload_bytes - bytes as usize;
+        let most = FILL_BYTES.max(GAP_BYTES) as usize;
+        let fits = bytes as usize <= MAX_FRAME_BYTES && payload.may_hold(bytes as usize);
+        if gaps.is_empty() || new_bytes > most || !fits {
+            return Err(PeerError::Limit("bytes of gaps"));
+        }
+        let len = attempt.meta.len;
+        attempt.jobs += 1;
+        self.gaps_out -= gaps.len() as u64;
+        self.backlog_bytes += payload_bytes;
+        self.jobs.ask(
+            Work::Mend { handle, path, len, gaps: patches, bytes, payload },
+            Place::Mend { handle, gaps, payload_bytes },
+        );
+        Ok(())
+    }
+
+    pub(in crate::receiver) fn mended(
+        &mut self,
+        handle: Handle,
+        gaps: Vec<Gap>,
+        mended: Result<Vec<Option<Mended>>, Setback>,
+    ) {
+        let mended = match mended {
+            Ok(mended) => mended,
+            Err(setback) => return self.fail(handle, setback),
+        };
+        let Some((file, attempt)) = self.attempt_of(handle) else { return };
+        attempt.jobs -= 1;
+        for (gap, mended) in gaps.into_iter().zip(mended) {
+            match mended {
+                Some(mended) => attempt.filled(&gap, mended),
+                None => attempt.found_again(gap),
+            }
+        }
+        self.gap_queue.push_back(handle);
+        self.advance(file);
+        self.try_settle(handle);
+    }
+}
+
+impl Attempt {
+    /// Notes a gap that was rebuilt and written.
+    fn filled(&mut self, gap: &Gap, Mended { fingerprints, literal }: Mended) {
+        let start = self.place_of(gap.chunks.start);
+        for (chunk, fingerprint) in gap.chunks.clone().zip(fingerprints) {
+            self.wrote(chunk, fingerprint);
+        }
+        self.literal += literal;
+        self.matched += u64::from(gap.len) - literal;
+        let covered = self.cover.add(start, gap.len.into());
+        covered.expect("a gap is received once, in its own place");
+    }
+
+    /// A gap was told wrongly, because sums of blocks are short: it is to come as it is.
+    fn found_again(&mut self, gap: Gap) {
+        for chunk in gap.chunks.clone() {
+            self.needs_gap(chunk);
+        }
+        self.gaps.found.push_back(Gap { old: Vec::new(), ..gap });
+    }
+}

@@ -1,0 +1,70 @@
+//! Gaps that the receiver asks to be told against what old has in their places.
+
+use std::ops::Range;
+
+use deltic_core::{GapSums, Span};
+
+use crate::error::PeerError;
+use crate::limits::{FILL_BYTES, GAP_BYTES, MAX_GAPS_OUT};
+use crate::message::{FileNo, GapLine, How, Payload, ToReceiver};
+use crate::report::Trouble;
+use crate::work::Handle;
+
+use super::{Gap, Place, Sender, Work};
+
+impl Sender {
+    pub(super) fn mend(&mut self, file: FileNo, lines: Vec<GapLine>) -> Result<(), PeerError> {
+        let zstd = self.compresses();
+        self.gaps_out += lines.len() as u64;
+        if lines.is_empty() || self.gaps_out > MAX_GAPS_OUT {
+            return Err(PeerError::Limit("gaps to be mended"));
+        }
+        let outgoing = self.files.get_mut(&file).expect("the caller found the attempt");
+        let handle = outgoing.handle;
+        let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for GapLine { chunks, sums } in lines {
+            let span = outgoing.gap(&chunks, &sums)?;
+            if bytes + u64::from(span.len) > FILL_BYTES && bytes > 0 {
+                let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
+                let gaps = std::mem::take(&mut ranges);
+                self.jobs.ask(work, Place::Mend { handle, gaps });
+                bytes = 0;
+            }
+            bytes += u64::from(span.len);
+            gaps.push(Gap { span, sums });
+            ranges.push(chunks);
+        }
+        self.jobs.ask(Work::Mend { handle, gaps, zstd }, Place::Mend { handle, gaps: ranges });
+        Ok(())
+    }
+
+    pub(super) fn mended(
+        &mut self,
+        handle: Handle,
+        gaps: Vec<Range<u32>>,
+        mended: Result<(Payload, u32), Trouble>,
+    ) {
+        self.gaps_out -= gaps.len() as u64;
+        let (payload, bytes) = match mended {
+            Ok(mended) => mended,
+            Err(trouble) => return self.fail(handle, trouble),
+        };
+        let Some((file, _)) = self.outgoing(handle) else { return };
+        self.frames.push_back(ToReceiver::Mended { file, gaps, bytes, payload });
+    }
+}
+
+impl super::file::Outgoing {
+    /// Where a gap lies, if it may be asked for: some of the chunks that were offered, and not too many.
+    fn gap(&self, chunks: &Range<u32>, sums: &GapSums) -> Result<Span, PeerError> {
+        if self.how() != How::Recipe || !self.offers(chunks) {
+            return Err(PeerError::Unexpected("a gap that was not offered"));
+        }
+        let len = self.bytes_of(chunks);
+        if len > GAP_BYTES || sums.old_len() as u64 > 2 * len {
+            return Err(PeerError::Limit("bytes of a gap"));
+        }
+        let first = self.spans(chunks).next().expect("a range is not empty");
+        Ok(Span::new(first.start, len as u32))
+    }
+}
