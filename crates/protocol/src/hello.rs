@@ -11,8 +11,11 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
 
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES};
+use crate::limits::{
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_THREADS,
+};
 use crate::options::{Delete, Options};
+use crate::streams::Join;
 use crate::wire::{Bad, Wire, whole};
 
 /// The first bytes of either direction.
@@ -26,6 +29,8 @@ const SIEVE: &str = "chunker:sieve";
 const KEYED: &str = "names:keyed";
 /// Literals compressed by zstd.
 const ZSTD: &str = "compress:zstd";
+/// More streams than one.
+const STREAMS: &str = "streams";
 
 const HELLO: u8 = 1;
 const REQUEST: u8 = 2;
@@ -48,7 +53,8 @@ impl Hello {
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
-        let names = [RECIPE, SIEVE, ZSTD].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
+        let names =
+            [RECIPE, SIEVE, ZSTD, STREAMS].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
             capabilities: names.map(String::from).collect(),
@@ -99,6 +105,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
+    streams: bool,
     keyed: bool,
     key: Key,
 }
@@ -108,6 +115,12 @@ impl Terms {
     #[must_use]
     pub const fn zstd(self) -> bool {
         self.zstd
+    }
+
+    /// Whether the session may have more streams than one.
+    #[must_use]
+    pub const fn streams(self) -> bool {
+        self.streams
     }
 
     /// How chunks are named in this session.
@@ -135,7 +148,8 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
-    Ok(Terms { zstd: both(ZSTD), keyed: both(KEYED), key: Key::agreed(one.part, other.part) })
+    let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
+    Ok(Terms { zstd, streams, keyed, key: Key::agreed(one.part, other.part) })
 }
 
 /// What the dialling end asks of the other.
@@ -220,13 +234,18 @@ impl Request {
 pub struct Reply {
     /// As in [`Request::Receive`], where the answering end is the sender.
     pub single: Option<Name>,
+    /// Where further streams may join, if the request asks for them.
+    pub join: Option<Join>,
 }
 
 impl Reply {
     /// The frame that says so.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(REPLY, |to| self.single.put(to))
+        framed(REPLY, |to| {
+            self.single.put(to);
+            self.join.put(to);
+        })
     }
 
     /// Reads the frame.
@@ -235,7 +254,9 @@ impl Reply {
     /// [`PeerError`] where it is none, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REPLY, "anything before the reply")?;
-        whole("Reply", payload, |from| Ok(Self { single: Wire::take(from)? }))
+        whole("Reply", payload, |from| {
+            Ok(Self { single: Wire::take(from)?, join: Wire::take(from)? })
+        })
     }
 }
 
@@ -297,6 +318,8 @@ impl Wire for Options {
         let bits = flags.enumerate().fold(0, |bits, (n, flag)| bits | u64::from(flag) << n);
         to.put_varint(bits);
         self.delete.put(to);
+        self.threads.put(to);
+        self.streams.put(to);
         self.rules.put(to);
     }
 
@@ -306,7 +329,12 @@ impl Wire for Options {
         if bits >> 9 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
-        let (delete, rules) = (Delete::take(from)?, Vec::take(from)?);
+        let delete = Delete::take(from)?;
+        let (threads, streams) = (from.varint_u32()?, from.varint_u32()?);
+        if threads > MAX_THREADS || streams > MAX_STREAMS {
+            return Err(Bad::Limit("threads or streams"));
+        }
+        let rules = Vec::take(from)?;
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
@@ -321,6 +349,8 @@ impl Wire for Options {
             compress: flag(7),
             durable: flag(8),
             delete,
+            threads,
+            streams,
             rules,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! docs/protocol.md is normative: bytes, states, limits, threat model. Here:
 //! [`frame`] and [`message`] are the bytes, [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`]
-//! what they ask of whoever drives them, [`limits`] every bound.
+//! what they ask of whoever drives them, [`streams`] what literals may travel on besides, [`limits`] every bound.
 //!
 //! A driver moves frames between two machines and does the work they ask for, in any order:
 //!
@@ -24,6 +24,7 @@ pub mod options;
 pub mod receiver;
 pub mod report;
 pub mod sender;
+pub mod streams;
 mod wire;
 pub mod work;
 

@@ -14,6 +14,10 @@ pub const MAX_CAPABILITIES: usize = 64;
 pub const MAX_RULES: usize = 4096;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
+/// Most streams of one session, the first among them.
+pub const MAX_STREAMS: u32 = 16;
+/// Most threads that one end may be asked to compute with.
+pub const MAX_THREADS: u32 = 1024;
 /// Most bytes that either end reads before the hello and the request are through.
 pub const MAX_GREETING_BYTES: usize = 64 << 10;
 /// Most entries listed by the sender and not yet settled by the receiver.
@@ -62,7 +66,7 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_GREETING_BYTES
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
             ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES
         ]

@@ -293,6 +293,16 @@ impl Wire for Done {
     }
 }
 
+impl ToReceiver {
+    /// The file of a frame that may overtake others: an answer whose question the receiver counts.
+    pub(crate) const fn may_overtake(&self) -> Option<FileNo> {
+        match self {
+            Self::Fill { file, .. } | Self::Mended { file, .. } => Some(*file),
+            _ => None,
+        }
+    }
+}
+
 /// Defines, for one direction, each frame's number, its fields in order, and both ways between them.
 macro_rules! frames {
     ($direction:ident {

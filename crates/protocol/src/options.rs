@@ -25,6 +25,12 @@ pub struct Options {
     pub compress: bool,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
+    /// Threads that each end computes with (`--threads`), as far as its machine bears them; 0 for as many as it has
+    /// processors.
+    pub threads: u32,
+    /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
+    /// [know how](crate::Terms::streams).
+    pub streams: u32,
     /// `--include` and `--exclude` in order; the first that matches wins.
     pub rules: Vec<Rule>,
 }

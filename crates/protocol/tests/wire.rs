@@ -10,6 +10,7 @@ use deltic_core::codec::CodecError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
+use deltic_protocol::streams::Aside;
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
 use frames::{greeting, split, to_receiver, to_sender};
 use proptest::prelude::*;
@@ -67,6 +68,7 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
         || Request::decode(kind, payload).is_ok()
         || Reply::decode(kind, payload).is_ok()
         || matches!(Abort::decode(kind, payload), Ok(Some(_)))
+        || matches!(Aside::decode(kind, payload), Ok(Some(_)))
 }
 
 #[test]
@@ -82,6 +84,7 @@ fn each_type_number_belongs_to_one_frame() {
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);
         assert_eq!(Abort::decode(kind, &[]) == Ok(None), kind != 4);
+        assert_eq!(Aside::decode(kind, &[]) == Ok(None), kind != Aside::KIND);
     }
 }
 

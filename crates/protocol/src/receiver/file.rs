@@ -132,6 +132,11 @@ fn candidate_leftover(candidate: &Candidate) -> u64 {
 }
 
 impl Incoming {
+    /// Whether an attempt is over, the present one, or still to come.
+    pub(super) fn is_at(&self, attempt: u32) -> std::cmp::Ordering {
+        attempt.cmp(&self.wants)
+    }
+
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)

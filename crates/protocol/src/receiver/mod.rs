@@ -16,6 +16,7 @@ mod deciding;
 mod file;
 mod proof;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use deltic_core::{Meta, Name, RelPath, Span};
@@ -25,6 +26,7 @@ use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::streams::Aside;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use attempt::{Gap, IndexPart};
@@ -259,6 +261,19 @@ impl Receiver {
         }
         self.go_on();
         Ok(())
+    }
+
+    /// Takes a frame that may have overtaken others: it is of no use once the attempt that it belongs to is over.
+    ///
+    /// # Errors
+    /// [`PeerError`] where the frame cannot come now; the session is over.
+    pub fn handle_aside(&mut self, Aside { attempt, frame }: Aside) -> Result<(), PeerError> {
+        let file = frame.may_overtake().and_then(|file| self.files.get(&file));
+        match file.map(|incoming| incoming.is_at(attempt)) {
+            None | Some(Ordering::Less) => Ok(()),
+            Some(Ordering::Equal) => self.handle(frame),
+            Some(Ordering::Greater) => Err(PeerError::Unexpected("an attempt to come")),
+        }
     }
 
     /// Takes the answer to a piece of work.

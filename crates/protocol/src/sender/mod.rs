@@ -217,6 +217,19 @@ impl Sender {
         self.frames.pop_front()
     }
 
+    /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
+    /// of. A file that goes whole is told in order: nothing of it answers a question, so that what overtakes its `Start`
+    /// would come unasked.
+    pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
+        let frame = self.poll_frame()?;
+        let by_recipe = |file: &FileNo| {
+            self.files.get(file).is_some_and(|outgoing| outgoing.how() == How::Recipe)
+        };
+        let file = frame.may_overtake().filter(by_recipe);
+        let attempt = file.and_then(|file| Some(self.entries.get(&file)?.attempts));
+        Some((frame, attempt))
+    }
+
     /// The next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
@@ -303,7 +316,11 @@ impl Sender {
         if listing.attempts > MAX_ATTEMPTS {
             return Err(PeerError::Limit("attempts at one file"));
         }
-        let path = listing.path.clone();
+        let (path, again) = (listing.path.clone(), listing.attempts > 1);
+        if again {
+            // What waits to be said of the last attempt would be taken for this one's.
+            self.frames.retain(|frame| frame.may_overtake() != Some(file));
+        }
         self.drop_attempt(file);
         self.check_active(file)?;
         let handle = Handle(self.next_handle);

@@ -207,7 +207,7 @@ fn random_options(dice: &mut Dice) -> Options {
         },
         compress: dice.percent(20),
         durable: dice.percent(50),
-        rules: Vec::new(),
+        ..Options::default()
     }
 }
 

@@ -7,6 +7,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::streams::Aside;
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, WorkId, negotiate};
 
 use super::Dice;
@@ -24,6 +25,8 @@ pub struct Session {
     pub told_by_receiver: Told,
     /// Frames on the way, encoded.
     pub to_receiver: VecDeque<Vec<u8>>,
+    /// The same on further streams, each of which is as slow as the dice will have it.
+    asides: Vec<VecDeque<Vec<u8>>>,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
     receiving: Vec<(WorkId, receiver::Work)>,
@@ -71,6 +74,7 @@ impl Session {
             Destination::new(case.old.clone(), options.clone(), Dice::new(dice.next()));
         destination.leftovers.clone_from(&case.leftovers);
         destination.faults = case.destination_faults;
+        let streams = dice.below(4);
         let setting =
             Setting { options: options.clone(), expect: case.roots.clone(), rename: None };
         Self {
@@ -81,6 +85,7 @@ impl Session {
             told_by_sender: Told::default(),
             told_by_receiver: Told::default(),
             to_receiver: VecDeque::new(),
+            asides: vec![VecDeque::new(); streams],
             to_sender: VecDeque::new(),
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -92,6 +97,7 @@ impl Session {
     /// Runs to the end.
     pub fn finish(&mut self) -> Totals {
         while self.step() {}
+        assert!(self.asides.iter().all(VecDeque::is_empty), "a stream was not emptied");
         assert!(self.receiver.is_finished(), "stuck: the receiver waits");
         assert!(self.sender.is_finished(), "stuck: the sender waits");
         assert!(self.source.is_idle(), "the sender left files open");
@@ -117,8 +123,11 @@ impl Session {
             !self.to_sender.is_empty(),
             !self.sending.is_empty(),
             !self.receiving.is_empty(),
+            self.asides.iter().any(|stream| !stream.is_empty()),
         ];
-        let can: Vec<usize> = (0..4).filter(|n| can[*n]).collect();
+        let aside: Vec<usize> =
+            (0..self.asides.len()).filter(|n| !self.asides[*n].is_empty()).collect();
+        let can: Vec<usize> = (0..5).filter(|n| can[*n]).collect();
         if can.is_empty() {
             return false;
         }
@@ -138,6 +147,13 @@ impl Session {
                 let answer = self.source.perform(work);
                 self.sender.answer(id, answer).unwrap();
             }
+            4 => {
+                let stream = *self.dice.pick(&aside);
+                let bytes = self.asides[stream].pop_front().unwrap();
+                let aside = read(&bytes, Aside::decode).expect("it is one");
+                let handled = self.receiver.handle_aside(aside.clone());
+                handled.unwrap_or_else(|error| refused("receiver", &error, &aside));
+            }
             _ => {
                 let (id, work) = self.receiving.swap_remove(self.dice.below(self.receiving.len()));
                 let answer = self.destination.perform(work);
@@ -156,9 +172,19 @@ impl Session {
         if !lazy || self.receiving.is_empty() {
             self.receiving.extend(self.receiver.poll_work());
         }
-        let frames = std::iter::from_fn(|| self.sender.poll_frame());
-        self.to_receiver
-            .extend(frames.map(|frame| written(&frame, frame.encode(), ToReceiver::decode)));
+        while let Some((frame, attempt)) = self.sender.poll_for_streams() {
+            let bytes = written(&frame, frame.encode(), ToReceiver::decode);
+            let aside = attempt.map(|attempt| Aside { attempt, frame });
+            match aside.filter(|_| !self.asides.is_empty() && self.dice.percent(80)) {
+                Some(aside) => {
+                    let bytes = aside.encode().expect("it is short enough");
+                    assert_eq!(read(&bytes, Aside::decode), Some(aside));
+                    let stream = self.dice.below(self.asides.len());
+                    self.asides[stream].push_back(bytes);
+                }
+                None => self.to_receiver.push_back(bytes),
+            }
+        }
         let frames = std::iter::from_fn(|| self.receiver.poll_frame());
         self.to_sender
             .extend(frames.map(|frame| written(&frame, frame.encode(), ToSender::decode)));

@@ -12,9 +12,11 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
+use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::streams::{Aside, Join, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -68,16 +70,23 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: options.clone(),
     };
+    let join = Join::new(Token::from_bytes([0x70; 32]), b"/run/s"[..].into()).unwrap();
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
+    let fill = || ToReceiver::Fill {
+        file,
+        chunks: std::iter::once(1..3).collect(),
+        payload: Payload::Plain(b"abc".to_vec()),
+    };
     let one = |range: Range<u32>| vec![range];
     let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200), 1);
     vec![
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
         ("Request.Receive", request.encode()),
-        ("Reply", Reply { single: Some(Name::new(b"a").unwrap()) }.encode()),
+        ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
+        ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
         (
             "Abort",
             Abort { cause: AbortCause::Protocol, message: "too much: frame length".into() }
@@ -125,6 +134,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        ("Fill.aside", Aside { attempt: 2, frame: fill() }.encode().unwrap()),
         (
             "Fill.zstd",
             ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }
@@ -252,7 +262,9 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
             Request::Receive { destination, single, options }
         }),
     ];
-    let reply = option(name()).prop_map(|single| Reply { single });
+    let join = (any::<[u8; 32]>(), vec(any::<u8>(), 1..108))
+        .prop_map(|(token, socket)| Join::new(Token::from_bytes(token), socket.into()).unwrap());
+    let reply = (option(name()), option(join)).prop_map(|(single, join)| Reply { single, join });
     let cause = of(&[AbortCause::Selection, AbortCause::Protocol, AbortCause::Internal]);
     let abort = (cause, text()).prop_map(|(cause, message)| Abort { cause, message });
     (hello, request, reply, abort)
@@ -265,19 +277,24 @@ fn options() -> impl Strategy<Value = Options> {
         let action = if include { rule::Action::Include } else { rule::Action::Exclude };
         Rule { action, pattern }
     });
-    (any::<[bool; 9]>(), delete, vec(rule, 0..3)).prop_map(|(flag, delete, rules)| Options {
-        recursive: flag[0],
-        links: flag[1],
-        modes: flag[2],
-        times: flag[3],
-        checksum: flag[4],
-        whole_file: flag[5],
-        dry_run: flag[6],
-        compress: flag[7],
-        durable: flag[8],
-        delete,
-        rules,
-    })
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
+    (any::<[bool; 9]>(), delete, numbers, vec(rule, 0..3)).prop_map(
+        |(flag, delete, (threads, streams), rules)| Options {
+            recursive: flag[0],
+            links: flag[1],
+            modes: flag[2],
+            times: flag[3],
+            checksum: flag[4],
+            whole_file: flag[5],
+            dry_run: flag[6],
+            compress: flag[7],
+            durable: flag[8],
+            delete,
+            threads,
+            streams,
+            rules,
+        },
+    )
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {

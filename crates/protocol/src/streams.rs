@@ -1,0 +1,215 @@
+//! Several streams of one session: how one joins, and what travels on it (docs/protocol.md, "Several streams").
+//!
+//! The streams beside the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each other,
+//! so each names the attempt that it belongs to: one of an attempt that is over cannot be taken for the next one's.
+
+use deltic_core::codec::{Put, Reader};
+
+use crate::error::PeerError;
+use crate::frame::HEADER_BYTES;
+use crate::limits::MAX_FRAME_BYTES;
+use crate::message::ToReceiver;
+use crate::wire::{Bad, Wire};
+
+/// What the joining end of a stream says first, before the token.
+pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
+/// What the session's end of a stream answers to the right token; frames follow.
+pub const JOINED: [u8; 8] = *b"deltic=1";
+/// Bytes of a [`Token`].
+pub const TOKEN_BYTES: usize = 32;
+/// Longest path of a socket in bytes: what the address of one holds.
+pub const MAX_SOCKET_BYTES: usize = 107;
+
+/// Lets a stream join its session. It is drawn at random, and never shown.
+#[derive(Clone, Copy)]
+pub struct Token([u8; TOKEN_BYTES]);
+
+impl Token {
+    /// A token of these random bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; TOKEN_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; TOKEN_BYTES] {
+        &self.0
+    }
+}
+
+/// In the same time wherever two tokens differ: who guesses learns nothing from how long a refusal took.
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        std::hint::black_box(pairs.fold(0, |differ, (a, b)| std::hint::black_box(differ | (a ^ b))))
+            == 0
+    }
+}
+
+impl Eq for Token {}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Where further streams join a session, and what lets them in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// What lets them in.
+    pub token: Token,
+    /// The path of a socket on the serving end's machine, at most [`MAX_SOCKET_BYTES`].
+    pub socket: Box<[u8]>,
+}
+
+impl Join {
+    /// What a dialling end writes to `deltic agent --join`.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = JOIN_MAGIC.to_vec();
+        self.put(&mut bytes);
+        bytes
+    }
+
+    /// What `deltic agent --join` writes to the socket.
+    #[must_use]
+    pub fn knock(&self) -> Vec<u8> {
+        [&JOIN_MAGIC[..], &self.token.0].concat()
+    }
+
+    /// A way in through the socket of this path; `None` where none has such a path.
+    #[must_use]
+    pub fn new(token: Token, socket: Box<[u8]>) -> Option<Self> {
+        (1..=MAX_SOCKET_BYTES).contains(&socket.len()).then_some(Self { token, socket })
+    }
+}
+
+impl Wire for Join {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(&self.token.0);
+        to.put_u8(self.socket.len() as u8);
+        to.put_bytes(&self.socket);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let token = Token(from.array()?);
+        let len = usize::from(from.u8()?);
+        let socket = from.bytes(len)?.into();
+        Self::new(token, socket).ok_or(Bad::Limit("bytes of a socket's path"))
+    }
+}
+
+/// A frame that may overtake others, and the attempt that it is of, counted as in [`ToReceiver::Failed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Which attempt at its file.
+    pub attempt: u32,
+    /// A `Fill` or `Mended` of a file that goes by recipe.
+    pub frame: ToReceiver,
+}
+
+impl Aside {
+    /// The type of its frame.
+    pub const KIND: u8 = 29;
+
+    /// The frame; `None` where it would be longer than a frame may be. The frame within then goes its usual way.
+    #[must_use]
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let inner = self.frame.encode();
+        let mut attempt = Vec::new();
+        self.attempt.put(&mut attempt);
+        let len = attempt.len() + 1 + inner.len() - HEADER_BYTES;
+        if len > MAX_FRAME_BYTES {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + len);
+        bytes.push(Self::KIND);
+        bytes.extend_from_slice(&(len as u32).to_le_bytes()[..HEADER_BYTES - 1]);
+        bytes.extend_from_slice(&attempt);
+        bytes.push(inner[0]);
+        bytes.extend_from_slice(&inner[HEADER_BYTES..]);
+        Some(bytes)
+    }
+
+    /// Reads the frame if it is an aside.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is malformed, or what is in it may not overtake.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
+        if kind != Self::KIND {
+            return Ok(None);
+        }
+        let mut from = Reader::new(payload);
+        let head = from.varint_u32().and_then(|attempt| Ok((attempt, from.u8()?)));
+        let (attempt, kind) = head.map_err(|bad| Bad::Codec(bad).within("Aside"))?;
+        let frame = ToReceiver::decode(kind, from.rest())?;
+        match frame.may_overtake() {
+            Some(_) => Ok(Some(Self { attempt, frame })),
+            None => Err(PeerError::Unexpected("a frame that may not overtake")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{FileNo, Payload};
+
+    fn fill(bytes: usize) -> ToReceiver {
+        let (chunks, payload) = (std::iter::once(0..1).collect(), Payload::Plain(vec![7; bytes]));
+        ToReceiver::Fill { file: FileNo(3), chunks, payload }
+    }
+
+    #[test]
+    fn a_ticket_keeps_its_bytes() {
+        let token = Token::from_bytes([7; TOKEN_BYTES]);
+        let join = Join::new(token, b"/run/s"[..].into()).unwrap();
+        let written = [b"deltic+1", &[7; TOKEN_BYTES][..], b"\x06/run/s"].concat();
+        assert_eq!(join.encode(), written);
+        assert_eq!(join.knock(), written[..8 + TOKEN_BYTES]);
+        assert_eq!(format!("{join:?}").matches("Token(…)").count(), 1, "a token is never shown");
+    }
+
+    #[test]
+    fn tokens_differ_where_any_bit_does() {
+        let token = Token::from_bytes([0x55; TOKEN_BYTES]);
+        for bit in 0..8 * TOKEN_BYTES {
+            let mut bytes = *token.as_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(Token::from_bytes(bytes), token, "bit {bit}");
+        }
+        assert_eq!(Token::from_bytes([0x55; TOKEN_BYTES]), token);
+    }
+
+    #[test]
+    fn a_socket_has_a_path_that_fits_an_address() {
+        let token = Token::from_bytes([0; TOKEN_BYTES]);
+        for (len, fits) in
+            [(0, false), (1, true), (MAX_SOCKET_BYTES, true), (MAX_SOCKET_BYTES + 1, false)]
+        {
+            assert_eq!(Join::new(token, vec![b'/'; len].into()).is_some(), fits, "{len}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_fit_a_frame_is_no_aside() {
+        // A file, a count, a range and a flag are before the bytes; an attempt and a type come before those.
+        let most = MAX_FRAME_BYTES - 5;
+        assert!(Aside { attempt: 1, frame: fill(most - 2) }.encode().is_some());
+        assert!(Aside { attempt: 1, frame: fill(most - 1) }.encode().is_none());
+    }
+
+    #[test]
+    fn only_answers_may_overtake() {
+        let inside = |frame: &ToReceiver| {
+            let encoded = frame.encode();
+            Aside::decode(Aside::KIND, &[&[1, encoded[0]], &encoded[HEADER_BYTES..]].concat())
+        };
+        assert_eq!(inside(&fill(9)), Ok(Some(Aside { attempt: 1, frame: fill(9) })));
+        let listed = ToReceiver::Listed { intact: true };
+        let refusal = Err(PeerError::Unexpected("a frame that may not overtake"));
+        assert_eq!(inside(&listed), refusal);
+        assert!(Aside::decode(Aside::KIND, &[]).is_err());
+    }
+}
