@@ -7,8 +7,9 @@ use std::str::FromStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, value_parser};
 use deltic_core::rule::{Action, Rule};
+use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
-use crate::commands::{bench, delta, patch, signature};
+use crate::commands::{agent, bench, delta, patch, signature};
 use crate::exit::Exit;
 use crate::output;
 use crate::rate::Rate;
@@ -42,7 +43,7 @@ pub(crate) enum Command {
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.
     #[command(hide = true, after_help = AGENT_EXAMPLES)]
-    Agent,
+    Agent(agent::Args),
 }
 
 /// The words of a command line; `-h` alone asks for help, among others it is rsync's "for people".
@@ -128,6 +129,14 @@ pub(crate) struct SyncArgs {
     /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
     pub(crate) bwlimit: Option<Rate>,
+    /// Carry literals over N connections: where one alone does not fill the line (1 to 16)
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRAVEL)]
+    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
+    pub(crate) streams: u32,
+    /// Compute with N threads on each machine; by default with as many as it has processors
+    #[arg(long, value_name = "N", help_heading = TRAVEL)]
+    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    pub(crate) threads: Option<u32>,
     /// Leave flushing to the disk to the system: faster, but a power cut may lose what was reported done
     #[arg(long, help_heading = TRAVEL)]
     pub(crate) no_fsync: bool,

@@ -84,9 +84,10 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) => Self::Files,
-            SyncError::Protocol(_) | SyncError::Disconnected(_) | SyncError::NoAnswer(_) => {
-                Self::Stream
-            }
+            SyncError::Protocol(_)
+            | SyncError::Disconnected(_)
+            | SyncError::StreamLost
+            | SyncError::NoAnswer(_) => Self::Stream,
             SyncError::Internal => Self::Files,
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
@@ -125,7 +126,9 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
         SyncError::NoRemoteProgram => {
             Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
         }
-        SyncError::Disconnected(_) => Some("what has arrived is kept: run the same command again"),
+        SyncError::Disconnected(_) | SyncError::StreamLost => {
+            Some("what has arrived is kept: run the same command again")
+        }
         SyncError::Transport { .. } => Some("what has arrived is kept: run the same command again"),
         SyncError::Protocol(_) => {
             Some("update deltic on both machines; if that does not help, please report it")

@@ -40,7 +40,7 @@ fn run(command: Command) -> Exit {
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Agent => commands::agent::run(),
+        Command::Agent(args) => commands::agent::run(args),
     }
 }
 

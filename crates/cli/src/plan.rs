@@ -175,6 +175,8 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         },
         compress: args.compress,
         durable: !args.no_fsync,
+        threads: args.threads.unwrap_or(0),
+        streams: args.streams,
         rules: args.rules.0.clone(),
     }
 }

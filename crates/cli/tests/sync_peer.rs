@@ -336,7 +336,7 @@ fn an_interrupt_ends_both_ends_and_the_next_run_goes_on() {
 
 #[test]
 fn a_sender_that_claims_one_file_gets_no_further_than_what_was_asked_for() {
-    let single = Reply { single: Some(Name::new(b"x").expect("a name")) };
+    let single = Reply { single: Some(Name::new(b"x").expect("a name")), join: None };
     let said = |frames: &[Vec<u8>]| [hello(), single.encode(), frames.concat()].concat();
     let planted = || listing(vec![entry(".profile", Kind::File, 3), entry("x", Kind::Dir, 0)]);
     for operands in [&["h:src/", "new"][..], &["h:src", "new"], &["h:src", "h:x", "new"]] {

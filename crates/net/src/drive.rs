@@ -11,17 +11,18 @@ use tokio::sync::mpsc;
 
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_protocol::receiver::{self, Receiver};
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 
 use crate::error::SyncError;
+use crate::outlets::{Closed, Lane, Outlets};
 use crate::pool::{Cost, Pool};
+use crate::streams::{News, Role};
 use crate::transport::{RawFrame, ReadEnd};
 
-/// Bytes of frames that travel to the writer together.
-const BATCH_BYTES: usize = 256 << 10;
 /// Frames or answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
@@ -35,6 +36,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the two machines have in common.
 pub(crate) trait Machine {
+    /// Its end of the literals.
+    const ROLE: Role;
     /// What it asks for.
     type Work: Send + 'static;
     /// What it gets for it.
@@ -42,7 +45,8 @@ pub(crate) trait Machine {
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    fn poll_frame(&mut self) -> Option<Vec<u8>>;
+    /// The next frame, and what it may travel on where there are `several` streams.
+    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Vec<u8>)>;
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
     fn is_finished(&self) -> bool;
@@ -57,6 +61,7 @@ pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
 }
 
 impl Machine for Sender {
+    const ROLE: Role = Role::Sends;
     type Work = sender::Work;
     type Answer = sender::Answer;
 
@@ -66,8 +71,16 @@ impl Machine for Sender {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self) -> Option<Vec<u8>> {
-        Self::poll_frame(self).map(|frame| frame.encode())
+    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Vec<u8>)> {
+        let (frame, attempt) = self.poll_for_streams()?;
+        let Some(attempt) = attempt.filter(|_| several) else {
+            return Some((Lane::First, frame.encode()));
+        };
+        let aside = Aside { attempt, frame };
+        match aside.encode() {
+            Some(bytes) => Some((Lane::Any, bytes)),
+            None => Some((Lane::First, aside.frame.encode())),
+        }
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
@@ -85,17 +98,21 @@ impl Machine for Sender {
 }
 
 impl Machine for Receiver {
+    const ROLE: Role = Role::Receives;
     type Work = receiver::Work;
     type Answer = receiver::Answer;
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
-        Self::handle(self, ToReceiver::decode(kind, payload)?)
+        match Aside::decode(kind, payload)? {
+            Some(aside) => self.handle_aside(aside),
+            None => Self::handle(self, ToReceiver::decode(kind, payload)?),
+        }
     }
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self) -> Option<Vec<u8>> {
-        Self::poll_frame(self).map(|frame| frame.encode())
+    fn poll_frame(&mut self, _: bool) -> Option<(Lane, Vec<u8>)> {
+        Self::poll_frame(self).map(|frame| (Lane::First, frame.encode()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
@@ -114,30 +131,50 @@ impl Machine for Receiver {
 /// Threads that do the work of an `M`.
 type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
 
+/// What a machine is run over.
+pub(crate) struct Wire {
+    pub(crate) frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    pub(crate) outlets: Outlets,
+    /// Streams that join, or do not.
+    pub(crate) news: mpsc::Receiver<News>,
+    /// Threads that compute, 0 for as many as there are processors.
+    pub(crate) threads: u32,
+}
+
 /// Runs `machine` to its end.
 pub(crate) async fn drive<M: Machine, H: Hands<M>>(
     mut machine: M,
     hands: Arc<H>,
-    mut frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
-    batches: &mpsc::Sender<Vec<u8>>,
+    wire: Wire,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
+    let Wire { mut frames, mut outlets, mut news, threads } = wire;
     let perform = move |(id, work)| (id, hands.perform(work));
-    let (mut pool, mut results) = Pool::new(perform);
+    let (mut pool, mut results) = Pool::new(threads, perform);
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let (mut answers, mut taken) = (Vec::new(), Vec::new());
     loop {
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
         }
-        let writable = send_ready(&mut machine, batches);
-        if writable {
+        while let Ok(news) = news.try_recv() {
+            match news {
+                News::Outlet(batches) => outlets.add(batches),
+                News::Fewer(message) => watch(fewer(message)),
+            }
+        }
+        let has_room = outlets.send_ready(&mut machine);
+        if has_room {
             start_work::<M, H>(&mut machine, &mut pool, &mut waiting);
             // Asking for work may have put frames into the machine's mouth.
-            send_ready(&mut machine, batches);
+            outlets.send_ready(&mut machine);
         }
         if machine.is_finished() {
-            return send_rest(&mut machine, batches, watch).await;
+            outlets.send_rest(&mut machine).await;
+            while let Some(notice) = machine.poll_notice() {
+                watch(notice);
+            }
+            return Ok(());
         }
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => {
@@ -159,16 +196,20 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
                 }
                 for frame in taken.drain(..) {
                     // What follows the last frame is the stream's end.
-                    if !machine.is_finished() {
-                        take(&mut machine, frame)?;
+                    if machine.is_finished() {
+                        continue;
                     }
+                    if matches!(frame, Err(ReadEnd::Lost)) {
+                        return last_words(&mut machine, &mut frames, SyncError::StreamLost, watch).await;
+                    }
+                    take(&mut machine, frame)?;
                 }
             }
             // Only wakes the loop: capacity is looked at again above.
-            permit = batches.reserve(), if !writable => {
-                if permit.is_err() {
-                    let heard = hear_out(&mut machine, &mut frames, watch);
-                    return tokio::time::timeout(LAST_PATIENCE, heard).await.unwrap_or_else(|_| Err(gone()));
+            writable = outlets.writable(), if !has_room => {
+                if let Err(Closed(lane)) = writable {
+                    let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
+                    return last_words(&mut machine, &mut frames, error, watch).await;
                 }
             }
         }
@@ -183,57 +224,47 @@ fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result
     Ok(machine.handle(frame.kind, &frame.payload)?)
 }
 
-/// Hands frames to the writer while it takes them; whether it would take more.
-fn send_ready<M: Machine>(machine: &mut M, batches: &mpsc::Sender<Vec<u8>>) -> bool {
-    loop {
-        let Ok(permit) = batches.try_reserve() else { return false };
-        match next_batch(machine) {
-            Some(batch) => permit.send(batch),
-            None => return true,
-        }
+/// A stream is gone. What the other end said before that decides how this ends: it may be done, or have told why not;
+/// else it is `error`.
+async fn last_words<M: Machine>(
+    machine: &mut M,
+    frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    error: SyncError,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    let heard = tokio::time::timeout(LAST_PATIENCE, hear_out(machine, frames, watch)).await;
+    match heard {
+        Ok(Some(result)) => result,
+        Ok(None) | Err(_) => Err(error),
     }
 }
 
-fn next_batch<M: Machine>(machine: &mut M) -> Option<Vec<u8>> {
-    let mut batch = machine.poll_frame()?;
-    while batch.len() < BATCH_BYTES {
-        let Some(frame) = machine.poll_frame() else { break };
-        batch.extend_from_slice(&frame);
-    }
-    Some(batch)
-}
-
-/// The other end reads no more. What it said before that decides how this ends: it may be done, or have told why not.
+/// How a session ends whose other end still speaks; `None` if it stops without saying that.
 async fn hear_out<M: Machine>(
     machine: &mut M,
     frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
     watch: &mut (dyn FnMut(Notice) + Send),
-) -> Result<(), SyncError> {
+) -> Option<Result<(), SyncError>> {
     while !machine.is_finished() && !machine.is_full() {
-        let Some(frame) = frames.recv().await else { break };
-        take(machine, frame)?;
+        match frames.recv().await? {
+            // They may all go at once.
+            Err(ReadEnd::Lost) => continue,
+            Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
+            frame => match take(machine, frame) {
+                Ok(()) => {}
+                Err(error) => return Some(Err(error)),
+            },
+        }
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
         }
     }
-    if machine.is_finished() { Ok(()) } else { Err(gone()) }
+    machine.is_finished().then_some(Ok(()))
 }
 
-async fn send_rest<M: Machine>(
-    machine: &mut M,
-    batches: &mpsc::Sender<Vec<u8>>,
-    watch: &mut (dyn FnMut(Notice) + Send),
-) -> Result<(), SyncError> {
-    while let Some(batch) = next_batch(machine) {
-        if batches.send(batch).await.is_err() {
-            // An end that is gone by now needs no more.
-            break;
-        }
-    }
-    while let Some(notice) = machine.poll_notice() {
-        watch(notice);
-    }
-    Ok(())
+/// Tells of streams that did not join: no name failed for it.
+pub(crate) fn fewer(message: String) -> Notice {
+    Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message })
 }
 
 /// Starts work while there is room for it; a piece that finds none waits for the next answer.
@@ -282,6 +313,7 @@ impl From<ReadEnd> for SyncError {
     fn from(end: ReadEnd) -> Self {
         match end {
             ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
+            ReadEnd::Lost => Self::StreamLost,
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())
             }

@@ -34,6 +34,9 @@ pub enum SyncError {
     /// The connection ended before the run did.
     #[error("the connection ended early: {0}")]
     Disconnected(String),
+    /// A stream beside the first ended before the run did.
+    #[error("one of the streams to the other end ended early")]
+    StreamLost,
     /// The other end refused or gave up, and says why.
     #[error("the other end reports: {0}")]
     Refused(String),

@@ -7,12 +7,15 @@
 mod drive;
 pub mod error;
 mod hands;
+mod outlets;
 mod place;
 pub mod plan;
 mod pool;
 mod session;
+mod streams;
 mod transport;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,8 +25,8 @@ pub use plan::{Plan, Traffic};
 use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
-use session::{Greeted, dial};
-use transport::{Counters, Heard, Link};
+use session::{Further, Greeted, dial};
+use transport::{Counters, Heard, Link, Part};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,14 +75,26 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
 }
 
-/// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`.
+/// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
+/// may join it through a socket in one of `dirs`, the best first.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
-pub fn agent() -> Result<(), SyncError> {
+pub fn agent(dirs: Vec<PathBuf>) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let result = runtime.block_on(serve(transport::stdio()));
+    let result = runtime.block_on(serve(transport::stdio(), Further::Answer { dirs }));
     // Standard input may be in the midst of a read that nothing will end.
+    runtime.shutdown_background();
+    result
+}
+
+/// Leads this process's standard input and output to a session on this machine, as one more stream of it.
+///
+/// # Errors
+/// [`SyncError::Refused`] where none waits for it, or its token is wrong.
+pub fn join() -> Result<(), SyncError> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(streams::relay());
     runtime.shutdown_background();
     result
 }
@@ -89,8 +104,8 @@ async fn converse(
     counters: &Arc<Counters>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let link = connect(plan)?;
-    let (greeted, child) = Greeted::new(link, Arc::clone(counters), plan.bwlimit).await?;
+    let end = connect(plan)?;
+    let (greeted, child) = Greeted::new(end, Arc::clone(counters), plan.bwlimit).await?;
     let result = dial(greeted, plan, watch).await;
     match (result, transport::farewell(child, Heard::Hello).await) {
         // How the other end's shell ended says more than that its stream did.
@@ -100,22 +115,23 @@ async fn converse(
 }
 
 /// The other end: a child that was told to be it, or a task here.
-fn connect(plan: &Plan) -> Result<Link, SyncError> {
+fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     let host = match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
         _ => None,
     };
     if let Some(host) = host {
-        return transport::spawn(&plan.remote, host);
+        let link = transport::spawn(&plan.remote, host, Part::First)?;
+        return Ok((link, Further::Dial { remote: plan.remote.clone(), host: host.clone() }));
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs));
-    Ok(ours)
+    tokio::spawn(serve(theirs, Further::Never));
+    Ok((ours, Further::Never))
 }
 
-async fn serve(link: Link) -> Result<(), SyncError> {
-    let (greeted, _) = Greeted::new(link, Arc::default(), None).await?;
+async fn serve(link: Link, further: Further) -> Result<(), SyncError> {
+    let (greeted, _) = Greeted::new((link, further), Arc::default(), None).await?;
     greeted.serve(&mut |_| ()).await
 }
 

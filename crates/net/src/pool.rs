@@ -13,6 +13,8 @@ use tokio::sync::mpsc;
 const FLUSHERS: usize = 16;
 /// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
 const QUEUED: usize = 2;
+/// Most threads for each processor, however many are asked for.
+const MAX_FOR_EACH: usize = 4;
 /// Work taken in and not done, of each kind but the heavy.
 const MAX_LIGHT: usize = 256;
 
@@ -68,16 +70,17 @@ pub(crate) struct Done<R> {
 }
 
 impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
-    /// A pool as wide as the machine whose threads do `work`, and where the results come out: as bounded as what the
-    /// pool takes in.
+    /// A pool of so many threads that do `work`, 0 for as many as the machine has processors, and where the results come
+    /// out: as bounded as what the pool takes in.
     pub(crate) fn new(
+        threads: u32,
         work: impl Fn(W) -> R + Clone + Send + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let width = width(threads);
         let (done, results) = mpsc::unbounded_channel();
         let crew = |cost| {
             let threads = match cost {
-                Cost::Heavy | Cost::Light => cores,
+                Cost::Heavy | Cost::Light => width,
                 Cost::Copy => 1,
                 Cost::Flush => FLUSHERS,
             };
@@ -156,5 +159,27 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
             self.work_out += bundle.len();
             self.bundles.send(bundle).expect("the threads end after the queue");
         }
+    }
+}
+
+/// Threads that are started where so many are asked for: a peer cannot make a machine start any number.
+fn width(asked: u32) -> usize {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    match asked as usize {
+        0 => cores.max(2),
+        asked => asked.min(cores.saturating_mul(MAX_FOR_EACH)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_as_wide_as_is_asked_and_the_machine_bears() {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        assert_eq!((width(1), width(2)), (1, 2));
+        assert_eq!(width(0), cores.max(2));
+        assert_eq!(width(u32::MAX), cores * MAX_FOR_EACH);
     }
 }

@@ -14,24 +14,28 @@ use tokio::task::JoinHandle;
 use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Name};
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
-use deltic_protocol::limits::MAX_GREETING_BYTES;
+use deltic_protocol::limits::{MAX_GREETING_BYTES, MAX_STREAMS};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
+use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_root};
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Keep, Store};
 
-use crate::drive::drive;
+use crate::drive::{Hands, Machine, Wire, drive, fewer};
 use crate::error::SyncError;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
+use crate::outlets::Outlets;
 use crate::place::{Resolved, expand, resolve};
 use crate::plan;
+use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Heard, Link, RawFrame, ReadEnd, farewell, read_frame, start_reader, start_writer,
+    Counters, Flow, Heard, Link, RawFrame, ReadEnd, farewell, read_frame, start_reader,
+    start_writer,
 };
 
 /// How long the other end may take to greet: it may ask its user for a password first.
@@ -51,23 +55,35 @@ pub(crate) struct Greeted {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
+    flow: Flow,
+    further: Further,
+}
+
+/// How this end could have more streams than one.
+#[derive(Clone)]
+pub(crate) enum Further {
+    /// Not at all: nothing is between the ends.
+    Never,
+    /// By starting more remote shells.
+    Dial { remote: plan::Remote, host: String },
+    /// By a socket in one of these directories, the best first.
+    Answer { dirs: Vec<PathBuf> },
 }
 
 impl Greeted {
     /// Says hello and hears the other's.
     pub(crate) async fn new(
-        mut link: Link,
+        (mut link, further): (Link, Further),
         counters: Arc<Counters>,
         bwlimit: Option<u64>,
     ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
-        let (batches, writing) = start_writer(link.writer, Arc::clone(&counters), bwlimit);
+        let flow = Flow::new(counters, bwlimit);
+        let (batches, writing) = start_writer(link.writer, &flow);
         let ours = Hello::ours(draw_key());
         let hello = [&MAGIC[..], &ours.encode()].concat();
         // A peer that reads nothing is found out by what it does not say.
         batches.send(hello).await.ok();
-        let theirs = hear_hello(&mut link.reader, &counters);
+        let theirs = hear_hello(&mut link.reader, &flow.counters);
         let theirs = tokio::time::timeout(GREETING_PATIENCE, theirs).await;
         let late = || SyncError::Disconnected("the other end said nothing for too long".into());
         let terms = match theirs.map_err(|_| late()).flatten() {
@@ -78,7 +94,7 @@ impl Greeted {
             }
         };
         let reader = link.reader;
-        Ok((Self { terms, reader, batches, writing, counters, bwlimit }, link.child))
+        Ok((Self { terms, reader, batches, writing, flow, further }, link.child))
     }
 
     async fn say(&mut self, frame: Vec<u8>) {
@@ -97,7 +113,7 @@ impl Greeted {
     }
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
-        let frame = read_frame(&mut self.reader, &self.counters).await?;
+        let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
         if frame.payload.len() > MAX_GREETING_BYTES {
             return Err(PeerError::Limit("greeting").into());
         }
@@ -118,12 +134,13 @@ impl Greeted {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
         self.ask(&Request::Send { sources, options: options.clone() }).await?;
         let frame = self.hear().await?;
-        let Reply { single } = Reply::decode(frame.kind, &frame.payload)?;
+        let Reply { single, join } = Reply::decode(frame.kind, &frame.payload)?;
+        let joining = self.dialling(join, options.streams, watch);
         let expect = expected(paths);
         // The other end's word does not make one file of what was asked for as a directory.
         let single = single.filter(|name| expect == Some(HashSet::from([name.clone()])));
         let result = match resolve(destination.as_bytes(), single.as_ref()) {
-            Ok(resolved) => self.receive(resolved, (options, expect), watch).await,
+            Ok(resolved) => self.receive(resolved, (options, expect), joining, watch).await,
             Err(error) => Err(error),
         };
         self.end(result).await
@@ -143,8 +160,9 @@ impl Greeted {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let frame = self.hear().await?;
-        Reply::decode(frame.kind, &frame.payload)?;
-        let result = self.send(sources, options, watch).await;
+        let Reply { join, .. } = Reply::decode(frame.kind, &frame.payload)?;
+        let joining = self.dialling(join, options.streams, watch);
+        let result = self.send(sources, options, joining, watch).await;
         self.end(result).await
     }
 
@@ -164,14 +182,41 @@ impl Greeted {
                 let paths: Vec<_> =
                     sources.iter().map(|path| expand(path).into_os_string()).collect();
                 let sources = open_sources(&paths, &options)?;
-                self.say(Reply { single: sources.single_file() }.encode()).await;
-                self.send(sources, options, watch).await
+                let joining = self.agree(sources.single_file(), options.streams).await;
+                self.send(sources, options, joining, watch).await
             }
             Request::Receive { destination, single, options } => {
                 let resolved = resolve(&destination, single.as_ref())?;
                 let expect = single.filter(|_| resolved.rename.is_some());
-                self.say(Reply { single: None }.encode()).await;
-                self.receive(resolved, (options, expect.map(|name| [name].into())), watch).await
+                let joining = self.agree(None, options.streams).await;
+                let expect = expect.map(|name| [name].into());
+                self.receive(resolved, (options, expect), joining, watch).await
+            }
+        }
+    }
+
+    /// Replies, and says where further streams may join if so many are asked for.
+    async fn agree(&mut self, single: Option<Name>, streams: u32) -> Joining {
+        let door = match &self.further {
+            Further::Answer { dirs } if self.terms.streams() && streams > 1 => {
+                Door::open(dirs, streams - 1)
+            }
+            _ => None,
+        };
+        let join = door.as_ref().map(|door| door.join().clone());
+        self.say(Reply { single, join }.encode()).await;
+        door.map_or(Joining::Nobody, Joining::Answer)
+    }
+
+    /// How we get so many streams, where the other end let us.
+    fn dialling(&self, join: Option<Join>, streams: u32, watch: Watch<'_>) -> Joining {
+        let Further::Dial { remote, host } = self.further.clone() else { return Joining::Nobody };
+        match join {
+            _ if streams <= 1 => Joining::Nobody,
+            Some(join) => Joining::Dial { remote, host, join, more: streams - 1 },
+            None => {
+                watch(fewer("the other end found no place for a socket: one stream only".into()));
+                Joining::Nobody
             }
         }
     }
@@ -180,25 +225,28 @@ impl Greeted {
         &mut self,
         sources: Sources,
         options: Options,
+        joining: Joining,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
+        let threads = options.threads;
         let machine = Sender::new(self.terms, options);
-        let hands = Arc::new(SendingHands::new(sources, own, self.terms));
-        let frames = self.frames();
-        drive(machine, hands, frames, &self.batches, watch).await
+        let hands = SendingHands::new(sources, own, self.terms);
+        self.run((machine, hands), joining, threads, watch).await
     }
 
     async fn receive(
         &mut self,
         resolved: Resolved,
         (options, expect): (Options, Option<HashSet<Name>>),
+        joining: Joining,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
         let setting = Setting { options: options.clone(), expect, rename };
         if missing && options.dry_run {
-            return self.receive_into(MemoryStore::new(Filter::default()), setting, watch).await;
+            let store = MemoryStore::new(Filter::default());
+            return self.receive_into(store, setting, joining, watch).await;
         }
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
@@ -210,24 +258,44 @@ impl Greeted {
         let local =
             LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        self.receive_into(store, setting, watch).await
+        self.receive_into(store, setting, joining, watch).await
     }
 
     async fn receive_into<S: Store>(
         &mut self,
         store: S,
         setting: Setting,
+        joining: Joining,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let Options { modes, times, .. } = setting.options;
-        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, self.terms));
-        let frames = self.frames();
-        drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
+        let Options { modes, times, threads, .. } = setting.options;
+        let hands = ReceivingHands::new(store, Keep { modes, times }, self.terms);
+        self.run((Receiver::new(setting), hands), joining, threads, watch).await
     }
 
-    fn frames(&mut self) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
+    /// Runs a machine over this connection, and over the streams that join it.
+    async fn run<M: Machine, H: Hands<M>>(
+        &mut self,
+        (machine, hands): (M, H),
+        joining: Joining,
+        threads: u32,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
         let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
-        start_reader(reader, Arc::clone(&self.counters), self.bwlimit)
+        let (into, frames) = start_reader(reader, &self.flow);
+        let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
+        let (open, mut closed) = mpsc::channel(1);
+        let joined =
+            Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
+        let outlets = Outlets::new(self.batches.clone());
+        let wire = Wire { frames, outlets, news, threads };
+        let session = drive(machine, Arc::new(hands), wire, watch);
+        let result = beside(session, joining.go_on(joined)).await;
+        if result.is_ok() {
+            // Who sends closes a stream first: its end before the session's would be a fault.
+            tokio::time::timeout(GREETING_PATIENCE, closed.recv()).await.ok();
+        }
+        result
     }
 
     /// Closes our side; if we gave up, says why first.
@@ -265,7 +333,10 @@ fn durability(options: &Options) -> Durability {
 /// What the other end should be told of our error, unless it told us or is gone.
 fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
-        SyncError::Disconnected(_) | SyncError::Refused(_) | SyncError::Transport { .. } => {
+        SyncError::Disconnected(_)
+        | SyncError::Refused(_)
+        | SyncError::StreamLost
+        | SyncError::Transport { .. } => {
             return None;
         }
         SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
@@ -340,7 +411,15 @@ pub(crate) async fn dial(
     plan: &plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let options = plan.options.clone();
+    let mut options = plan.options.clone();
+    match &greeted.further {
+        Further::Dial { .. } if options.streams > 1 && !greeted.terms.streams() => {
+            watch(fewer("the other end knows of one stream only".into()));
+            options.streams = 1;
+        }
+        Further::Dial { .. } => {}
+        _ => options.streams = 1,
+    }
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
             greeted.pull(paths, to.as_os_str(), options, watch).await

@@ -1,8 +1,8 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use deltic_protocol::PeerError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::streams::Aside;
 
 use crate::error::SyncError;
 use crate::plan::{Remote, Traffic};
@@ -51,12 +52,24 @@ pub(crate) fn stdio() -> Link {
     Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
 }
 
+/// What a remote shell is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The session, and its first stream.
+    First,
+    /// One more stream of it; nothing is lost where it is stopped.
+    Further,
+}
+
 /// Starts `shell… host program agent`. The words go to the shell as they are: no command line is ever put together.
-pub(crate) fn spawn(remote: &Remote, host: &str) -> Result<Link, SyncError> {
+pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, SyncError> {
     let (shell, args) = (remote.shell.split_first())
         .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
     let mut command = Command::new(shell);
     command.args(args).arg(host).arg(&remote.program).arg("agent");
+    if part == Part::Further {
+        command.arg("--join").kill_on_drop(true);
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let failed =
         |source| SyncError::Start { program: shell.to_string_lossy().into_owned(), source };
@@ -95,7 +108,7 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
     }
 }
 
-/// Counts of one connection, shared with whoever watches it.
+/// Counts of one session over all its streams, shared with whoever watches it.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent: AtomicU64,
@@ -130,6 +143,35 @@ pub(crate) enum ReadEnd {
     Broken(std::io::Error),
     /// It sent what is no frame.
     Bad(PeerError),
+    /// A stream beside the first ended.
+    Lost,
+}
+
+/// Frames of all streams on their way to the driver.
+pub(crate) type Frames = mpsc::Sender<Result<RawFrame, ReadEnd>>;
+
+/// Which stream of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    First,
+    /// Carries asides alone.
+    Further,
+}
+
+/// What all streams of a session are counted and held back by.
+#[derive(Clone)]
+pub(crate) struct Flow {
+    pub(crate) counters: Arc<Counters>,
+    reading: Option<Arc<Limit>>,
+    writing: Option<Arc<Limit>>,
+}
+
+impl Flow {
+    /// At most `bwlimit` bytes a second in either direction.
+    pub(crate) fn new(counters: Arc<Counters>, bwlimit: Option<u64>) -> Self {
+        let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
+        Self { counters, reading: limit(), writing: limit() }
+    }
 }
 
 /// Reads one frame.
@@ -160,49 +202,61 @@ pub(crate) async fn read_frame(
     Ok(RawFrame { kind, payload })
 }
 
-/// Reads frames into a bounded queue, at most `bwlimit` bytes a second, until there are no more, or nobody takes them.
-/// The other end feels the limit because the connection between holds only so much.
+/// Reads frames of the first stream into a bounded queue, which those of others may share.
 pub(crate) fn start_reader(
     reader: Box<dyn AsyncRead + Send + Unpin>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
-) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
+    flow: &Flow,
+) -> (Frames, mpsc::Receiver<Result<RawFrame, ReadEnd>>) {
     let (frames, taken) = mpsc::channel(FRAMES);
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
-    tokio::spawn(async move {
-        let mut limit = bwlimit.map(Limit::new);
-        loop {
-            let frame = read_frame(&mut reader, &counters).await;
-            let last = frame.is_err();
-            if let (Some(limit), Ok(frame)) = (&mut limit, &frame) {
-                limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
-            }
-            if frames.send(frame).await.is_err() || last {
-                return;
-            }
-        }
-    });
-    taken
+    let (flow, into) = (flow.clone(), frames.clone());
+    tokio::spawn(async move { read_frames(reader, &into, &flow, Stream::First).await });
+    (frames, taken)
 }
 
-/// Writes batches of frames from a bounded queue, at most `bwlimit` bytes a second, until the queue is closed.
+/// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
+/// connection between holds only so much.
+pub(crate) async fn read_frames(
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    frames: &Frames,
+    flow: &Flow,
+    stream: Stream,
+) {
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+    loop {
+        let frame = match (read_frame(&mut reader, &flow.counters).await, stream) {
+            (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
+                Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind)))
+            }
+            (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Err(ReadEnd::Lost),
+            (frame, _) => frame,
+        };
+        let last = frame.is_err();
+        if let (Some(limit), Ok(frame)) = (&flow.reading, &frame) {
+            limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
+        }
+        if frames.send(frame).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Writes batches of frames from a bounded queue until the queue is closed.
 pub(crate) fn start_writer(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
+    flow: &Flow,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
     let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let Flow { counters, writing: limit, .. } = flow.clone();
     let task = tokio::spawn(async move {
-        let mut limit = bwlimit.map(Limit::new);
         while let Some(mut batch) = taken.recv().await {
             while batch.len() < BUFFER_BYTES
                 && let Ok(more) = taken.try_recv()
             {
                 batch.extend_from_slice(&more);
             }
-            let piece = limit.as_ref().map_or(batch.len(), Limit::piece).max(1);
+            let piece = limit.as_ref().map_or(batch.len(), |limit| limit.piece()).max(1);
             for piece in batch.chunks(piece) {
-                if let Some(limit) = &mut limit {
+                if let Some(limit) = &limit {
                     limit.wait_for(piece.len()).await;
                 }
                 writer.write_all(piece).await?;
@@ -218,15 +272,15 @@ pub(crate) fn start_writer(
     (batches, task)
 }
 
-/// Spreads bytes evenly over time.
+/// Spreads bytes evenly over time, whichever streams they are of.
 struct Limit {
     bytes_per_second: u64,
-    next: Instant,
+    next: Mutex<Instant>,
 }
 
 impl Limit {
     fn new(bytes_per_second: u64) -> Self {
-        Self { bytes_per_second: bytes_per_second.max(1), next: Instant::now() }
+        Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
     }
 
     /// Bytes to write at once: about a tenth of a second's.
@@ -234,9 +288,16 @@ impl Limit {
         (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
     }
 
-    async fn wait_for(&mut self, bytes: usize) {
-        tokio::time::sleep_until(self.next).await;
+    async fn wait_for(&self, bytes: usize) {
+        tokio::time::sleep_until(self.turn_of(bytes)).await;
+    }
+
+    /// When it is the turn of so many bytes.
+    fn turn_of(&self, bytes: usize) -> Instant {
         let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
-        self.next = self.next.max(Instant::now()) + pause;
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Instant::now().max(*next);
+        *next = turn + pause;
+        turn
     }
 }

@@ -17,7 +17,7 @@ pub fn hello() -> Vec<u8> {
 
 /// And once it has agreed to what it was asked.
 pub fn agreed() -> Vec<u8> {
-    [hello(), Reply { single: None }.encode()].concat()
+    [hello(), Reply { single: None, join: None }.encode()].concat()
 }
 
 /// A sender that agreed and lists these entries at the root; the list stays open.

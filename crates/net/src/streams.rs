@@ -1,0 +1,369 @@
+//! Several streams of one session: further remote shells whose agents lead to the first one (docs/protocol.md, "Several
+//! streams").
+//!
+//! The serving end opens a [`Door`], a socket that nobody else's programs can reach, and tells of it in its reply. The
+//! dialling end starts `deltic agent --join` more times over the remote shell, and each [relays](relay) between its
+//! standard streams and that socket. What has joined is attached to the session while the session goes on.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_buf};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
+
+use crate::error::SyncError;
+use crate::plan::Remote;
+use crate::transport::{
+    Flow, Frames, Heard, Link, Part, ReadEnd, Stream, farewell, read_frames, spawn, start_writer,
+};
+
+/// How long streams may take to join. Those that have not by then are done without.
+const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long who knocks may take to say who it is.
+const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Most that knock at once.
+const MAX_KNOCKING: usize = 16;
+/// Time between two looks for who knocks. (To be woken would take one dependency more.)
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Bytes that a relay moves at once.
+const RELAY_BYTES: usize = 256 << 10;
+/// How long a remote shell may take to end behind the stream that it was.
+const SHELL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which end of the literals a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sends,
+    Receives,
+}
+
+/// What the session is told of its further streams.
+pub(crate) enum News {
+    /// Frames may leave here.
+    Outlet(mpsc::Sender<Vec<u8>>),
+    /// Some did not join, and why.
+    Fewer(String),
+}
+
+/// How further streams come to a session.
+pub(crate) enum Joining {
+    /// They do not.
+    Nobody,
+    /// The other end dials.
+    Answer(Door),
+    /// We dial so many.
+    Dial { remote: Remote, host: String, join: Join, more: u32 },
+}
+
+impl Joining {
+    /// Lets streams join until all have, or the time for it is over.
+    pub(crate) async fn go_on(self, joined: Joined) {
+        match self {
+            Self::Nobody => {}
+            Self::Answer(door) => door.admit(&joined).await,
+            Self::Dial { remote, host, join, more } => {
+                let mut dials = JoinSet::new();
+                for _ in 0..more {
+                    dials.spawn(dial(remote.clone(), host.clone(), join.clone()));
+                }
+                if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
+                    let message = format!("{failed} of {more} further streams did not join: {why}");
+                    joined.tell(News::Fewer(message));
+                }
+            }
+        }
+    }
+}
+
+/// Runs `session`, and `aside` as long as it lasts.
+pub(crate) async fn beside<T>(
+    session: impl Future<Output = T>,
+    aside: impl Future<Output = ()>,
+) -> T {
+    tokio::pin!(session);
+    tokio::select! {
+        biased;
+        result = &mut session => return result,
+        () = aside => {}
+    }
+    session.await
+}
+
+/// Attaches what joins; how many did not, and why the last of them.
+async fn attach_all(
+    dials: &mut JoinSet<Result<Link, String>>,
+    joined: &Joined,
+) -> Option<(usize, String)> {
+    let (deadline, mut failed) = (Instant::now() + JOIN_PATIENCE, None);
+    loop {
+        let left = dials.len();
+        let why = match timeout_at(deadline, dials.join_next()).await {
+            Ok(None) => return failed,
+            Ok(Some(Ok(Ok(link)))) => {
+                joined.attach(link, &[]);
+                continue;
+            }
+            Ok(Some(Ok(Err(why)))) => why,
+            Ok(Some(Err(error))) => error.to_string(),
+            Err(_) => {
+                let before = failed.map_or(0, |(failed, _)| failed);
+                return Some((before + left, "they took too long".into()));
+            }
+        };
+        failed = Some((failed.map_or(1, |(failed, _)| failed + 1), why));
+    }
+}
+
+/// Starts one more remote shell and joins the session through it.
+async fn dial(remote: Remote, host: String, join: Join) -> Result<Link, String> {
+    let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
+    let mut heard = [0; JOINED.len()];
+    // One that was refused ends, and its end says more than that it does not listen.
+    let said = link.writer.write_all(&join.encode()).await;
+    let flushed = if said.is_ok() { link.writer.flush().await } else { said };
+    match link.reader.read_exact(&mut heard).await {
+        Ok(_) if heard == JOINED && flushed.is_ok() => Ok(link),
+        Ok(_) => Err("what was started there is no deltic".into()),
+        Err(_) => {
+            let error = farewell(link.child, Heard::Nothing).await;
+            Err(error.map_or_else(|| "it was not let in".into(), |error| error.to_string()))
+        }
+    }
+}
+
+/// What the streams of one session share.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    pub(crate) role: Role,
+    pub(crate) frames: Frames,
+    pub(crate) news: mpsc::Sender<News>,
+    pub(crate) flow: Flow,
+    /// Closed when all streams are.
+    pub(crate) open: mpsc::Sender<()>,
+}
+
+impl Joined {
+    fn tell(&self, news: News) {
+        // A session that has ended wants none.
+        self.news.try_send(news).ok();
+    }
+
+    /// Makes a stream one of the session's, after `greeting`.
+    fn attach(&self, link: Link, greeting: &[u8]) {
+        let Link { reader, writer, child } = link;
+        let (batches, writing) = start_writer(writer, &self.flow);
+        if !greeting.is_empty() {
+            batches.try_send(greeting.to_vec()).expect("nothing was said before");
+        }
+        // Who receives says nothing here, but its side stays open until the other's is closed.
+        let kept = match self.role {
+            Role::Sends => {
+                self.tell(News::Outlet(batches));
+                None
+            }
+            Role::Receives => Some(batches),
+        };
+        let Self { frames, flow, open, .. } = self.clone();
+        tokio::spawn(async move {
+            let heard = async {
+                read_frames(reader, &frames, &flow, Stream::Further).await;
+                drop(kept);
+            };
+            let said = async {
+                if let Ok(Err(_)) = writing.await {
+                    frames.send(Err(ReadEnd::Lost)).await.ok();
+                }
+            };
+            tokio::join!(heard, said);
+            drop(frames);
+            if let Some(mut child) = child {
+                timeout(SHELL_PATIENCE, child.wait()).await.ok();
+            }
+            drop(open);
+        });
+    }
+}
+
+/// Where further streams may join one session. Dropped, it is closed and gone.
+pub(crate) struct Door {
+    listener: UnixListener,
+    join: Join,
+    more: usize,
+    /// Dropped last.
+    _place: Place,
+}
+
+impl Door {
+    /// Opens a door for so many streams beside the first, in the first of `dirs` that can hold one.
+    pub(crate) fn open(dirs: &[PathBuf], more: u32) -> Option<Self> {
+        let (listener, place) = dirs.iter().find_map(|dir| Place::listen(dir).ok())?;
+        let mut token = [0; TOKEN_BYTES];
+        getrandom::fill(&mut token).ok()?;
+        let socket = place.socket().as_os_str().as_bytes().into();
+        let join = Join::new(Token::from_bytes(token), socket)?;
+        Some(Self { listener, join, more: more as usize, _place: place })
+    }
+
+    /// What the other end must know to join.
+    pub(crate) const fn join(&self) -> &Join {
+        &self.join
+    }
+
+    /// Lets in who knows the token, as many as were agreed on and no more.
+    async fn admit(self, joined: &Joined) {
+        let (deadline, mut admitted) = (Instant::now() + JOIN_PATIENCE, 0);
+        let mut knocking = JoinSet::new();
+        while admitted < self.more && Instant::now() < deadline {
+            while knocking.len() < MAX_KNOCKING
+                && let Ok((socket, _)) = self.listener.accept()
+            {
+                let checked = timeout(KNOCK_PATIENCE, check(socket, self.join.token));
+                knocking.spawn(checked);
+            }
+            while admitted < self.more
+                && let Some(checked) = knocking.try_join_next()
+            {
+                if let Ok(Ok(Some(link))) = checked {
+                    joined.attach(link, &JOINED);
+                    admitted += 1;
+                }
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Who knocks, if it knows the token.
+async fn check(socket: UnixStream, token: Token) -> Option<Link> {
+    let mut link = link(socket).ok()?;
+    let mut said = [0; JOIN_MAGIC.len() + TOKEN_BYTES];
+    link.reader.read_exact(&mut said).await.ok()?;
+    let (magic, theirs) = said.split_last_chunk::<TOKEN_BYTES>()?;
+    (magic == JOIN_MAGIC && Token::from_bytes(*theirs) == token).then_some(link)
+}
+
+/// A directory of our own with a socket in it; both go with this value.
+struct Place(PathBuf);
+
+impl Place {
+    fn listen(dir: &Path) -> io::Result<(UnixListener, Self)> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let name = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let dir = dir.join(format!("deltic-{name}"));
+        #[expect(
+            clippy::disallowed_methods,
+            clippy::disallowed_types,
+            reason = "a socket is in no tree"
+        )]
+        std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        let place = Self(dir);
+        let listener = UnixListener::bind(place.socket())?;
+        listener.set_nonblocking(true)?;
+        Ok((listener, place))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("join")
+    }
+}
+
+impl Drop for Place {
+    #[expect(clippy::disallowed_methods, reason = "a socket is in no tree")]
+    fn drop(&mut self) {
+        // What cannot be removed is empty, private and of no use to anybody.
+        std::fs::remove_file(self.socket()).ok();
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
+
+/// Leads the standard streams of this process, which a dialling end started, to the session that it wants to join.
+pub(crate) async fn relay() -> Result<(), SyncError> {
+    let refused = || SyncError::Refused("no session here waits for this stream".into());
+    let mut input = BufReader::with_capacity(RELAY_BYTES, tokio::io::stdin());
+    let ticket = timeout(JOIN_PATIENCE, hear_ticket(&mut input)).await;
+    let join = ticket.ok().and_then(Result::ok).flatten().ok_or_else(refused)?;
+    let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).map_err(|_| refused())?;
+    let failed = |source| SyncError::Transport { action: "relay a stream", source };
+    let Link { reader, mut writer, .. } = link(socket).map_err(failed)?;
+    writer.write_all(&join.knock()).await.map_err(|_| refused())?;
+    // Ends with this process, which ends when the session has said all that it has to say.
+    tokio::spawn(async move {
+        copy_buf(&mut input, &mut writer).await.ok();
+        writer.shutdown().await.ok();
+    });
+    let mut output = tokio::io::stdout();
+    let mut reader = BufReader::with_capacity(RELAY_BYTES, reader);
+    let relayed = copy_buf(&mut reader, &mut output).await.map_err(failed)?;
+    if relayed == 0 { Err(refused()) } else { Ok(()) }
+}
+
+/// What a dialling end wrote; `None` if it is nothing that one would write.
+async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
+    let (mut magic, mut token) = ([0; JOIN_MAGIC.len()], [0; TOKEN_BYTES]);
+    input.read_exact(&mut magic).await?;
+    if magic != JOIN_MAGIC {
+        return Ok(None);
+    }
+    input.read_exact(&mut token).await?;
+    let mut socket = vec![0; input.read_u8().await?.into()];
+    input.read_exact(&mut socket).await?;
+    Ok(Join::new(Token::from_bytes(token), socket.into()))
+}
+
+/// Both directions of a connected socket. The runtime waits for pipes of children alone, unless it gets one dependency
+/// more, but what it does with them suits a socket as well.
+fn link(socket: UnixStream) -> io::Result<Link> {
+    let from = std::process::ChildStdout::from(OwnedFd::from(socket.try_clone()?));
+    let to = std::process::ChildStdin::from(OwnedFd::from(socket.try_clone()?));
+    let writer = SocketWriter { pipe: ChildStdin::from_std(to)?, socket };
+    Ok(Link {
+        reader: Box::new(ChildStdout::from_std(from)?),
+        writer: Box::new(writer),
+        child: None,
+    })
+}
+
+/// A socket to write to, whose other direction may outlive it: to be dropped is not enough to close it.
+struct SocketWriter {
+    pipe: ChildStdin,
+    socket: UnixStream,
+}
+
+impl AsyncWrite for SocketWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown(std::net::Shutdown::Write))
+    }
+}
+
+impl Drop for SocketWriter {
+    fn drop(&mut self) {
+        // One that the other end has closed is shut down already.
+        self.socket.shutdown(std::net::Shutdown::Write).ok();
+    }
+}
