@@ -121,6 +121,23 @@ fn a_tree_goes_there_and_back_over_the_systems_ssh() {
 }
 
 #[test]
+fn several_connections_carry_one_session() {
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world) else { return };
+    world.write("dst/large", noise(8_000_000, 1));
+    world.write("src/large", [noise(5_000_000, 2), noise(1_000_000, 1)].concat());
+    let there = format!("127.0.0.1:{}", world.path("dst").display());
+    let run = sync(&world, &sshd, &["-a", "--streams", "3", "--bwlimit", "4M", "src/", &there]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    world.assert_same("src", "dst");
+    world.write("back/large", noise(8_000_000, 1));
+    let from = format!("{there}/");
+    let run = sync(&world, &sshd, &["-a", "--streams", "3", "--bwlimit", "4M", &from, "back"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    world.assert_same("src", "back");
+}
+
+#[test]
 fn an_ssh_that_cannot_connect_is_told_apart_from_a_missing_program() {
     let world = World::new();
     let Some(sshd) = Sshd::start(&world) else { return };

@@ -293,6 +293,7 @@ impl From<Abort> for SyncError {
         match cause {
             AbortCause::Selection => Self::Selection(format!("the other end reports: {message}")),
             AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
+            AbortCause::Stream => Self::StreamLost,
         }
     }
 }

@@ -7,6 +7,8 @@ use std::task::Poll;
 
 use tokio::sync::mpsc;
 
+use deltic_protocol::streams::over;
+
 use crate::drive::Machine;
 
 /// Bytes of frames that travel to the writer together.
@@ -62,12 +64,15 @@ impl Outlets {
         false
     }
 
-    /// Sends all that there still is, in order; what nobody reads any more is not needed.
+    /// Sends all that there still is, in order, and ends the streams; what nobody reads any more is not needed.
     pub(crate) async fn send_rest<M: Machine>(mut self, machine: &mut M) {
         while let Some((_, batch)) = self.next_batch(machine) {
             if self.outlets[0].batches.send(batch).await.is_err() {
                 break;
             }
+        }
+        for outlet in &self.outlets[1..] {
+            outlet.batches.send(over()).await.ok();
         }
     }
 

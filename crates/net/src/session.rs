@@ -292,7 +292,7 @@ impl Greeted {
         let session = drive(machine, Arc::new(hands), wire, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
-            // Who sends closes a stream first: its end before the session's would be a fault.
+            // A stream is left only once who sends has said that it is over: an early end would be a fault.
             tokio::time::timeout(GREETING_PATIENCE, closed.recv()).await.ok();
         }
         result
@@ -333,14 +333,12 @@ fn durability(options: &Options) -> Durability {
 /// What the other end should be told of our error, unless it told us or is gone.
 fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
-        SyncError::Disconnected(_)
-        | SyncError::Refused(_)
-        | SyncError::StreamLost
-        | SyncError::Transport { .. } => {
+        SyncError::Disconnected(_) | SyncError::Refused(_) | SyncError::Transport { .. } => {
             return None;
         }
         SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
         SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
+        SyncError::StreamLost => AbortCause::Stream,
         _ => AbortCause::Internal,
     };
     Some(Abort { cause, message: error.to_string() })

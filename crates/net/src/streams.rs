@@ -77,7 +77,8 @@ impl Joining {
             Self::Dial { remote, host, join, more } => {
                 let mut dials = JoinSet::new();
                 for _ in 0..more {
-                    dials.spawn(dial(remote.clone(), host.clone(), join.clone()));
+                    let to = (remote.clone(), host.clone());
+                    dials.spawn(dial(to, join.encode(), joined.flow.clone()));
                 }
                 if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
                     let message = format!("{failed} of {more} further streams did not join: {why}");
@@ -128,16 +129,27 @@ async fn attach_all(
 }
 
 /// Starts one more remote shell and joins the session through it.
-async fn dial(remote: Remote, host: String, join: Join) -> Result<Link, String> {
+async fn dial(
+    (remote, host): (Remote, String),
+    ticket: Vec<u8>,
+    flow: Flow,
+) -> Result<Link, String> {
     let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
     let mut heard = [0; JOINED.len()];
     // One that was refused ends, and its end says more than that it does not listen.
-    let said = link.writer.write_all(&join.encode()).await;
+    let said = link.writer.write_all(&ticket).await;
     let flushed = if said.is_ok() { link.writer.flush().await } else { said };
-    match link.reader.read_exact(&mut heard).await {
-        Ok(_) if heard == JOINED && flushed.is_ok() => Ok(link),
+    let read = link.reader.read_exact(&mut heard).await;
+    match read {
+        Ok(_) if heard == JOINED && flushed.is_ok() => {
+            flow.counters.count_sent(ticket.len());
+            flow.counters.count_received(heard.len());
+            Ok(link)
+        }
         Ok(_) => Err("what was started there is no deltic".into()),
         Err(_) => {
+            // It may wait for what we say next.
+            drop(link.writer);
             let error = farewell(link.child, Heard::Nothing).await;
             Err(error.map_or_else(|| "it was not let in".into(), |error| error.to_string()))
         }
@@ -365,5 +377,107 @@ impl Drop for SocketWriter {
     fn drop(&mut self) {
         // One that the other end has closed is shut down already.
         self.socket.shutdown(std::net::Shutdown::Write).ok();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the socket's own directory is looked at")]
+mod tests {
+    use super::*;
+    use crate::transport::{RawFrame, start_reader};
+    use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::Arc;
+
+    /// What became of a session's streams.
+    struct Attached {
+        joined: Joined,
+        _frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+        news: mpsc::Receiver<News>,
+        closed: mpsc::Receiver<()>,
+    }
+
+    fn attached() -> Attached {
+        let flow = Flow::new(Arc::default(), None);
+        let (frames, taken) = start_reader(Box::new(tokio::io::empty()), &flow);
+        let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
+        let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };
+        Attached { joined, _frames: taken, news, closed }
+    }
+
+    fn door(more: u32) -> (tempfile::TempDir, Door) {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let door = Door::open(&[missing, dir.path().into()], more).unwrap();
+        (dir, door)
+    }
+
+    /// Knocks, and what is heard until the door is shut or has answered.
+    fn knock(join: &Join, said: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
+        let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).unwrap();
+        std::thread::spawn(move || {
+            (&socket).write_all(&said).unwrap();
+            let mut heard = Vec::new();
+            // One that is dropped with what it said unread may be reset.
+            (&socket).take(JOINED.len() as u64).read_to_end(&mut heard).ok();
+            heard
+        })
+    }
+
+    #[tokio::test]
+    async fn a_door_is_private_and_leaves_nothing_behind() {
+        let (dir, door) = door(1);
+        let place = Path::new(OsStr::from_bytes(&door.join.socket)).parent().unwrap().to_owned();
+        assert_eq!(std::fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+        drop(door);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn only_the_token_opens_and_only_as_often_as_was_agreed() {
+        let (dir, door) = door(2);
+        let join = door.join().clone();
+        let mut wrong = join.knock();
+        wrong[JOIN_MAGIC.len() + TOKEN_BYTES - 1] ^= 1;
+        let mut other = join.knock();
+        other[0] ^= 1;
+        let refused = [knock(&join, wrong), knock(&join, other)];
+        let mut session = attached();
+        let joined = session.joined.clone();
+        let admitting = tokio::spawn(async move { door.admit(&joined).await });
+        for refused in refused {
+            let heard = tokio::task::spawn_blocking(|| refused.join().unwrap()).await.unwrap();
+            assert_eq!(heard, b"");
+        }
+        let known: Vec<_> = (0..3).map(|_| knock(&join, join.knock())).collect();
+        admitting.await.unwrap();
+        let mut admitted = 0;
+        for knocked in known {
+            let heard = tokio::task::spawn_blocking(|| knocked.join().unwrap()).await.unwrap();
+            admitted += usize::from(heard == JOINED);
+        }
+        assert_eq!(admitted, 2);
+        let mut outlets = 0;
+        while let Ok(News::Outlet(_)) = session.news.try_recv() {
+            outlets += 1;
+        }
+        assert_eq!(outlets, 2);
+        assert!(UnixStream::connect(OsStr::from_bytes(&join.socket)).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        drop(session.joined);
+        // All that joined have left by now.
+        assert_eq!(session.closed.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_heard_as_it_was_written() {
+        let token = Token::from_bytes([9; TOKEN_BYTES]);
+        let join = Join::new(token, b"/run/deltic/join"[..].into()).unwrap();
+        let hear = async |bytes: &[u8]| hear_ticket(&mut &*bytes).await.ok().flatten();
+        assert_eq!(hear(&join.encode()).await, Some(join.clone()));
+        assert_eq!(hear(b"deltic/1 and something else").await, None);
+        assert_eq!(hear(&join.encode()[..60]).await, None);
+        let nowhere = [&join.knock()[..], &[0]].concat();
+        assert_eq!(hear(&nowhere).await, None);
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use deltic_protocol::PeerError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
-use deltic_protocol::streams::Aside;
+use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::SyncError;
 use crate::plan::{Remote, Traffic};
@@ -123,6 +123,10 @@ impl Counters {
         }
     }
 
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn count_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -224,6 +228,7 @@ pub(crate) async fn read_frames(
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     loop {
         let frame = match (read_frame(&mut reader, &flow.counters).await, stream) {
+            (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => return,
             (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
                 Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind)))
             }
@@ -260,7 +265,7 @@ pub(crate) fn start_writer(
                     limit.wait_for(piece.len()).await;
                 }
                 writer.write_all(piece).await?;
-                counters.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                counters.count_sent(piece.len());
             }
             if taken.is_empty() {
                 writer.flush().await?;

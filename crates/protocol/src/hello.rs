@@ -278,9 +278,11 @@ pub enum AbortCause {
     Protocol,
     /// Anything else.
     Internal,
+    /// A stream beside the first ended early.
+    Stream,
 }
 
-crate::wire::closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2);
+crate::wire::closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2, Stream = 3);
 
 impl Abort {
     /// The frame that says so.

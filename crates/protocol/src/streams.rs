@@ -6,7 +6,7 @@
 use deltic_core::codec::{Put, Reader};
 
 use crate::error::PeerError;
-use crate::frame::HEADER_BYTES;
+use crate::frame::{HEADER_BYTES, framed};
 use crate::limits::MAX_FRAME_BYTES;
 use crate::message::ToReceiver;
 use crate::wire::{Bad, Wire};
@@ -15,10 +15,18 @@ use crate::wire::{Bad, Wire};
 pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
 /// What the session's end of a stream answers to the right token; frames follow.
 pub const JOINED: [u8; 8] = *b"deltic=1";
+/// The type of the last frame of a stream beside the first, which is empty: nothing is missing.
+pub const OVER: u8 = 30;
 /// Bytes of a [`Token`].
 pub const TOKEN_BYTES: usize = 32;
 /// Longest path of a socket in bytes: what the address of one holds.
 pub const MAX_SOCKET_BYTES: usize = 107;
+
+/// The frame of type [`OVER`].
+#[must_use]
+pub fn over() -> Vec<u8> {
+    framed(OVER, |_| ())
+}
 
 /// Lets a stream join its session. It is drawn at random, and never shown.
 #[derive(Clone, Copy)]

@@ -15,6 +15,13 @@ pub fn hello() -> Vec<u8> {
     [&MAGIC[..], &Hello::ours(Key::from_bytes([7; 32])).encode()].concat()
 }
 
+/// The same of one that lacks a capability.
+pub fn hello_without(capability: &str) -> Vec<u8> {
+    let mut hello = Hello::ours(Key::from_bytes([7; 32]));
+    assert!(hello.capabilities.remove(capability));
+    [&MAGIC[..], &hello.encode()].concat()
+}
+
 /// And once it has agreed to what it was asked.
 pub fn agreed() -> Vec<u8> {
     [hello(), Reply { single: None, join: None }.encode()].concat()

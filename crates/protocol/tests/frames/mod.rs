@@ -265,7 +265,12 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
     let join = (any::<[u8; 32]>(), vec(any::<u8>(), 1..108))
         .prop_map(|(token, socket)| Join::new(Token::from_bytes(token), socket.into()).unwrap());
     let reply = (option(name()), option(join)).prop_map(|(single, join)| Reply { single, join });
-    let cause = of(&[AbortCause::Selection, AbortCause::Protocol, AbortCause::Internal]);
+    let cause = of(&[
+        AbortCause::Selection,
+        AbortCause::Protocol,
+        AbortCause::Internal,
+        AbortCause::Stream,
+    ]);
     let abort = (cause, text()).prop_map(|(cause, message)| Abort { cause, message });
     (hello, request, reply, abort)
 }
