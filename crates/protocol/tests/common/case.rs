@@ -7,7 +7,7 @@ use deltic_core::{Kind, Name, RelPath, Timestamp};
 use deltic_protocol::options::{Delete, Options};
 
 use super::Dice;
-use super::destination::DestinationFaults;
+use super::destination::{DestinationFaults, Stage};
 use super::source::SourceFaults;
 use super::tree::{Node, Tree, name};
 
@@ -21,6 +21,7 @@ pub struct Case {
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
+    pub interrupted: BTreeMap<RelPath, Stage>,
     pub segment: usize,
     pub source_faults: SourceFaults,
     pub destination_faults: DestinationFaults,
@@ -46,6 +47,7 @@ impl Case {
             options,
             roots,
             leftovers,
+            interrupted: BTreeMap::new(),
             segment: 1 << dice.between(13, 19),
             source_faults: SourceFaults::default(),
             destination_faults: DestinationFaults::default(),
