@@ -161,7 +161,7 @@ fn check_tree(case: &Case, tree: &Tree) {
 /// A case of one kind, with all else as plain as it gets.
 fn plain(new: Tree, old: Tree) -> Case {
     let mut case = Case::random(0);
-    (case.new, case.old, case.segment) = (new, old, 1 << 20);
+    (case.new, case.old) = (new, old);
     (case.roots, case.cut) = (None, None);
     case.leftovers.clear();
     case.interrupted.clear();
@@ -238,7 +238,6 @@ fn what_is_known_to_be_written_is_neither_sent_nor_read_again() {
             tree_of(&[("a", new)]),
             if old.is_empty() { Tree::default() } else { tree_of(files) },
         );
-        case.segment = 1 << dice.between(13, 19);
         let (mut written, mut kills) = (0, 0);
         for _ in 0..dice.between(1, 3) {
             let more = dice.below(len / 4) as u64;
@@ -345,7 +344,6 @@ fn unchanged_files_of_repeated_content_are_recognised() {
         let tree = tree_of(&[("a", bytes)]);
         let mut case = plain(tree.clone(), tree);
         case.options.checksum = true;
-        case.segment = 1 << dice.between(13, 17);
         let mut session = Session::new(&case, &mut dice);
         let totals = session.finish();
         assert_eq!(totals.transferred, 0, "{seed}");

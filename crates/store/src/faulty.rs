@@ -9,9 +9,7 @@ use std::ops::Range;
 
 use deltic_core::{Meta, RelPath};
 
-use crate::{
-    Commit, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
-};
+use crate::{Commit, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree};
 pub use plan::{Call, Fault, Nth, Plan};
 
 /// A store of which chosen calls fail, without having had any effect.

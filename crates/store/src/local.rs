@@ -7,6 +7,7 @@ mod log;
 mod place;
 mod rebuild;
 mod remove;
+mod reserve;
 mod snapshot;
 mod sources;
 mod stage;

@@ -254,22 +254,17 @@ impl Looker<'_> {
 
     /// Rolls from the first place of `range` on, which has the weak sum `sum`, to the next one with a tag, or the last.
     #[inline(always)]
-    fn roll_on(
-        &self,
-        roll: &impl Roll,
-        new: &[u8],
-        range: Range<usize>,
-        mut sum: u32,
-    ) -> (usize, u32) {
+    fn roll_on(&self, roll: &impl Roll, new: &[u8], range: Range<usize>, sum: u32) -> (usize, u32) {
         let leaving = &new[range.clone()];
         let entering = &new[range.start + self.block_len()..range.end + self.block_len()];
+        let mut state = roll.state(sum);
         for (n, (leaves, enters)) in leaving.iter().zip(entering).enumerate() {
-            sum = roll.roll(sum, *leaves, *enters);
-            if self.table.has_tag(sum) {
-                return (range.start + n + 1, sum);
+            state = roll.roll(state, *leaves, *enters);
+            if self.table.has_tag(roll.sum(state)) {
+                return (range.start + n + 1, roll.sum(state));
             }
         }
-        (range.end, sum)
+        (range.end, roll.sum(state))
     }
 
     /// The block that equals the window at `at`, whose weak sum is `sum`.

@@ -14,6 +14,8 @@
 
 use std::fmt;
 
+use super::{Roll, RollAdler};
+
 /// rsync's rolling sum of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Adler(u32);
@@ -63,13 +65,10 @@ impl Adler {
     }
 
     /// The sum of `len` bytes, one byte further: `leaves` was the first of them, `enters` comes behind the last.
-    #[inline(always)]
     #[must_use]
-    pub const fn roll(self, leaves: u8, enters: u8, len: u32) -> Self {
-        let (enters, leaves) = (enters as i8 as u32, leaves as i8 as u32);
-        let a = self.0.wrapping_add(enters).wrapping_sub(leaves) & 0xffff;
-        let b = (self.0 >> 16).wrapping_add(a).wrapping_sub(leaves.wrapping_mul(len));
-        Self(a | b << 16)
+    pub fn roll(self, leaves: u8, enters: u8, len: u32) -> Self {
+        let roll = RollAdler::new(len);
+        Self(roll.sum(roll.roll(roll.state(self.0), leaves, enters)))
     }
 }
 

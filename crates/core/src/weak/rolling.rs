@@ -1,6 +1,6 @@
 //! Weak sums that roll: from the sum of a window to that of the window one byte further, at the price of two bytes.
 
-use super::{Adler, Crc32c, Weak};
+use super::{Crc32c, Weak};
 use crate::chunk::CRC_ENTERS;
 
 /// A weak sum that rolls.
@@ -25,11 +25,20 @@ impl Rolling {
 
 /// Rolls the sum of a window of one length.
 pub(crate) trait Roll {
-    /// The sum one byte further: `leaves` was the first byte of the window, `enters` comes behind its last.
-    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32;
+    /// The sum as it rolls best.
+    type State: Copy;
+
+    /// What rolls on from a window with this sum.
+    fn state(&self, sum: u32) -> Self::State;
+
+    /// The same one byte further: `leaves` was the first byte of the window, `enters` comes behind its last.
+    fn roll(&self, state: Self::State, leaves: u8, enters: u8) -> Self::State;
+
+    /// The sum of the window.
+    fn sum(&self, state: Self::State) -> u32;
 }
 
-/// Rolls an [`Adler`].
+/// Rolls an [`Adler`](super::Adler).
 #[derive(Debug)]
 pub(crate) struct RollAdler {
     len: u32,
@@ -42,10 +51,25 @@ impl RollAdler {
     }
 }
 
+/// Both halves with bits above that nobody asks for: so each step waits for two additions only.
 impl Roll for RollAdler {
+    type State = [u32; 2];
+
     #[inline(always)]
-    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32 {
-        Adler::new(sum).roll(leaves, enters, self.len).get()
+    fn state(&self, sum: u32) -> [u32; 2] {
+        [sum, sum >> 16]
+    }
+
+    #[inline(always)]
+    fn roll(&self, [a, b]: [u32; 2], leaves: u8, enters: u8) -> [u32; 2] {
+        let (enters, leaves) = (enters as i8 as u32, leaves as i8 as u32);
+        let a = a.wrapping_add(enters.wrapping_sub(leaves));
+        [a, b.wrapping_sub(leaves.wrapping_mul(self.len)).wrapping_add(a)]
+    }
+
+    #[inline(always)]
+    fn sum(&self, [a, b]: [u32; 2]) -> u32 {
+        a & 0xffff | b << 16
     }
 }
 
@@ -69,30 +93,44 @@ impl RollCrc32c {
 }
 
 impl Roll for RollCrc32c {
+    /// The register, which the sum inverts.
+    type State = u32;
+
     #[inline(always)]
-    fn roll(&self, sum: u32, leaves: u8, enters: u8) -> u32 {
-        let register = !sum;
-        let longer = !(register >> 8 ^ CRC_ENTERS[usize::from(register as u8 ^ enters)]);
+    fn state(&self, sum: u32) -> u32 {
+        !sum
+    }
+
+    #[inline(always)]
+    fn roll(&self, register: u32, leaves: u8, enters: u8) -> u32 {
+        let longer = register >> 8 ^ CRC_ENTERS[usize::from(register as u8 ^ enters)];
         longer ^ self.leaves[usize::from(leaves)]
+    }
+
+    #[inline(always)]
+    fn sum(&self, register: u32) -> u32 {
+        !register
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weak::Adler;
 
     #[test]
     fn a_rolled_sum_is_that_of_the_window() {
         let data: Vec<u8> = (0..3000u32).map(|n| (n * n % 251) as u8 ^ 0xa5).collect();
         for len in [1usize, 2, 31, 32, 33, 512, 700] {
             let (adler, crc) = (RollAdler::new(len as u32), RollCrc32c::new(len as u32));
-            let (mut a, mut c) = (Adler::of(&data[..len]).get(), Crc32c::of(&data[..len]).get());
+            let mut a = adler.state(Adler::of(&data[..len]).get());
+            let mut c = crc.state(Crc32c::of(&data[..len]).get());
             for at in 1..=data.len() - len {
                 let (leaves, enters) = (data[at - 1], data[at - 1 + len]);
                 (a, c) = (adler.roll(a, leaves, enters), crc.roll(c, leaves, enters));
                 let window = &data[at..at + len];
-                assert_eq!(a, Adler::of(window).get(), "{len} at {at}");
-                assert_eq!(c, Crc32c::of(window).get(), "{len} at {at}");
+                assert_eq!(adler.sum(a), Adler::of(window).get(), "{len} at {at}");
+                assert_eq!(crc.sum(c), Crc32c::of(window).get(), "{len} at {at}");
             }
         }
     }

@@ -86,17 +86,32 @@ fn assert_tiles(ops: &[Op], new_len: usize) {
     assert_eq!(end, new_len as u64);
 }
 
-/// An old version, and a new one that some edits made of it: each replaces bytes by others, by none, or none by some.
+/// An old version, and a new one that some edits made of it: inserts, cuts and overwrites.
 fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
-    let edit = (any::<usize>(), 0usize..1500, 0usize..1500, any::<u64>());
-    (bytes(), proptest::collection::vec(edit, 0..4)).prop_map(|(old, edits)| {
+    let edit = (any::<usize>(), 0usize..1500, 0..3, any::<u64>());
+    let old = prop_oneof![3 => bytes(), 1 => repeated()];
+    (old, proptest::collection::vec(edit, 0..4)).prop_map(|(old, edits)| {
         let mut new = old.clone();
-        for (at, cut, insert, seed) in edits {
+        for (at, len, kind, seed) in edits {
             let at = at % (new.len() + 1);
-            let end = new.len().min(at + cut * (seed % 2) as usize);
-            new.splice(at..end, random(seed, insert * (seed % 3 > 0) as usize));
+            let end = new.len().min(at + len);
+            match kind {
+                0 => drop(new.splice(at..at, random(seed, len))),
+                1 => drop(new.drain(at..end)),
+                _ => drop(new.splice(at..end, random(seed, end - at))),
+            }
         }
         (old, new)
+    })
+}
+
+/// Two blocks in any order, and the start of one.
+fn repeated() -> impl Strategy<Value = Vec<u8>> {
+    let blocks = [random(1, LEN), random(2, LEN)];
+    let order = proptest::collection::vec(0usize..2, 1..40);
+    (order, 0..LEN).prop_map(move |(order, short)| {
+        let whole: Vec<u8> = order.iter().flat_map(|n| blocks[*n].clone()).collect();
+        [&whole, &blocks[0][..short]].concat()
     })
 }
 
@@ -269,8 +284,10 @@ fn forged_weak_sums_cannot_buy_more_than_the_budget() {
     let weak: Vec<u32> = (0..sums.count()).map(|n| sums.weak(n)).collect();
     assert!(weak.iter().all(|sum| *sum == weak[0]), "the blocks are forged");
     for locality in LOCALITIES {
+        let mut alarms = Vec::new();
         for pieces in [vec![new.len()], vec![700, 5000]] {
             let (ops, counts) = search(&sums, locality, &new, &pieces);
+            alarms.push(counts.strong + counts.unproven);
             assert_tiles(&ops, new.len());
             assert_eq!(literal_bytes(&ops), new.len());
             let budget = STRONG_PER_BYTE * new.len() as u64 + SLACK_BYTES;
@@ -279,6 +296,7 @@ fn forged_weak_sums_cannot_buy_more_than_the_budget() {
             // Binary searches among 512 blocks.
             assert!(counts.weak <= 11 * new.len() as u64, "{counts:?}");
         }
+        assert_eq!(alarms[0], alarms[1], "no window is looked up twice");
     }
 }
 
@@ -331,6 +349,20 @@ fn nothing_is_found_in_nothing() {
             assert_tiles(&ops, new.len());
             assert_eq!((literal_bytes(&ops), counts.strong), (new.len(), 0));
         }
+    }
+}
+
+/// Equal blocks are where the short one could overlap a match.
+#[test]
+fn the_short_block_begins_behind_the_last_match() {
+    let old = vec![0; LEN + 100];
+    let sums = sums(spec(LEN, Rolling::Adler), &old);
+    for len in LEN..=LEN + 101 {
+        let new = vec![0; len];
+        let (ops, _) = whole(&sums, Locality::Neighbour, &new);
+        assert_tiles(&ops, len);
+        let over = len - LEN;
+        assert_eq!(literal_bytes(&ops), if over >= 100 { over - 100 } else { over }, "{len}");
     }
 }
 

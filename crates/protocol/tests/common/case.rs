@@ -22,7 +22,6 @@ pub struct Case {
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
     pub interrupted: BTreeMap<RelPath, Stage>,
-    pub segment: usize,
     pub source_faults: SourceFaults,
     pub destination_faults: DestinationFaults,
     /// The connection is cut before this step.
@@ -48,7 +47,6 @@ impl Case {
             roots,
             leftovers,
             interrupted: BTreeMap::new(),
-            segment: 1 << dice.between(13, 19),
             source_faults: SourceFaults::default(),
             destination_faults: DestinationFaults::default(),
             cut: None,

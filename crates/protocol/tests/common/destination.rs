@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::recipe::{Chunk, digest_of, scan};
+use deltic_core::recipe::{Chunk, digest_of};
 use deltic_core::{
-    AtEnd, BlockLen, Chunker, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader, RelPath,
+    BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader, RelPath,
 };
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Indexed, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Work,
+    Answer, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -37,7 +37,6 @@ pub struct DestinationFaults {
 pub struct Destination {
     pub tree: Tree,
     pub options: Options,
-    pub segment: usize,
     pub faults: DestinationFaults,
     pub dice: Dice,
     /// What killed runs left.
@@ -87,7 +86,6 @@ impl Destination {
         Self {
             tree,
             options,
-            segment: 1 << 20,
             faults: DestinationFaults::default(),
             dice,
             leftovers: BTreeMap::new(),
@@ -263,18 +261,13 @@ impl Destination {
             Work::OpenOld { handle, path, goes_on, .. } => {
                 Answer::Opened(self.open(handle, &path, goes_on.as_ref()))
             }
-            Work::Index { handle, part, start, spec } => {
+            Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
                 }
-                let segment = self.segment.max(spec.max_len() as usize + 1);
                 let old = self.slot(handle).old[part].clone();
-                let end = old.len().min(start as usize + segment);
-                let at_end = end == old.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                assert!(spec.build().max_len() <= segment);
-                let chunks = scan(&spec.build(), &old[start as usize..end], place).chunks;
-                Answer::Indexed(Ok(Indexed { chunks, at_end }))
+                let read = &old[segment.own.start as usize..segment.read_end as usize];
+                Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
             }
             Work::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
@@ -444,7 +437,8 @@ impl Destination {
 
     /// The interrupted transfer of just this version, if there is one whose journal can be read.
     fn go_on(&mut self, path: &RelPath, meta: &Meta) -> Option<Stage> {
-        let is_it = |stage: &Stage| (stage.new.len, stage.new.modified) == (meta.len, meta.modified);
+        let is_it =
+            |stage: &Stage| (stage.new.len, stage.new.modified) == (meta.len, meta.modified);
         let stage = self.interrupted.remove(path)?;
         if is_it(&stage) {
             self.resumed += 1;

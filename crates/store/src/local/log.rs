@@ -49,7 +49,8 @@ impl Log {
         let Self::Open(file, end) = self else { return Err(Errno::IO) };
         let next = *end + frame_len(note.len());
         let fits = next <= MAX_LOG_BYTES;
-        let written = if fits { write_at(file.as_fd(), *end, &frame(note)) } else { Err(Errno::FBIG) };
+        let written =
+            if fits { write_at(file.as_fd(), *end, &frame(note)) } else { Err(Errno::FBIG) };
         match written {
             Ok(()) => *end = next,
             Err(_) => *self = Self::Broken,
@@ -159,7 +160,8 @@ fn is_ours(stat: &Stat) -> bool {
 fn boot() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let read = || {
-        let file = fs::openat(CWD, BOOT_ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let file =
+            fs::openat(CWD, BOOT_ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let mut bytes = vec![0; MAX_BOOT_BYTES];
         let got = read_at(file.as_fd(), 0, &mut bytes).ok()?;
         bytes.truncate(got);

@@ -12,6 +12,7 @@ use super::attrs::Attrs;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
+use super::reserve::Reserved;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
@@ -27,6 +28,7 @@ pub struct LocalRebuild {
     inode: (u64, u64),
     len: u64,
     log: Mutex<Log>,
+    reserved: Option<Reserved>,
     fate: Mutex<Fate>,
 }
 
@@ -50,7 +52,8 @@ impl LocalRebuild {
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
         let log = Mutex::new(Log::Unwritten);
-        let rebuild = Self { store, path, staged, inode, len, log, fate };
+        let reserved = Reserved::of(&staged.file, len);
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
@@ -67,7 +70,9 @@ impl LocalRebuild {
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(Fate::Worthwhile));
-        let rebuild = Self { store, path, staged, inode, len, log, fate };
+        // Most of it is written by now.
+        let reserved = None;
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
         Ok(Some(Resumed { rebuild, notes }))
     }
 
@@ -146,6 +151,9 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, old.end - old.start)?;
         let source = End { file: from.as_fd(), device: from.version().device() };
         let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        if let Some(reserved) = &self.reserved {
+            reserved.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
+        }
         let copied = self.store.copier.copy(source, old, target, new_start);
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.

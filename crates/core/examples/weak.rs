@@ -1,0 +1,232 @@
+//! How even weak sums are and how often they collide (NetSync §5.2), and how fast sums and the rolling search are.
+//!
+//! `cargo run --release -p deltic-core --example weak [FILE...]`
+//!
+//! Chunks that differ by BLAKE3 are counted in 1024 bins of the sum's range. A column says up to which level the test of
+//! chi-square accepts that the sums are uniform (10% is the strictest), and a pair is two such chunks with one sum.
+//! *records* are pages of the same records in other orders, which a database may well write.
+#![allow(clippy::print_stdout, reason = "the table is what this is for")]
+#![allow(clippy::disallowed_methods, reason = "chunks of real data are read from files")]
+
+use std::collections::{HashMap, HashSet};
+use std::hint::black_box;
+use std::time::Duration;
+
+use deltic_core::chunk::{FixedLen, cut_all};
+use deltic_core::{
+    Algorithm, AtEnd, BlockSpec, BlockSums, ChunkerSpec, Fingerprint, Locality, Rolling, Searcher,
+    Sizes, Strong, Weak,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+fn main() {
+    println!(
+        "evenness: chi-square of 1024 bins, accepted at; pairs of chunks with one sum, expected"
+    );
+    let random = random(1, RANDOM_BYTES);
+    for avg in [1024, 8192] {
+        judge(&format!("random, {avg}"), chunks(&random, avg));
+    }
+    let records = records();
+    judge("records", records.chunks(PAGE_BYTES).collect());
+    for path in std::env::args().skip(1) {
+        let data = std::fs::read(&path).expect("file is readable");
+        for avg in [1024, 8192] {
+            judge(&format!("{path}, {avg}"), chunks(&data, avg));
+        }
+    }
+    speeds(&random[..HOT_BYTES]);
+    searches(&random[..SEARCH_BYTES]);
+}
+
+/// Chunks of FastCDC, as NetSync has them.
+fn chunks(data: &[u8], avg: u32) -> Vec<&[u8]> {
+    let sizes = Sizes::new((avg / 4).max(512), avg, avg * 4).expect("sizes rise");
+    let chunker = ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes).build();
+    let mut rest = data;
+    let mut chunks = Vec::new();
+    cut_all(&chunker, data, AtEnd::Yes, |chunk| {
+        let (chunk, after) = rest.split_at(chunk.len());
+        chunks.push(chunk);
+        rest = after;
+    });
+    chunks
+}
+
+/// Pages that hold the same records, each in an order of its own.
+fn records() -> Vec<u8> {
+    let page = random(2, PAGE_BYTES);
+    let mut records: Vec<&[u8]> = page.chunks(RECORD_BYTES).collect();
+    let mut dice = random(3, PAGES * records.len()).into_iter();
+    let mut pages = Vec::new();
+    for _ in 0..PAGES {
+        for last in (1..records.len()).rev() {
+            let other = usize::from(dice.next().expect("there is one for each")) % (last + 1);
+            records.swap(last, other);
+        }
+        records.iter().for_each(|record| pages.extend_from_slice(record));
+    }
+    pages
+}
+
+/// Prints a row for each weak sum.
+fn judge(name: &str, chunks: Vec<&[u8]>) {
+    let mut seen = HashSet::new();
+    let distinct: Vec<&[u8]> =
+        chunks.into_iter().filter(|chunk| seen.insert(Fingerprint::of(chunk))).collect();
+    let n = distinct.len() as f64;
+    let expected_pairs = n * (n - 1.0) / 2.0 / 2f64.powi(Weak::BITS as i32);
+    println!("\n{name}: {} chunks", distinct.len());
+    for kind in Weak::ALL {
+        let sums: Vec<u32> = distinct.iter().map(|chunk| kind.of(chunk)).collect();
+        let statistic = chi_square(&sums);
+        let (verdict, pairs) = (verdict(statistic), pairs(&sums));
+        println!(
+            "  {:12} {statistic:14.0} {verdict:>9} {pairs:12} {expected_pairs:10.1}",
+            kind.name()
+        );
+    }
+}
+
+fn chi_square(sums: &[u32]) -> f64 {
+    let mut bins = vec![0u32; BINS];
+    for sum in sums {
+        bins[(sum >> (Weak::BITS - BINS.ilog2())) as usize] += 1;
+    }
+    let mean = sums.len() as f64 / BINS as f64;
+    bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
+}
+
+/// The strictest level that accepts: the highest whose critical value is not reached.
+fn verdict(statistic: f64) -> &'static str {
+    let levels = [("10%", 1.281_552), ("5%", 1.644_854), ("2.5%", 1.959_964), ("1%", 2.326_348)];
+    let accepts = |(_, quantile): &&(&str, f64)| statistic < critical(*quantile);
+    levels.iter().find(accepts).map_or("rejected", |(name, _)| name)
+}
+
+/// Wilson and Hilferty's approximation, from the quantile of the normal distribution.
+fn critical(quantile: f64) -> f64 {
+    let freedom = (BINS - 1) as f64;
+    let part = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - part + quantile * part.sqrt()).powi(3)
+}
+
+fn pairs(sums: &[u32]) -> u64 {
+    let mut counts: HashMap<u32, u64> = HashMap::new();
+    for sum in sums {
+        *counts.entry(*sum).or_default() += 1;
+    }
+    counts.values().map(|count| count * (count - 1) / 2).sum()
+}
+
+/// GB a second of processor time, of pieces that lie in the cache.
+fn speeds(data: &[u8]) {
+    let lens = [512, 2048, 8192, 32_768];
+    println!("\nspeed in cache, GB/s    {}", lens.map(|len| format!("{len:>9}")).concat());
+    let kinds = Weak::ALL.map(|kind| (kind.name(), Sum::Weak(kind))).into_iter();
+    let kinds: Vec<(&str, Sum)> =
+        kinds.chain(Strong::ALL.map(|kind| (kind.name(), Sum::Strong(kind)))).collect();
+    let mut times = vec![vec![vec![]; lens.len()]; kinds.len()];
+    for _ in 0..ROUNDS {
+        for ((_, kind), times) in kinds.iter().zip(&mut times) {
+            for (len, times) in lens.iter().zip(times) {
+                times.push(time(|| data.chunks(*len).for_each(|chunk| kind.take(chunk))));
+            }
+        }
+    }
+    for ((name, _), times) in kinds.iter().zip(&mut times) {
+        let rates: String =
+            times.iter_mut().map(|times| format!("{:9.2}", rate(data.len(), times))).collect();
+        println!("  {name:22}{rates}");
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Sum {
+    Weak(Weak),
+    Strong(Strong),
+}
+
+impl Sum {
+    fn take(self, chunk: &[u8]) {
+        match self {
+            Self::Weak(kind) => {
+                black_box(kind.of(black_box(chunk)));
+            }
+            Self::Strong(kind) => {
+                black_box(kind.of(None, black_box(chunk)));
+            }
+        }
+    }
+}
+
+/// How fast new is searched for blocks of old, in GB of new a second of processor time.
+fn searches(old: &[u8]) {
+    let other = random(9, old.len());
+    let moved = [&other[..100], &old[..old.len() - 100]].concat();
+    println!("\nsearch, GB/s                        same     moved unrelated   false alarms");
+    for (weak, strong) in [
+        (Rolling::Adler, Strong::Md5),
+        (Rolling::Adler, Strong::SipHash),
+        (Rolling::Adler, Strong::Blake3),
+        (Rolling::Crc32c, Strong::Sha256),
+    ] {
+        let spec =
+            BlockSpec { len: FixedLen::new(8192).expect("in range"), weak, strong, key: None };
+        let mut sums = BlockSums::new(spec);
+        sums.sum(old, AtEnd::Yes).expect("there are few blocks");
+        let name = format!("{} {}", weak.weak().name(), strong.name());
+        let (mut rates, mut alarms) = (String::new(), Vec::new());
+        for new in [old, &moved, &other] {
+            let mut times = Vec::new();
+            for _ in 0..3 {
+                let mut searcher = Searcher::new(&sums, Locality::Neighbour);
+                times.push(time(|| {
+                    searcher.search(new, AtEnd::Yes, |op| {
+                        black_box(op);
+                    });
+                }));
+                alarms.push(searcher.counts().false_alarms);
+            }
+            rates += &format!("{:10.2}", rate(new.len(), &mut times));
+        }
+        println!("  {name:28}{rates}   {:?}", [alarms[0], alarms[3], alarms[6]]);
+    }
+}
+
+fn rate(bytes: usize, times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    bytes as f64 / times[times.len() / 2].as_secs_f64() / 1e9
+}
+
+fn time(run: impl FnOnce()) -> Duration {
+    let start = cpu_time();
+    run();
+    cpu_time() - start
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Bytes of SplitMix64.
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let word = |n: u64| {
+        let state = (seed << 40).wrapping_add(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).to_le_bytes()
+    };
+    (0..len as u64 / 8 + 1).flat_map(word).take(len).collect()
+}
+
+const RANDOM_BYTES: usize = 512 << 20;
+const SEARCH_BYTES: usize = 64 << 20;
+/// Larger than the nearest cache, smaller than the next one.
+const HOT_BYTES: usize = 256 << 10;
+const PAGES: usize = 100_000;
+const PAGE_BYTES: usize = 1024;
+const RECORD_BYTES: usize = 32;
+const BINS: usize = 1024;
+const ROUNDS: usize = 51;
