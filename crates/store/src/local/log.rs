@@ -19,6 +19,9 @@ use super::copy::write_at;
 use super::snapshot::{file_type, inode_of, read_at};
 use crate::dir::Dir;
 
+/// What was noted, in order.
+pub(super) type Notes = Vec<Vec<u8>>;
+
 /// What is noted of a staged file.
 #[derive(Debug)]
 pub(super) enum Log {
@@ -62,7 +65,7 @@ impl Log {
     pub(super) fn resume(
         dir: &Dir,
         (staged, name): (&OwnedFd, &Name),
-    ) -> Result<Option<(Self, Vec<Vec<u8>>)>, Errno> {
+    ) -> Result<Option<(Self, Notes)>, Errno> {
         let (Some(boot), stat) = (boot(), fs::fstat(staged)?) else { return Ok(None) };
         let file = match dir.open(&log_name(name), OFlags::RDWR) {
             Err(Errno::NOENT) => return Ok(None),

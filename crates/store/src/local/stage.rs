@@ -18,7 +18,7 @@ use deltic_core::{Fingerprint, Name, RelPath};
 use rustix::fs::{self, AtFlags, FlockOperation, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::log::{LOG_SUFFIX, Log, STAGED_SUFFIX, remove_log, staged_name};
+use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, Version};
 use crate::dir::{Dir, Use};
@@ -49,7 +49,7 @@ struct Leftover {
 pub(super) struct Logged {
     pub(super) staged: Staged,
     pub(super) log: Log,
-    pub(super) notes: Vec<Vec<u8>>,
+    pub(super) notes: Notes,
 }
 
 /// A file in a staging directory, locked, its owner's alone.
@@ -285,7 +285,7 @@ fn take(
 
 /// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and with
 /// it the key that it names.
-fn resume(dir: &Dir, name: &Name, len: u64) -> Result<Option<(OwnedFd, Log, Vec<Vec<u8>>)>, Errno> {
+fn resume(dir: &Dir, name: &Name, len: u64) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
         opened => opened?,
