@@ -144,6 +144,15 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        (
+            "Resume",
+            ToSender::Resume {
+                file,
+                key: Key::from_bytes([7; 32]),
+                spec: ChunkerSpec::for_len(5000),
+            }
+            .encode(),
+        ),
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
@@ -202,6 +211,9 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
 pub fn to_sender() -> impl Strategy<Value = ToSender> {
     prop_oneof![
         (file(), how()).prop_map(|(file, how)| ToSender::Want { file, how }),
+        (file(), any::<[u8; 32]>(), spec()).prop_map(|(file, key, spec)| {
+            ToSender::Resume { file, key: Key::from_bytes(key), spec }
+        }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),

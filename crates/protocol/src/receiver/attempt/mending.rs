@@ -133,8 +133,10 @@ impl Attempt {
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
             State::Matched(range) => range.start.plus(nth),
+            State::Kept(range) => self.kept.in_old(range.start + nth as usize, self.old.index())?,
             State::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
                 Origin::Old(no) => no,
+                Origin::Kept(no) => self.kept.in_old(no, self.old.index())?,
                 _ => return None,
             },
             State::Open(_) | State::Lacked => return None,
@@ -221,12 +223,12 @@ impl Receiver {
         if gaps.is_empty() || new_bytes > most || !fits {
             return Err(PeerError::Limit("bytes of gaps"));
         }
-        let len = attempt.meta.len;
+        let new = attempt.new_version();
         attempt.jobs += 1;
         self.gaps_out -= gaps.len() as u64;
         self.backlog_bytes += payload_bytes;
         self.jobs.ask(
-            Work::Mend { handle, path, len, gaps: patches, bytes, payload },
+            Work::Mend { handle, path, new, gaps: patches, bytes, payload },
             Place::Mend { handle, gaps, payload_bytes },
         );
         Ok(())
