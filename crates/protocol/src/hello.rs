@@ -126,7 +126,25 @@ impl Terms {
     /// How chunks are named in this session.
     #[must_use]
     pub fn fingerprinter(self) -> Fingerprinter {
-        if self.keyed { Fingerprinter::keyed(&self.key) } else { Fingerprinter::blake3(&self.key) }
+        self.fingerprinter_with(&self.key)
+    }
+
+    /// How chunks of a file are named whose transfer began in another session, under that session's `key`.
+    #[must_use]
+    pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
+        if self.keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
+    }
+
+    /// Whether chunks are named by the keyed sum; else by BLAKE3 with a key.
+    #[must_use]
+    pub const fn is_keyed(self) -> bool {
+        self.keyed
+    }
+
+    /// The session's key.
+    #[must_use]
+    pub const fn key(self) -> Key {
+        self.key
     }
 
     /// What sums of the blocks of gaps are taken with.

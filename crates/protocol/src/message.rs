@@ -9,7 +9,7 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
 use deltic_core::recipe::Digest;
-use deltic_core::{Entry, Meta, RelPath};
+use deltic_core::{Entry, Key, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::frame::framed;
@@ -128,6 +128,8 @@ pub enum ToReceiver {
 pub enum ToSender {
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
+    /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
+    Resume { file: FileNo, key: Key, spec: ChunkerSpec },
     /// Every file below this number that is not wanted by now will not be.
     Settled { upto: FileNo },
     /// Answers one `Groups`: the groups of it that must be expanded.
@@ -229,6 +231,15 @@ impl Wire for ChunkerSpec {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self::decode(from)?)
+    }
+}
+
+impl Wire for Key {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
     }
 }
 
@@ -358,7 +369,8 @@ frames!(ToSender {
     34 Lack { file, groups }
     35 Need { file, chunks }
     36 Done { file, done }
-    40 Mend { file, gaps };
+    40 Mend { file, gaps }
+    41 Resume { file, key, spec };
     37 Changed(change)
     38 Trouble(trouble)
     39 Finished(totals)

@@ -209,14 +209,14 @@ fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
 /// Gaps as nothing but literals, `len` bytes in all.
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
-    let nothing = GapSums::of(&[], BlockLen::for_gap(0), 0);
+    let nothing = GapSums::of(&[], BlockLen::for_gap(0, 2), 0);
     GapDelta::of(&vec![1; len], &nothing, 0).encode(&mut deltas);
     let bytes = deltas.len() as u32;
     ToReceiver::Mended { file: A, gaps, bytes, payload: Payload::Plain(deltas) }
 }
 
 fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
-    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64), 0);
+    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
@@ -361,6 +361,14 @@ fn want(file: FileNo) -> ToSender {
     ToSender::Want { file, how: How::Recipe }
 }
 
+fn resume(file: FileNo, spec: ChunkerSpec) -> ToSender {
+    ToSender::Resume { file, key: Key::from_bytes([1; 32]), spec }
+}
+
+fn blocks() -> ChunkerSpec {
+    ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap())
+}
+
 fn each_to_sender() -> Vec<(&'static str, ToSender)> {
     let foreign = FileNo(1 << 40);
     let same = Done::Same { touched: false, differs: Differs::default() };
@@ -369,6 +377,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Want", want(A)),
         ("Want.whole", ToSender::Want { file: A, how: How::Whole }),
         ("Want.foreign", want(foreign)),
+        ("Resume", resume(A, ChunkerSpec::for_len(3000))),
+        ("Resume.whole", resume(A, blocks())),
+        ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
+        ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
@@ -1237,7 +1249,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..8usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..9usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
@@ -1249,6 +1261,7 @@ fn likely_to_sender() -> impl Strategy<Value = ToSender> {
             mend(file, 0..1, 100),
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
+            resume(file, ChunkerSpec::for_len(3000)),
         ][which]
             .clone()
     });
@@ -1257,6 +1270,15 @@ fn likely_to_sender() -> impl Strategy<Value = ToSender> {
 
 fn setback(luck: u8) -> Setback {
     Setback { trouble: trouble(TroubleKind::Failed), retry: luck & 1 == 0 }
+}
+
+/// A journal that may be a lie.
+fn any_kept(luck: u8) -> receiver::Kept {
+    let spec = ChunkerSpec::for_len(3000);
+    let chunks = scan(&spec.build(), &vec![luck % 2; 3000], AtEnd::Yes).chunks;
+    let place = |(n, chunk)| receiver::KeptChunk { start: n as u64 * u64::from(luck), chunk };
+    let chunks = chunks.into_iter().enumerate().map(place).collect();
+    receiver::Kept { key: Key::from_bytes([luck; 32]), spec, chunks }
 }
 
 /// An answer of the right kind and of any content.
@@ -1290,6 +1312,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             leftovers: vec![3000; luck as usize % 2],
+            kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
         Work::Index { spec, segment, .. } => {
@@ -1298,7 +1321,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
         Work::Survey { gaps, .. } => {
-            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300), 1);
+            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
             Answer::Surveyed(Ok(vec![sums; gaps.len()]))
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(setback(luck))),

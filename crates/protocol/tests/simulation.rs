@@ -42,6 +42,9 @@ fn run(case: &Case) {
             done += 1;
         }
         session.destination.kill();
+        if dice.percent(30) {
+            session.destination.reboot();
+        }
         check_nothing_is_torn(case, &session);
         return resume(case, session, &mut dice);
     }
@@ -69,6 +72,7 @@ fn resume(case: &Case, killed: Session, dice: &mut Dice) {
     case.new = killed.source.tree;
     case.old = killed.destination.tree;
     case.leftovers = killed.destination.leftovers;
+    case.interrupted = killed.destination.interrupted;
     case.source_faults = SourceFaults::default();
     case.destination_faults = DestinationFaults::default();
     let mut session = Session::new(&case, dice);
@@ -160,6 +164,7 @@ fn plain(new: Tree, old: Tree) -> Case {
     (case.new, case.old) = (new, old);
     (case.roots, case.cut) = (None, None);
     case.leftovers.clear();
+    case.interrupted.clear();
     case.source_faults = SourceFaults::default();
     case.destination_faults = DestinationFaults::default();
     case.options = Options { recursive: true, times: true, ..Options::default() };
@@ -189,7 +194,7 @@ fn a_tree_larger_than_every_window_comes_through() {
 }
 
 #[test]
-fn a_killed_run_is_resumed_and_not_repeated() {
+fn a_killed_run_of_which_no_journal_is_left_is_resumed_and_not_repeated() {
     let new = tree_of(&[("a", Dice::new(5).bytes(3_000_000))]);
     // A few old bytes make it a recipe, whose literals go straight to their places.
     let mut case = plain(new, tree_of(&[("a", vec![1; 10])]));
@@ -199,12 +204,133 @@ fn a_killed_run_is_resumed_and_not_repeated() {
     }
     let written = killed.destination.written;
     killed.destination.kill();
+    killed.destination.reboot();
     case.leftovers = killed.destination.leftovers;
     let mut session = Session::new(&case, &mut Dice::new(7));
     let totals = session.finish();
     check_result(&case, &session, &totals);
     let again = totals.literal - (3_000_000 - written);
     assert!(again < 300_000, "{again} bytes were sent again");
+}
+
+/// A session of `case`, killed once `most` literal bytes are written.
+fn killed_after(case: &Case, most: u64, dice: &mut Dice) -> Session {
+    let mut session = Session::new(case, dice);
+    while session.destination.written < most {
+        assert!(session.step());
+    }
+    session.destination.kill();
+    session
+}
+
+/// However often it is killed: what was written is neither sent nor read again, and the result is right.
+#[test]
+fn what_is_known_to_be_written_is_neither_sent_nor_read_again() {
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let len = dice.between(300_000, 3_000_000);
+        let new = dice.bytes(len);
+        // Whole; by recipe; with much that is copied.
+        let old = [Vec::new(), vec![1; 10], new[len / 3..].to_vec()];
+        let old = &old[seed as usize % 3];
+        let files: &[(&str, Vec<u8>)] = &[("a", old.clone())];
+        let mut case = plain(
+            tree_of(&[("a", new)]),
+            if old.is_empty() { Tree::default() } else { tree_of(files) },
+        );
+        let (mut written, mut kills) = (0, 0);
+        for _ in 0..dice.between(1, 3) {
+            let more = dice.below(len / 4) as u64;
+            let mut session = Session::new(&case, &mut dice);
+            while session.destination.written < more && session.step() {}
+            if session.receiver.is_finished() {
+                break;
+            }
+            session.destination.kill();
+            kills += 1;
+            written += session.destination.written;
+            case.interrupted = session.destination.interrupted;
+            case.leftovers = session.destination.leftovers;
+            assert!(case.leftovers.is_empty(), "{seed}: it goes on in the same file");
+        }
+        let interrupted = !case.interrupted.is_empty();
+        let mut session = Session::new(&case, &mut dice);
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        assert_eq!(session.destination.resumed, usize::from(interrupted), "{seed}");
+        let most = if old.len() > 10 { 2 * len / 5 } else { len } as u64;
+        // Gaps that were mended count what was copied as written.
+        assert!(totals.literal <= most + 100_000 - written.min(most), "{seed} after {kills} kills");
+        if old.len() <= 10 {
+            assert_eq!(totals.literal + written, len as u64, "{seed}: each byte travels once");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_lacks_nothing_reads_nothing_of_old() {
+    let new = Dice::new(5).bytes(700_000);
+    let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", vec![1; 400_000])]));
+    let killed = killed_after(&case, 700_000, &mut Dice::new(6));
+    case.interrupted = killed.destination.interrupted;
+    // Whoever reads old fails.
+    case.destination_faults.index = 100;
+    let mut session = Session::new(&case, &mut Dice::new(7));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert_eq!((totals.literal, totals.matched), (0, 700_000));
+}
+
+/// Another time: it is another version, which is matched against what was left. The same time and other bytes, as where a
+/// time was set back: what is in place and wrong is written over.
+#[test]
+fn a_source_that_changed_meanwhile_comes_through() {
+    for (seed, time_tells) in [(1, true), (2, false), (3, true), (4, false)] {
+        let mut dice = Dice::new(seed);
+        let new = dice.bytes(2_000_000);
+        let old = if seed < 3 { Tree::default() } else { tree_of(&[("a", vec![1; 10])]) };
+        let mut case = plain(tree_of(&[("a", new.clone())]), old);
+        let killed = killed_after(&case, 1_500_000, &mut dice);
+        case.interrupted = killed.destination.interrupted;
+        let mut changed = new;
+        for at in [0, 500_000, 1_999_000] {
+            changed[at..at + 1000].fill(7);
+        }
+        let node = case.new.0.get_mut(&path("a")).unwrap();
+        node.bytes = std::sync::Arc::new(changed);
+        node.meta.modified.nanos += u32::from(time_tells);
+        // Killed a second time, in the midst of writing over.
+        let again = killed_after(&case, 100_000, &mut dice);
+        assert_eq!(again.destination.resumed, usize::from(!time_tells));
+        case.interrupted = again.destination.interrupted;
+        case.leftovers = again.destination.leftovers;
+        let mut session = Session::new(&case, &mut dice);
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        assert!(totals.literal < 1_300_000, "{seed}: {}", totals.literal);
+    }
+}
+
+/// A journal that claims what is not so cannot make the session hang, nor get past the digest.
+#[test]
+fn a_journal_of_other_bytes_ends_in_a_file_that_is_right() {
+    let new = Dice::new(5).bytes(900_000);
+    let mut case = plain(tree_of(&[("a", new)]), Tree::default());
+    let killed = killed_after(&case, 600_000, &mut Dice::new(6));
+    case.interrupted = killed.destination.interrupted;
+    let stage = case.interrupted.get_mut(&path("a")).unwrap();
+    let other = deltic_core::recipe::Chunk::of(b"of another file");
+    for (n, kept) in stage.kept.iter_mut().enumerate() {
+        match n % 3 {
+            0 => kept.chunk.fingerprint = other.fingerprint,
+            1 => kept.start += 1,
+            _ => kept.chunk.len *= 2,
+        }
+    }
+    let mut session = Session::new(&case, &mut Dice::new(7));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert_eq!(totals.literal, 900_000);
 }
 
 /// Equal groups are found where they are, not where the first of them is.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use deltic_core::{Meta, RelPath};
 
-use crate::{Commit, Keep, Listing, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use crate::{Commit, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree};
 pub use plan::{Call, Fault, Nth, Plan};
 
 /// A store of which chosen calls fail, without having had any effect.
@@ -96,6 +96,19 @@ impl<S: Store> Store for Faulty<S> {
         Ok(found.into_iter().map(|inner| self.snapshot(path, inner)).collect())
     }
 
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<Self::Rebuild>>, StoreError> {
+        self.plan.enter(Call::Resume, path)?;
+        let found = self.inner.resume(path, len)?;
+        Ok(found.map(|Resumed { rebuild, notes }| Resumed {
+            rebuild: FaultyRebuild { inner: rebuild, path: path.clone(), plan: self.plan.clone() },
+            notes,
+        }))
+    }
+
     fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
         self.inner.make_dir(path)
@@ -149,6 +162,11 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.plan.enter(Call::Write, &self.path)?;
         self.inner.write(new_start, bytes)
+    }
+
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.plan.enter(Call::Note, &self.path)?;
+        self.inner.note(bytes)
     }
 
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError> {

@@ -89,6 +89,18 @@ pub trait Store: Tree {
     /// Where the staging directory exists and cannot be read.
     fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError>;
 
+    /// Goes on with the newest unfinished rebuild of `path` that is `len` bytes long and of which something was noted. Not
+    /// one whose staged file may not hold any more what it held when that was noted: changed by somebody since, or written
+    /// before the machine started anew.
+    ///
+    /// # Errors
+    /// Where the staging directory exists and cannot be read.
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<Self::Rebuild>>, StoreError>;
+
     /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`], which gives a new one
     /// its mode and an old one that was closed to its owner the one it had; replaces anything else.
     ///
@@ -161,6 +173,13 @@ pub trait Rebuild: Send + Sync + 'static {
     /// [`StoreError::Full`] among others; the rebuild is spoiled then.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
+    /// machine; nobody but the owner can read it, and it goes with the staged file.
+    ///
+    /// # Errors
+    /// Where it cannot be written: then nothing can be noted of this rebuild any more.
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError>;
+
     /// Makes this the file at its path, in one step.
     ///
     /// # Errors
@@ -172,6 +191,15 @@ pub trait Rebuild: Send + Sync + 'static {
     /// # Errors
     /// Where the staged file cannot be removed.
     fn discard(self) -> Result<(), StoreError>;
+}
+
+/// A rebuild that goes on where a killed run was interrupted.
+#[derive(Debug)]
+pub struct Resumed<R> {
+    /// As if it had never been dropped.
+    pub rebuild: R,
+    /// What [`Rebuild::note`] was told, in order; the last of it may be missing.
+    pub notes: Vec<Vec<u8>>,
 }
 
 /// What a commit gives the file besides its bytes, and what it takes the place of.

@@ -3,6 +3,7 @@
 mod attrs;
 mod copy;
 mod list;
+mod log;
 mod place;
 mod rebuild;
 mod remove;

@@ -9,7 +9,7 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 use rustix::io::Errno;
 
 use crate::error::At;
-use crate::{Filter, Keep, Listing, Snapshot, Store, StoreError, Tree, check_path, lock};
+use crate::{Filter, Keep, Listing, Resumed, Snapshot, Store, StoreError, Tree, check_path, lock};
 pub use rebuild::MemoryRebuild;
 use tree::{Node, TreeState};
 
@@ -158,6 +158,19 @@ impl Store for MemoryStore {
         state.find(path).at("resume", path)?;
         let taken = state.take_leftovers(path);
         Ok(taken.into_iter().map(|(id, node)| self.snapshot(path, node, Some(id))).collect())
+    }
+
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<MemoryRebuild>>, StoreError> {
+        check_path("resume", path)?;
+        let mut state = lock(&self.state);
+        state.find(path).at("resume", path)?;
+        let found = state.take_noted(path, len);
+        Ok(found
+            .map(|(id, notes)| Resumed { rebuild: MemoryRebuild::resumed(self, path, id), notes }))
     }
 
     fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {

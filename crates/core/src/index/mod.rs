@@ -191,6 +191,13 @@ impl Index {
         (range.start.0..range.end.0).map(|no| self.chunk(ChunkNo(no)))
     }
 
+    /// The chunks that lie in `old`, in order.
+    pub fn chunks_in(&self, old: Span) -> impl Iterator<Item = (Span, Fingerprint)> {
+        let from = self.starts.partition_point(|start| *start < old.start);
+        let chunks = (from..self.len()).map(|no| self.chunk(ChunkNo(no as u32)));
+        chunks.take_while(move |(span, _)| span.end() <= old.end())
+    }
+
     /// How many chunks it keeps.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -234,6 +241,21 @@ mod tests {
         assert_eq!(index.chunk(second).0, Span::new(2000, 1000));
         assert_eq!(index.find_chunk(short, 1000, Some(second.next())), Some(first));
         assert_eq!(index.find_chunk(short, 999, None), None);
+    }
+
+    #[test]
+    fn the_chunks_in_a_span_are_those_that_lie_in_it() {
+        let mut index = Index::new(100);
+        (0..5).for_each(|name| index.push(u64::from(name) * 1000, chunk(name)));
+        let starts = |start, len| {
+            let chunks = index.chunks_in(Span::new(start, len));
+            chunks.map(|(span, _)| span.start).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(1000, 2000), [1000, 2000]);
+        assert_eq!(starts(999, 2002), [1000, 2000]);
+        assert_eq!(starts(1001, 1998), [2000]);
+        assert_eq!(starts(4000, 5000), [4000]);
+        assert_eq!(starts(5000, 1), []);
     }
 
     #[test]

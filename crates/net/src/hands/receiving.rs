@@ -5,20 +5,21 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
-use deltic_core::recipe::{Digest, digest_of};
+use deltic_core::recipe::{Chunk, Digest, digest_of};
 use deltic_core::{Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
+    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
+    Proof, Receiver, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
 use super::sending::cut_segment;
-use super::{Buffers, failed, lock, setback};
+use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
 use crate::pool::Cost;
 
@@ -26,6 +27,7 @@ use crate::pool::Cost;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
+    terms: Terms,
     /// How chunks are named in this session.
     names: Fingerprinter,
     gap_seed: u64,
@@ -37,6 +39,9 @@ pub(crate) struct ReceivingHands<S: Store> {
 struct Slot<S: Store> {
     old: Vec<S::Snapshot>,
     in_place: bool,
+    /// How chunks are named that were written in another session, and where they are.
+    resumed: Option<Fingerprinter>,
+    kept: Vec<Range<u64>>,
     rebuild: Mutex<Option<Arc<S::Rebuild>>>,
 }
 
@@ -65,7 +70,13 @@ impl<S: Store> Slot<S> {
 
 impl<S: Store> Default for Slot<S> {
     fn default() -> Self {
-        Self { old: Vec::new(), in_place: false, rebuild: Mutex::new(None) }
+        Self {
+            old: Vec::new(),
+            in_place: false,
+            resumed: None,
+            kept: Vec::new(),
+            rebuild: Mutex::new(None),
+        }
     }
 }
 
@@ -104,32 +115,33 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Remove { path } => {
                 Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
             }
-            Work::OpenOld { handle, path, most } => {
-                Answer::Opened(self.open_old(handle, &path, most).map_err(|error| setback(&error)))
+            Work::OpenOld { handle, path, most, goes_on } => {
+                let opened = self.open_old(handle, &path, (most, goes_on.as_ref()));
+                Answer::Opened(opened.map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
                 let run = self.buffers.with(segment.read_len(), |buffer| {
-                    cut_segment(&slot.old[part], (&spec, &self.names), &segment, buffer)
+                    cut_segment(&slot.old[part], (&spec, self.names(&slot)), &segment, buffer)
                 });
                 let run = run.map_err(|error| setback(&error));
                 Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }
-            Work::Copy { handle, path, len, runs } => Answer::Copied(
-                (self.rebuild(handle, &path, len))
-                    .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, &runs))
+            Work::Copy { handle, path, new, runs, chunks } => Answer::Copied(
+                (self.rebuild(handle, &path, new))
+                    .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, (&runs, chunks)))
                     .map_err(|error| setback(&error)),
             ),
-            Work::Write { handle, path, len, pieces, payload } => Answer::Written(
-                (self.rebuild(handle, &path, len))
-                    .map_err(|error| setback(&error))
-                    .and_then(|rebuild| write(&*rebuild, &path, (&self.names, &pieces, payload))),
+            Work::Write { handle, path, new, pieces, payload } => Answer::Written(
+                (self.rebuild(handle, &path, new)).map_err(|error| setback(&error)).and_then(
+                    |rebuild| self.write(&self.slot(handle), (&rebuild, &path), (&pieces, payload)),
+                ),
             ),
             Work::Survey { handle, gaps } => {
                 Answer::Surveyed(self.survey(handle, &gaps).map_err(|error| setback(&error)))
             }
-            Work::Mend { handle, path, len, gaps, bytes, payload } => Answer::Mended(
-                (self.rebuild(handle, &path, len)).map_err(|error| setback(&error)).and_then(
+            Work::Mend { handle, path, new, gaps, bytes, payload } => Answer::Mended(
+                (self.rebuild(handle, &path, new)).map_err(|error| setback(&error)).and_then(
                     |rebuild| {
                         self.mend(&self.slot(handle), (&rebuild, &path), (&gaps, bytes, payload))
                     },
@@ -158,6 +170,7 @@ impl<S: Store> ReceivingHands<S> {
         Self {
             store,
             keep,
+            terms,
             names: terms.fingerprinter(),
             gap_seed: terms.gap_seed(),
             slots: Mutex::default(),
@@ -200,7 +213,12 @@ impl<S: Store> ReceivingHands<S> {
         count
     }
 
-    fn open_old(&self, handle: Handle, path: &RelPath, most: u64) -> Result<OldLens, StoreError> {
+    fn open_old(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        (most, goes_on): (u64, Option<&Meta>),
+    ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
             Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
@@ -208,16 +226,41 @@ impl<S: Store> ReceivingHands<S> {
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
+        if let Some((rebuild, kept)) = goes_on.and_then(|meta| self.resume(path, meta)) {
+            let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
+            let slot = Slot {
+                in_place: in_place.is_some(),
+                old: in_place.into_iter().collect(),
+                resumed: Some(self.terms.fingerprinter_with(&kept.key)),
+                kept: journal::runs(&kept.chunks),
+                rebuild: Mutex::new(Some(Arc::new(rebuild))),
+            };
+            lock(&self.slots).insert(handle, Arc::new(slot));
+            let kept = Some(kept);
+            return Ok(OldLens { in_place: in_place_len, leftovers: Vec::new(), kept });
+        }
         let mut leftovers = self.store.leftovers(path)?;
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
         let lens = OldLens {
             in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
             leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),
+            kept: None,
         };
         let old = in_place.into_iter().chain(leftovers).collect();
-        let slot = Slot { old, in_place: lens.in_place.is_some(), rebuild: Mutex::new(None) };
+        let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
+    }
+
+    /// The interrupted transfer of just this version, if there is one and its journal can be read.
+    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(S::Rebuild, Kept)> {
+        if !journal::is_kept(meta.len) {
+            return None;
+        }
+        // Whatever is wrong with it: then it goes as if nothing had been noted.
+        let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
+        let kept = journal::read(&notes, meta, self.terms)?;
+        Some((rebuild, kept))
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {
@@ -229,14 +272,18 @@ impl<S: Store> ReceivingHands<S> {
         &self,
         handle: Handle,
         path: &RelPath,
-        len: u64,
+        new: New,
     ) -> Result<Arc<S::Rebuild>, StoreError> {
         let slot = self.slot(handle);
         let mut rebuild = lock(&slot.rebuild);
         if let Some(rebuild) = &*rebuild {
             return Ok(Arc::clone(rebuild));
         }
-        let made = Arc::new(self.store.create(path, len)?);
+        let made = Arc::new(self.store.create(path, new.len)?);
+        if journal::is_kept(new.len) {
+            // Without its first note the others are of no use, and no harm.
+            let _ = made.note(&journal::version(&new, self.terms));
+        }
         *rebuild = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -245,8 +292,10 @@ impl<S: Store> ReceivingHands<S> {
         &self,
         slot: &Slot<S>,
         rebuild: &S::Rebuild,
-        runs: &[CopyRun],
+        (runs, chunks): (&[CopyRun], Vec<KeptChunk>),
     ) -> Result<(), StoreError> {
+        let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
+        journal::write_over(rebuild, &slot.kept, spans)?;
         for CopyRun { old, new_start } in runs {
             let mut to = *new_start;
             for (snapshot, part) in slot.parts(*old) {
@@ -255,15 +304,61 @@ impl<S: Store> ReceivingHands<S> {
                 to += len;
             }
         }
+        self.note(rebuild, chunks);
         Ok(())
     }
 
-    fn survey(&self, handle: Handle, gaps: &[OldGap]) -> Result<Vec<GapSums>, StoreError> {
+    /// Notes that these are in place.
+    fn note(&self, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
+        if !chunks.is_empty() {
+            // What cannot be noted is sent again after a kill.
+            let _ = rebuild.note(&journal::chunks(chunks, self.terms));
+        }
+    }
+
+    fn names<'a>(&'a self, slot: &'a Slot<S>) -> &'a Fingerprinter {
+        slot.resumed.as_ref().unwrap_or(&self.names)
+    }
+
+    /// Unpacks a payload, checks each chunk and writes it.
+    fn write(
+        &self,
+        slot: &Slot<S>,
+        (rebuild, path): (&S::Rebuild, &RelPath),
+        (pieces, payload): (&[Piece], Payload),
+    ) -> Result<Vec<Fingerprint>, Setback> {
+        let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+        let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
+        let fingerprints =
+            checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
+        self.put(slot, rebuild, (pieces, &bytes, &fingerprints))
+            .map_err(|error| setback(&error))?;
+        Ok(fingerprints)
+    }
+
+    /// Writes chunks, those that lie next to each other in one call.
+    fn put(
+        &self,
+        slot: &Slot<S>,
+        rebuild: &S::Rebuild,
+        (pieces, bytes, fingerprints): (&[Piece], &[u8], &[Fingerprint]),
+    ) -> Result<(), StoreError> {
+        journal::write_over(rebuild, &slot.kept, pieces.iter().map(|piece| piece.span))?;
+        write_runs(rebuild, pieces, bytes)?;
+        let chunk = |(piece, fingerprint): (&Piece, &Fingerprint)| KeptChunk {
+            start: piece.span.start,
+            chunk: Chunk { len: piece.span.len, fingerprint: *fingerprint },
+        };
+        self.note(rebuild, pieces.iter().zip(fingerprints).map(chunk).collect());
+        Ok(())
+    }
+
+    fn survey(&self, handle: Handle, gaps: &[Facing]) -> Result<Vec<GapSums>, StoreError> {
         let slot = self.slot(handle);
-        self.buffers.with(longest(gaps.iter()), |buffer| {
-            let sums = |gap: &OldGap| {
-                let old = slot.read(gap, buffer)?;
-                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64), self.gap_seed))
+        self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
+            let sums = |gap: &Facing| {
+                let old = slot.read(&gap.old, buffer)?;
+                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64, gap.edits), self.gap_seed))
             };
             gaps.iter().map(sums).collect()
         })
@@ -286,11 +381,12 @@ impl<S: Store> ReceivingHands<S> {
                 let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
                 new.clear();
                 apply(read, &delta, len, &mut new).map_err(|_| unproven(path))?;
-                let Some(fingerprints) = checked(&self.names, pieces, &new) else {
+                let Some(fingerprints) = checked(self.names(slot), pieces, &new) else {
                     // Short sums of blocks deceive now and then; nothing deceives where there were none.
                     return if old.is_empty() { Err(unproven(path)) } else { Ok(None) };
                 };
-                write_runs(rebuild, pieces, &new).map_err(|error| setback(&error))?;
+                self.put(slot, rebuild, (pieces, &new, &fingerprints))
+                    .map_err(|error| setback(&error))?;
                 Ok(Some(Mended { fingerprints, literal: delta.literal_len() as u64 }))
             };
             gaps.iter().map(&mut mend).collect()
@@ -307,10 +403,15 @@ impl<S: Store> ReceivingHands<S> {
         if !proof.holds() {
             return Err(unproven(path));
         }
-        let rebuild = self.rebuild(handle, path, meta.len).map_err(|error| setback(&error))?;
-        let Some(slot) = lock(&self.slots).remove(&handle) else { return Err(unproven(path)) };
-        lock(&slot.rebuild).take();
-        let rebuild = Arc::into_inner(rebuild).expect("the last work of an attempt has it alone");
+        let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
+        let staged = lock(&slot.rebuild).take();
+        let rebuild = match staged {
+            Some(rebuild) => {
+                Arc::into_inner(rebuild).expect("the last work of an attempt has it alone")
+            }
+            // Of an empty file nothing was written.
+            None => self.store.create(path, meta.len).map_err(|error| setback(&error))?,
+        };
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
@@ -356,19 +457,6 @@ impl<S: Store> ReceivingHands<S> {
             None => Ok(()),
         }
     }
-}
-
-/// Unpacks a payload, checks each chunk and writes it.
-fn write<R: Rebuild>(
-    rebuild: &R,
-    path: &RelPath,
-    (names, pieces, payload): (&Fingerprinter, &[Piece], Payload),
-) -> Result<Vec<Fingerprint>, Setback> {
-    let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
-    let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
-    let fingerprints = checked(names, pieces, &bytes).ok_or_else(|| unproven(path))?;
-    write_runs(rebuild, pieces, &bytes).map_err(|error| setback(&error))?;
-    Ok(fingerprints)
 }
 
 /// The fingerprints of the pieces of `bytes`, if each is what was announced.

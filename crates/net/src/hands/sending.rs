@@ -30,6 +30,9 @@ pub(crate) struct SendingHands<T: Tree> {
     names: Fingerprinter,
     gap_seed: u64,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    /// How chunks are named in attempts that go on from another session.
+    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
+    terms: Terms,
     buffers: Buffers,
 }
 
@@ -46,13 +49,18 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
-            Work::Open { handle, path, how, zstd } => Answer::Opened(
-                self.open(handle, &path, (how, zstd)).map_err(|error| trouble(&error)),
-            ),
+            Work::Open { handle, path, how, zstd, key } => {
+                if let Some(key) = key {
+                    let names = self.terms.fingerprinter_with(&key);
+                    lock(&self.resumed).insert(handle, names);
+                }
+                let opened = self.open(handle, &path, (how, zstd));
+                Answer::Opened(opened.map_err(|error| trouble(&error)))
+            }
             Work::Scan { handle, spec, segment } => {
-                let snapshot = self.snapshot(handle);
+                let (snapshot, names) = (self.snapshot(handle), self.names(handle));
                 let run = self.buffers.with(segment.read_len(), |buffer| {
-                    cut_segment(&*snapshot, (&spec, &self.names), &segment, buffer)
+                    cut_segment(&*snapshot, (&spec, &names), &segment, buffer)
                 });
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
@@ -68,6 +76,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
+                lock(&self.resumed).remove(&handle);
                 Answer::Closed
             }
         }
@@ -82,6 +91,8 @@ impl<T: Tree> SendingHands<T> {
             names: terms.fingerprinter(),
             gap_seed: terms.gap_seed(),
             open: Mutex::default(),
+            resumed: Mutex::default(),
+            terms,
             buffers: Buffers::default(),
         }
     }
@@ -114,6 +125,10 @@ impl<T: Tree> SendingHands<T> {
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
         let open = lock(&self.open);
         Arc::clone(open.get(&handle).expect("the machine closes a handle after its last work"))
+    }
+
+    fn names(&self, handle: Handle) -> Fingerprinter {
+        lock(&self.resumed).get(&handle).unwrap_or(&self.names).clone()
     }
 
     fn read(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
+use deltic_core::{Fingerprint, Key, Meta, Name, RelPath, ShortFingerprint, Span, Timestamp};
 
 use crate::message::Payload;
 use crate::report::{Item, Trouble};
@@ -32,21 +32,23 @@ pub enum Work {
     SetDirs { dirs: Vec<(RelPath, Meta)> },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
-    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each.
-    /// Answer with [`Answer::Opened`].
-    OpenOld { handle: Handle, path: RelPath, most: u64 },
+    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
+    /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
+    /// another old version, but what the new one grows in. Answer with [`Answer::Opened`].
+    OpenOld { handle: Handle, path: RelPath, most: u64, goes_on: Option<Meta> },
     /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
     /// [`Answer::Indexed`].
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
-    /// Copy runs of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
-    Copy { handle: Handle, path: RelPath, len: u64, runs: Vec<CopyRun> },
+    /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
+    /// [`Answer::Copied`].
+    Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
-    Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
+    Write { handle: Handle, path: RelPath, new: New, pieces: Vec<Piece>, payload: Payload },
     /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
-    Survey { handle: Handle, gaps: Vec<OldGap> },
+    Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
-    Mend { handle: Handle, path: RelPath, len: u64, gaps: Vec<Patch>, bytes: u32, payload: Payload },
+    Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
@@ -62,6 +64,45 @@ pub enum Work {
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
+}
+
+/// The new version, and how it is cut: what must be the same for its transfer to go on in another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct New {
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was modified.
+    pub modified: Timestamp,
+    /// What its chunks are cut by.
+    pub spec: ChunkerSpec,
+}
+
+/// An interrupted transfer that can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What its chunks are named with.
+    pub key: Key,
+    /// What they are cut by.
+    pub spec: ChunkerSpec,
+    /// Those that are in place. What overlaps another, or reaches beyond the new version, is as good as not in here.
+    pub chunks: Vec<KeptChunk>,
+}
+
+/// A chunk in its place in the new version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptChunk {
+    /// Where it starts.
+    pub start: u64,
+    /// What it is.
+    pub chunk: Chunk,
+}
+
+impl KeptChunk {
+    /// One past its last byte.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.chunk.len.into())
+    }
 }
 
 /// Bytes of the old versions and where they go.
@@ -85,6 +126,15 @@ pub struct Piece {
 /// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to
 /// come as it is.
 pub type OldGap = Vec<Span>;
+
+/// A gap to be told against old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facing {
+    /// What old has in its place.
+    pub old: OldGap,
+    /// In how many places it probably differs.
+    pub edits: u32,
+}
 
 /// A gap that was told against old.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,4 +200,6 @@ pub struct OldLens {
     pub in_place: Option<u64>,
     /// What killed runs left of it.
     pub leftovers: Vec<u64>,
+    /// What one of them left that goes on as the new version.
+    pub kept: Option<Kept>,
 }

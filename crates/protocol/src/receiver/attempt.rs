@@ -1,5 +1,6 @@
 //! One attempt at one file: match its recipe against what is known of old, copy, write what is sent, prove the whole.
 
+mod keeping;
 mod mending;
 mod steps;
 
@@ -17,8 +18,9 @@ use crate::error::PeerError;
 use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
 
-use super::{CopyRun, Piece, Proof, ProofPart};
+use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
 
+use keeping::Keeping;
 pub(super) use mending::Gap;
 use mending::Gaps;
 
@@ -29,6 +31,10 @@ pub(super) struct Attempt {
     how: How,
     spec: ChunkerSpec,
     old: Old,
+    /// Chunks of an interrupted transfer that are in place.
+    kept: Keeping,
+    /// Nothing was lacked yet, so old was not read: an interrupted transfer may need nothing of it.
+    unread: bool,
     indexing: Option<Indexing>,
     groups: Vec<Slot>,
     next_start: u64,
@@ -107,6 +113,8 @@ enum State {
     Open(ShortFingerprint),
     /// Found in old.
     Matched(Range<ChunkNo>),
+    /// In place since an interrupted transfer: these of what it left.
+    Kept(Range<usize>),
     /// Not in old: to be spelled out.
     Lacked,
     /// Spelled out.
@@ -117,6 +125,8 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Old(ChunkNo),
+    /// In place since an interrupted transfer.
+    Kept(usize),
     Needed(ShortFingerprint),
     /// Part of a gap.
     Gap(ShortFingerprint),
@@ -139,6 +149,8 @@ impl Attempt {
             how,
             spec,
             old: Old::Indexing(Box::new(Index::new(INDEX_BUDGET_CHUNKS))),
+            kept: Keeping::default(),
+            unread: false,
             indexing: None,
             groups: Vec::new(),
             next_start: 0,
@@ -160,6 +172,23 @@ impl Attempt {
             end: None,
             settling: false,
         }
+    }
+
+    /// The new version.
+    fn new_version(&self) -> New {
+        New { len: self.meta.len, modified: self.meta.modified, spec: self.spec }
+    }
+
+    /// What copies bring, in their places in new.
+    fn chunks_of(&self, runs: &[CopyRun]) -> Vec<KeptChunk> {
+        let index = self.old.index();
+        let chunks = runs.iter().flat_map(|run| {
+            index.chunks_in(run.old).map(|(span, fingerprint)| KeptChunk {
+                start: run.new_start + (span.start - run.old.start),
+                chunk: Chunk { len: span.len, fingerprint },
+            })
+        });
+        chunks.collect()
     }
 
     /// Bytes whose source is found or that have arrived.
@@ -214,6 +243,7 @@ impl Attempt {
 
     /// All of old is indexed.
     fn knows_all(&mut self) {
+        self.unread = false;
         let indexed = std::mem::replace(&mut self.old, Old::Indexing(Box::new(Index::new(0))));
         self.old = match indexed {
             Old::Indexing(index) => Old::Known(Arc::new(*index)),
@@ -234,12 +264,19 @@ impl Attempt {
             if !fits || line.len <= least || line.len > most || self.groups.len() >= MAX_GROUPS {
                 return Err(PeerError::Limit("length of a group"));
             }
+            let state = match self.kept.group(self.next_start, line) {
+                Some(kept) => {
+                    self.keep(self.next_start, line.len);
+                    State::Kept(kept)
+                }
+                None => State::Open(line.short),
+            };
             self.groups.push(Slot {
                 start: self.next_start,
                 first_chunk: self.next_chunk,
                 chunks: line.chunks,
                 len: line.len,
-                state: State::Open(line.short),
+                state,
             });
             self.next_start += line.len;
             self.next_chunk += line.chunks;
@@ -327,7 +364,7 @@ impl Attempt {
         }
         let slot = &mut self.groups[no as usize];
         let (mut start, mut needed) = (slot.start, Vec::new());
-        let mut chunks = Vec::with_capacity(lines.len());
+        let (mut chunks, mut in_place) = (Vec::with_capacity(lines.len()), Vec::new());
         for (nth, line) in lines.iter().enumerate() {
             let is_last = start + u64::from(line.len) == self.meta.len;
             let least = if is_last { 1 } else { self.spec.min_len() };
@@ -335,14 +372,23 @@ impl Attempt {
                 return Err(PeerError::Limit("length of a chunk"));
             }
             let index = self.old.index();
-            let origin = match index.find_chunk(line.short, line.len, self.after) {
-                Some(found) => {
+            let kept = self.kept.chunk(start, line);
+            let found = match kept {
+                Some(_) => None,
+                None => index.find_chunk(line.short, line.len, self.after),
+            };
+            let origin = match (kept, found) {
+                (Some(kept), _) => {
+                    in_place.push(Span::new(start, line.len));
+                    Origin::Kept(kept)
+                }
+                (None, Some(found)) => {
                     copies.push(index.chunk(found).0, start);
                     self.matched += u64::from(line.len);
                     self.after = Some(found);
                     Origin::Old(found)
                 }
-                None => {
+                (None, None) => {
                     needed.push(slot.first_chunk + nth as u32);
                     Origin::Needed(line.short)
                 }
@@ -354,6 +400,7 @@ impl Attempt {
             return Err(PeerError::Unexpected("chunks that do not add up to their group"));
         }
         slot.state = State::Spelled(chunks);
+        in_place.into_iter().for_each(|span| self.keep(span.start, span.len.into()));
         self.needed += needed.len() as u64;
         Ok(needed)
     }
@@ -410,7 +457,7 @@ impl Attempt {
                 *origin = Origin::Gap(short);
                 self.needed += 1;
             }
-            Origin::Old(_) | Origin::Gap(_) | Origin::New(_) => {}
+            Origin::Old(_) | Origin::Kept(_) | Origin::Gap(_) | Origin::New(_) => {}
         }
     }
 
@@ -434,7 +481,7 @@ impl Attempt {
     /// Whether nothing more is to come and nothing is under way.
     fn is_quiet(&self) -> bool {
         let asked = !self.told.is_empty() || !self.lacked.is_empty() || self.needed > 0;
-        let indexing = self.how == How::Recipe && !self.knows_old();
+        let indexing = self.how == How::Recipe && !self.knows_old() && !self.unread;
         self.end.is_some() && !asked && !indexing && self.jobs == 0 && !self.settling
     }
 
@@ -450,7 +497,9 @@ impl Attempt {
             Old::Indexing(_) => Arc::new(Index::new(0)),
         };
         let parts = match self.how {
-            How::Recipe => self.groups.iter().flat_map(slot_parts).collect(),
+            How::Recipe => {
+                self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect()
+            }
             How::Whole => vec![ProofPart::New(self.block_chunks())],
         };
         Proof { digest, index, parts }
@@ -478,12 +527,14 @@ fn op_bytes(op: &Op) -> u64 {
     }
 }
 
-fn slot_parts(slot: &Slot) -> Vec<ProofPart> {
+fn slot_parts(slot: &Slot, kept: &Keeping) -> Vec<ProofPart> {
     match &slot.state {
         State::Matched(range) => vec![ProofPart::Old(range.clone())],
+        State::Kept(range) => vec![ProofPart::New(kept.chunks(range.clone()))],
         State::Spelled(chunks) => (chunks.iter())
             .map(|(len, origin)| match origin {
                 Origin::Old(no) => ProofPart::Old(*no..no.next()),
+                Origin::Kept(no) => ProofPart::New(kept.chunks(*no..*no + 1)),
                 Origin::New(fingerprint) => {
                     ProofPart::New(vec![Chunk { len: *len, fingerprint: *fingerprint }])
                 }

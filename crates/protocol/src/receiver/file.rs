@@ -13,7 +13,7 @@ use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind}
 use crate::work::{Handle, Setback};
 
 use super::attempt::Attempt;
-use super::{OldLens, Place, Receiver, Work};
+use super::{Kept, OldLens, Place, Receiver, Work};
 
 /// Most bytes of small files under way at once: bounds what their indexes take.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
@@ -110,6 +110,8 @@ pub(super) struct Incoming {
     pub(super) handle: Handle,
     pub(super) how: How,
     tries: u32,
+    /// Whether it was looked for what an interrupted transfer left: once, for what failed is not gone on with.
+    sought: bool,
     /// How often the sender was asked for it, and whether it was for the present attempt.
     wants: u32,
     pub(super) asked: bool,
@@ -117,6 +119,8 @@ pub(super) struct Incoming {
     pub(super) parts: Vec<u64>,
     /// Whether the first of them is the one in place.
     pub(super) in_place: bool,
+    /// What an interrupted transfer left that goes on, until `Start`.
+    pub(super) kept: Option<Kept>,
     /// Present from `Start` until the attempt ends.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why the attempt is being abandoned.
@@ -137,6 +141,15 @@ impl Incoming {
         attempt.cmp(&self.wants)
     }
 
+    /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
+    /// is large; one whose content alone may differ is compared.
+    fn may_go_on(&self) -> Option<Meta> {
+        let Candidate { meta, old, differs, .. } = &self.candidate;
+        let is_comparison = old.is_some() && *differs == Differs::default();
+        let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
+        (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
+    }
+
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)
@@ -154,10 +167,12 @@ impl Receiver {
                 candidate,
                 handle,
                 tries: 1,
+                sought: false,
                 wants: 0,
                 asked: false,
                 parts: Vec::new(),
                 in_place: false,
+                kept: None,
                 attempt: None,
                 failure: None,
                 reported: 0,
@@ -177,32 +192,48 @@ impl Receiver {
 
     /// Begins an attempt: with the old version, if it is to be matched against.
     fn begin(&mut self, file: FileNo) {
+        let dry_run = self.setting.options.dry_run;
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         incoming.handle = handle;
         incoming.asked = false;
-        match incoming.how {
-            How::Whole => self.want(file, How::Whole),
-            How::Recipe => {
-                let path = incoming.candidate.path.clone();
-                let most = candidate_leftover(&incoming.candidate);
-                self.jobs.ask(Work::OpenOld { handle, path, most }, Place::OpenOld(handle));
-            }
+        incoming.kept = None;
+        let goes_on = if dry_run { None } else { incoming.may_go_on() };
+        if incoming.how == How::Whole && goes_on.is_none() {
+            return self.want(file, How::Whole);
         }
+        let path = incoming.candidate.path.clone();
+        let most = match incoming.how {
+            How::Recipe => candidate_leftover(&incoming.candidate),
+            How::Whole => 0,
+        };
+        self.jobs.ask(Work::OpenOld { handle, path, most, goes_on }, Place::OpenOld(handle));
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let lens = match lens {
-            Ok(lens) => lens,
-            Err(setback) => return self.fail(handle, setback),
-        };
         let dry_run = self.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
-        incoming.in_place = lens.in_place.is_some();
-        incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
-        if incoming.parts.iter().any(|len| *len > 0) {
+        incoming.sought = true;
+        let asked_whole = incoming.how == How::Whole;
+        let lens = match lens {
+            Ok(lens) => lens,
+            // It comes whole whatever there is of it.
+            Err(_) if asked_whole => OldLens::default(),
+            Err(setback) => return self.fail(handle, setback),
+        };
+        if !asked_whole {
+            incoming.in_place = lens.in_place.is_some();
+            incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
+        }
+        if let Some(kept) = lens.kept {
+            incoming.how = How::Recipe;
+            let (key, spec) = (kept.key, kept.spec);
+            incoming.kept = Some(kept);
+            self.asked_for(file);
+            self.frames.push_back(ToSender::Resume { file, key, spec });
+        } else if incoming.parts.iter().any(|len| *len > 0) {
             self.want(file, How::Recipe);
         } else if dry_run {
             self.differs(file, handle);
@@ -215,11 +246,15 @@ impl Receiver {
         }
     }
 
-    fn want(&mut self, file: FileNo, how: How) {
+    fn asked_for(&mut self, file: FileNo) {
         self.unasked.remove(&file);
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         incoming.wants += 1;
         incoming.asked = true;
+    }
+
+    fn want(&mut self, file: FileNo, how: How) {
+        self.asked_for(file);
         self.frames.push_back(ToSender::Want { file, how });
     }
 

@@ -36,7 +36,10 @@ use deciding::Section;
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
-pub use ask::{Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Work};
+pub use ask::{
+    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
+    Work,
+};
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.

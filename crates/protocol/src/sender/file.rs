@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::Span;
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::{Key, RelPath, Span};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
@@ -31,6 +31,8 @@ pub(super) struct Outgoing {
     how: How,
     len: u64,
     spec: ChunkerSpec,
+    /// What a resumed transfer is cut by.
+    agreed: Option<ChunkerSpec>,
     /// The recipe so far; shared with the sealing work at the end.
     chunks: Arc<Vec<Chunk>>,
     /// Where each group starts.
@@ -57,6 +59,21 @@ pub(super) struct Outgoing {
     settled: u64,
 }
 
+/// How the transfer of a file began that goes on in this session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resumed {
+    pub(super) key: Key,
+    pub(super) spec: ChunkerSpec,
+}
+
+impl Resumed {
+    /// Whether a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that could
+    /// ask for smaller chunks could make us hold a longer recipe.
+    pub(super) fn fits(&self, len: u64) -> bool {
+        self.spec == whole_spec() || self.spec == ChunkerSpec::for_len(len)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct GroupStart {
     start: u64,
@@ -74,8 +91,9 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(handle: Handle, how: How) -> Self {
+    pub(super) fn new(handle: Handle, how: How, agreed: Option<ChunkerSpec>) -> Self {
         Self {
+            agreed,
             handle,
             how,
             len: 0,
@@ -171,7 +189,7 @@ impl Sender {
         outgoing.len = meta.len;
         let how = outgoing.how;
         if how == How::Recipe {
-            outgoing.spec = ChunkerSpec::for_len(meta.len);
+            outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
@@ -391,6 +409,12 @@ impl Sender {
         let file = *self.handles.get(&handle)?;
         Some((file, self.files.get_mut(&file).expect("handles name attempts")))
     }
+}
+
+/// An interrupted transfer that this program would not have begun as it was.
+pub(super) fn cut_otherwise(path: &RelPath) -> Trouble {
+    let message = format!("send {path}: it would not be cut as it was when it was interrupted");
+    Trouble { kind: TroubleKind::Vanished, message }
 }
 
 fn whole_spec() -> ChunkerSpec {

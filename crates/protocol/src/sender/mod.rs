@@ -18,7 +18,7 @@ use std::sync::Arc;
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Entry, Meta, RelPath, Span};
+use deltic_core::{Entry, Key, Meta, RelPath, Span};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use file::Outgoing;
+use file::{Outgoing, Resumed};
 use listing::Lister;
 
 /// What the sender asks its driver to do.
@@ -39,8 +39,9 @@ pub enum Work {
     /// List a directory; answer with [`Answer::Listed`].
     List { dir: RelPath },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
-    /// `Read`) and seal it. Answer with [`Answer::Opened`].
-    Open { handle: Handle, path: RelPath, how: How, zstd: bool },
+    /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
+    /// Answer with [`Answer::Opened`].
+    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key> },
     /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
@@ -257,7 +258,10 @@ impl Sender {
             return Err(PeerError::Unexpected("a frame after the end"));
         }
         match frame {
-            ToSender::Want { file, how } => self.want(file, how),
+            ToSender::Want { file, how } => self.want(file, how, None),
+            ToSender::Resume { file, key, spec } => {
+                self.want(file, How::Recipe, Some(Resumed { key, spec }))
+            }
             ToSender::Settled { upto } => self.settle(upto),
             ToSender::Lack { file, groups } => match self.attempt(file)? {
                 Some(_) => self.lack(file, &groups),
@@ -307,7 +311,7 @@ impl Sender {
     }
 
     /// A new attempt at a file.
-    fn want(&mut self, file: FileNo, how: How) -> Result<(), PeerError> {
+    fn want(&mut self, file: FileNo, how: How, resumed: Option<Resumed>) -> Result<(), PeerError> {
         let listing = self
             .entries
             .get_mut(&file)
@@ -316,19 +320,25 @@ impl Sender {
         if listing.attempts > MAX_ATTEMPTS {
             return Err(PeerError::Limit("attempts at one file"));
         }
-        let (path, again) = (listing.path.clone(), listing.attempts > 1);
-        if again {
+        let (path, attempt) = (listing.path.clone(), listing.attempts);
+        let fits = resumed.is_none_or(|resumed| resumed.fits(listing.len));
+        if attempt > 1 {
             // What waits to be said of the last attempt would be taken for this one's.
             self.frames.retain(|frame| frame.may_overtake() != Some(file));
         }
         self.drop_attempt(file);
+        if !fits {
+            let trouble = file::cut_otherwise(&path);
+            self.frames.push_back(ToReceiver::Failed { file, attempt, trouble });
+            return Ok(());
+        }
         self.check_active(file)?;
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
-        self.files.insert(file, Outgoing::new(handle, how));
-        let zstd = self.compresses();
-        self.jobs.ask(Work::Open { handle, path, how, zstd }, Place::Open(handle));
+        let (zstd, key) = (self.compresses(), resumed.map(|resumed| resumed.key));
+        self.files.insert(file, Outgoing::new(handle, how, resumed.map(|resumed| resumed.spec)));
+        self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
     }
 

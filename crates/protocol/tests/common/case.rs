@@ -7,7 +7,7 @@ use deltic_core::{Kind, Name, RelPath, Timestamp};
 use deltic_protocol::options::{Delete, Options};
 
 use super::Dice;
-use super::destination::DestinationFaults;
+use super::destination::{DestinationFaults, Stage};
 use super::source::SourceFaults;
 use super::tree::{Node, Tree, name};
 
@@ -21,6 +21,7 @@ pub struct Case {
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
+    pub interrupted: BTreeMap<RelPath, Stage>,
     pub source_faults: SourceFaults,
     pub destination_faults: DestinationFaults,
     /// The connection is cut before this step.
@@ -45,6 +46,7 @@ impl Case {
             options,
             roots,
             leftovers,
+            interrupted: BTreeMap::new(),
             source_faults: SourceFaults::default(),
             destination_faults: DestinationFaults::default(),
             cut: None,

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use deltic_core::gap::apply;
 use deltic_core::recipe::{Chunk, digest_of};
-use deltic_core::{BlockLen, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath};
+use deltic_core::{
+    BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader, RelPath,
+};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, Mended, OldGap, OldLens, Patch, Piece, Work};
+use deltic_protocol::receiver::{
+    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Work,
+};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
@@ -37,6 +41,10 @@ pub struct Destination {
     pub dice: Dice,
     /// What killed runs left.
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
+    /// The same, where the journal can be read.
+    pub interrupted: BTreeMap<RelPath, Stage>,
+    /// How many transfers went on.
+    pub resumed: usize,
     slots: BTreeMap<Handle, Slot>,
     ended: BTreeSet<Handle>,
     pub commits: usize,
@@ -53,11 +61,17 @@ struct Slot {
     stage: Option<Stage>,
 }
 
-struct Stage {
+#[derive(Clone, Debug)]
+pub struct Stage {
     path: RelPath,
+    new: New,
     bytes: Vec<u8>,
     cover: Cover,
     has_literals: bool,
+    /// The journal: what is in place.
+    pub kept: Vec<KeptChunk>,
+    /// It began in another session.
+    goes_on: bool,
 }
 
 type Done = Result<(), Setback>;
@@ -75,6 +89,8 @@ impl Destination {
             faults: DestinationFaults::default(),
             dice,
             leftovers: BTreeMap::new(),
+            interrupted: BTreeMap::new(),
+            resumed: 0,
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
             commits: 0,
@@ -90,10 +106,17 @@ impl Destination {
     pub fn kill(&mut self) {
         for slot in std::mem::take(&mut self.slots).into_values() {
             if let Some(stage) = slot.stage.filter(|stage| stage.has_literals) {
-                self.leftovers.entry(stage.path).or_default().push(Arc::new(stage.bytes));
+                self.interrupted.insert(stage.path.clone(), stage);
             }
         }
         self.ended.clear();
+    }
+
+    /// The machine was started anew: nobody knows what of the staged files reached the disk.
+    pub fn reboot(&mut self) {
+        for (path, stage) in std::mem::take(&mut self.interrupted) {
+            self.leftovers.entry(path).or_default().push(Arc::new(stage.bytes));
+        }
     }
 
     fn fails(&mut self, chance: u64) -> Done {
@@ -128,6 +151,7 @@ impl Destination {
             Work::Sweep => {
                 self.visible();
                 self.leftovers.clear();
+                self.interrupted.clear();
                 Answer::Done(Ok(()))
             }
             Work::Flush => {
@@ -234,7 +258,9 @@ impl Destination {
 
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path, .. } => Answer::Opened(self.open(handle, &path)),
+            Work::OpenOld { handle, path, goes_on, .. } => {
+                Answer::Opened(self.open(handle, &path, goes_on.as_ref()))
+            }
             Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
@@ -243,25 +269,33 @@ impl Destination {
                 let read = &old[segment.own.start as usize..segment.read_end as usize];
                 Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
             }
-            Work::Copy { handle, path, len, runs } => {
+            Work::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.copy) {
                     return Answer::Copied(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).joined);
-                let stage = self.stage(handle, &path, len);
-                for run in runs {
+                let stage = self.stage(handle, &path, new);
+                for run in &runs {
                     let bytes = &old[run.old.start as usize..run.old.end() as usize];
                     stage.write(run.new_start, bytes);
                 }
+                for kept in &chunks {
+                    let bytes = &stage.bytes[kept.start as usize..kept.end() as usize];
+                    assert_eq!(kept.chunk, Chunk::of(bytes), "a copy is not of its chunks");
+                }
+                let told: u64 = chunks.iter().map(|kept| u64::from(kept.chunk.len)).sum();
+                let copied: u64 = runs.iter().map(|run| u64::from(run.old.len)).sum();
+                assert_eq!(told, copied, "a copy is of whole chunks");
+                stage.kept.extend(chunks);
                 Answer::Copied(Ok(()))
             }
-            Work::Write { handle, path, len, pieces, payload } => {
+            Work::Write { handle, path, new, pieces, payload } => {
                 self.visible();
                 self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
                 Answer::Written(
                     self.fails(self.faults.write)
-                        .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
+                        .and_then(|()| self.stage(handle, &path, new).fill(&pieces, payload)),
                 )
             }
             Work::Survey { handle, gaps } => {
@@ -269,13 +303,14 @@ impl Destination {
                     return Answer::Surveyed(Err(setback));
                 }
                 let joined = Arc::clone(&self.slot(handle).joined);
-                let sums = |gap| {
-                    let old = gathered(&joined, gap);
-                    GapSums::of(&old, BlockLen::for_gap(old.len() as u64), GAP_SEED)
+                let sums = |gap: &Facing| {
+                    let old = gathered(&joined, &gap.old);
+                    let len = BlockLen::for_gap(old.len() as u64, gap.edits);
+                    GapSums::of(&old, len, GAP_SEED)
                 };
                 Answer::Surveyed(Ok(gaps.iter().map(sums).collect()))
             }
-            Work::Mend { handle, path, len, gaps, bytes, payload } => {
+            Work::Mend { handle, path, new, gaps, bytes, payload } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.write) {
                     return Answer::Mended(Err(setback));
@@ -284,7 +319,7 @@ impl Destination {
                 assert_eq!(deltas.len(), bytes as usize);
                 let mut reader = Reader::new(&deltas);
                 let mended =
-                    gaps.iter().map(|patch| self.mend(handle, (&path, len), patch, &mut reader));
+                    gaps.iter().map(|patch| self.mend(handle, (&path, new), patch, &mut reader));
                 Answer::Mended(mended.collect())
             }
             Work::Commit { handle, path, meta, proof, .. } => {
@@ -333,7 +368,7 @@ impl Destination {
     fn mend(
         &mut self,
         handle: Handle,
-        (path, len): (&RelPath, u64),
+        (path, new): (&RelPath, New),
         patch: &Patch,
         deltas: &mut Reader<'_>,
     ) -> Result<Option<Mended>, Setback> {
@@ -341,13 +376,13 @@ impl Destination {
         let new_len = patch.pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bad = || setback("not a delta", true);
         let delta = GapDelta::decode(deltas).map_err(|_| bad())?;
-        let mut new = Vec::new();
-        apply(&old, &delta, new_len, &mut new).map_err(|_| bad())?;
+        let mut bytes = Vec::new();
+        apply(&old, &delta, new_len, &mut bytes).map_err(|_| bad())?;
         let literal = delta.literal_len() as u64;
         if !patch.old.is_empty() && self.dice.percent(self.faults.deceive) {
             return Ok(None);
         }
-        let filled = self.stage(handle, path, len).fill(&patch.pieces, Payload::Plain(new));
+        let filled = self.stage(handle, path, new).fill(&patch.pieces, Payload::Plain(bytes));
         if filled.is_err() && !patch.old.is_empty() {
             return Ok(None);
         }
@@ -365,13 +400,31 @@ impl Destination {
         self.slots.entry(handle).or_default()
     }
 
-    fn open(&mut self, handle: Handle, path: &RelPath) -> Result<OldLens, Setback> {
+    fn open(
+        &mut self,
+        handle: Handle,
+        path: &RelPath,
+        goes_on: Option<&Meta>,
+    ) -> Result<OldLens, Setback> {
         self.fails(self.faults.open)?;
+        if let Some(stage) = goes_on.and_then(|meta| self.go_on(path, meta)) {
+            let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
+            let (key, spec) = (Key::from_bytes([9; 32]), stage.new.spec);
+            let kept = Some(Kept { key, spec, chunks: stage.kept.clone() });
+            let slot = self.slot(handle);
+            slot.old = in_place.iter().map(|node| node.bytes.clone()).collect();
+            slot.joined = slot.old.first().cloned().unwrap_or_default();
+            slot.stage = Some(stage);
+            slot.in_place = in_place;
+            let in_place = slot.in_place.as_ref().map(|node| node.meta.len);
+            return Ok(OldLens { in_place, leftovers: Vec::new(), kept });
+        }
         let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
         let left = self.leftovers.get(path).cloned().unwrap_or_default();
         let lens = OldLens {
             in_place: in_place.as_ref().map(|node| node.meta.len),
             leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
+            kept: None,
         };
         let slot = self.slot(handle);
         slot.old = in_place.iter().map(|node| node.bytes.clone()).chain(left).collect();
@@ -383,19 +436,40 @@ impl Destination {
         Ok(lens)
     }
 
-    fn stage(&mut self, handle: Handle, path: &RelPath, len: u64) -> &mut Stage {
+    /// The interrupted transfer of just this version, if there is one whose journal can be read.
+    fn go_on(&mut self, path: &RelPath, meta: &Meta) -> Option<Stage> {
+        let is_it =
+            |stage: &Stage| (stage.new.len, stage.new.modified) == (meta.len, meta.modified);
+        let stage = self.interrupted.remove(path)?;
+        if is_it(&stage) {
+            self.resumed += 1;
+            let cover = Cover::new(meta.len);
+            return Some(Stage { cover, goes_on: true, ..stage });
+        }
+        self.leftovers.entry(path.clone()).or_default().push(Arc::new(stage.bytes));
+        None
+    }
+
+    fn stage(&mut self, handle: Handle, path: &RelPath, new: New) -> &mut Stage {
         let stage = || Stage {
             path: path.clone(),
-            bytes: vec![0; len as usize],
-            cover: Cover::new(len),
+            new,
+            bytes: vec![0; new.len as usize],
+            cover: Cover::new(new.len),
             has_literals: false,
+            kept: Vec::new(),
+            goes_on: false,
         };
         self.slot(handle).stage.get_or_insert_with(stage)
     }
 
     fn commit(&mut self, handle: Handle, path: &RelPath, meta: &Meta) -> Done {
-        let stage = self.stage(handle, path, meta.len);
-        assert!(stage.cover.is_complete(), "{path} is committed with holes");
+        let (len, modified) = (meta.len, meta.modified);
+        // An empty file is staged by its commit.
+        let new = New { len, modified, spec: ChunkerSpec::for_len(len) };
+        let stage = self.stage(handle, path, new);
+        let whole = stage.goes_on || stage.cover.is_complete();
+        assert!(whole, "{path} is committed with holes");
         let bytes = std::mem::take(&mut stage.bytes);
         self.install(path, meta, bytes)?;
         self.end(handle);
@@ -412,6 +486,7 @@ impl Destination {
         let time = if self.options.times { meta.modified } else { NOW };
         self.put(path, Node::file(bytes, time, mode));
         self.leftovers.remove(path);
+        self.interrupted.remove(path);
         self.commits += 1;
         Ok(())
     }
@@ -434,7 +509,9 @@ fn unpacked(payload: Payload) -> Vec<u8> {
 
 impl Stage {
     fn write(&mut self, start: u64, bytes: &[u8]) {
+        let end = start + bytes.len() as u64;
         self.cover.add(start, bytes.len() as u64).expect("every byte is written once");
+        self.kept.retain(|kept| kept.end() <= start || end <= kept.start);
         self.bytes[start as usize..start as usize + bytes.len()].copy_from_slice(bytes);
     }
 
@@ -451,7 +528,10 @@ impl Stage {
         }
         assert!(rest.is_empty());
         self.has_literals = true;
-        chunks.iter().for_each(|(start, chunk, _)| self.write(*start, chunk));
+        for (start, chunk, _) in &chunks {
+            self.write(*start, chunk);
+            self.kept.push(KeptChunk { start: *start, chunk: Chunk::of(chunk) });
+        }
         Ok(chunks.into_iter().map(|(_, _, fingerprint)| fingerprint).collect())
     }
 }

@@ -73,6 +73,7 @@ impl Session {
         let mut destination =
             Destination::new(case.old.clone(), options.clone(), Dice::new(dice.next()));
         destination.leftovers.clone_from(&case.leftovers);
+        destination.interrupted.clone_from(&case.interrupted);
         destination.faults = case.destination_faults;
         let streams = dice.below(4);
         let setting =

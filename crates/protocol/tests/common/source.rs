@@ -71,7 +71,7 @@ impl Source {
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
-            Work::Open { handle, path, how, zstd } => {
+            Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
                 let opened = self.open(handle, &path);

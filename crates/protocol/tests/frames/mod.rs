@@ -80,7 +80,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         payload: Payload::Plain(b"abc".to_vec()),
     };
     let one = |range: Range<u32>| vec![range];
-    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200), 1);
+    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200, 2), 1);
     vec![
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
@@ -154,6 +154,15 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        (
+            "Resume",
+            ToSender::Resume {
+                file,
+                key: Key::from_bytes([7; 32]),
+                spec: ChunkerSpec::for_len(5000),
+            }
+            .encode(),
+        ),
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
@@ -212,6 +221,9 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
 pub fn to_sender() -> impl Strategy<Value = ToSender> {
     prop_oneof![
         (file(), how()).prop_map(|(file, how)| ToSender::Want { file, how }),
+        (file(), any::<[u8; 32]>(), spec()).prop_map(|(file, key, spec)| {
+            ToSender::Resume { file, key: Key::from_bytes(key), spec }
+        }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
@@ -219,7 +231,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             |(file, gaps)| {
                 let line = |(start, len, old): (u32, u32, Vec<u8>)| GapLine {
                     chunks: start..start + len,
-                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64), 1),
+                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64, 2), 1),
                 };
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }

@@ -10,6 +10,10 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_leftover_is_taken_once(&make());
     a_commit_clears_its_leftovers(&make());
     a_sweep_spares_what_is_held(&make());
+    what_was_noted_goes_on(&make());
+    what_was_not_noted_does_not_go_on(&make());
+    a_rebuild_goes_on_once(&make());
+    notes_go_with_their_rebuild(&make());
 }
 
 fn what_was_written_is_found_by_the_next_attempt(store: &impl Store) {
@@ -84,6 +88,74 @@ fn a_sweep_spares_what_is_held(store: &impl Store) {
     commit(rebuild);
     assert_eq!(bytes(store, "file"), b"x");
     assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn what_was_noted_goes_on(store: &impl Store) {
+    let at = path("file");
+    note(store, "file", &[b"half", b"", b"of it"]);
+    let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
+    assert_eq!(resumed.notes, [&b"half"[..], b"", b"of it"]);
+    resumed.rebuild.write(4, b" two").expect("write");
+    resumed.rebuild.note(b"more").expect("note");
+    drop(resumed.rebuild);
+    let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
+    assert_eq!(resumed.notes.last().expect("more was noted"), b"more");
+    assert_eq!(resumed.notes.len(), 4);
+    resumed.rebuild.write(8, b"!").expect("write");
+    commit(resumed.rebuild);
+    assert_eq!(bytes(store, "file"), b"half two!");
+    assert!(store.resume(&at, 9).expect("resume").is_none());
+    assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn what_was_not_noted_does_not_go_on(store: &impl Store) {
+    let at = path("file");
+    assert!(store.resume(&at, 4).expect("resume").is_none());
+    leave(store, "file", b"half");
+    assert!(store.resume(&at, 4).expect("resume").is_none());
+    note(store, "file", &[b"noted"]);
+    for (other, len) in [("file", 8), ("file", 10), ("other", 9)] {
+        assert!(store.resume(&path(other), len).expect("resume").is_none());
+    }
+    // It is a leftover like any other.
+    assert_eq!(store.leftovers(&at).expect("leftovers").len(), 2);
+    assert_eq!(store.sweep().expect("sweep"), 2);
+}
+
+fn a_rebuild_goes_on_once(store: &impl Store) {
+    let at = path("file");
+    note(store, "file", &[b"one"]);
+    let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
+    assert!(store.resume(&at, 9).expect("resume").is_none());
+    assert!(store.leftovers(&at).expect("leftovers").is_empty());
+    assert_eq!(store.sweep().expect("sweep"), 0);
+    drop(resumed);
+    let held = store.leftovers(&at).expect("leftovers");
+    assert_eq!(held.len(), 1);
+    assert!(store.resume(&at, 9).expect("resume").is_none());
+    drop(held);
+    assert!(store.resume(&at, 9).expect("resume").is_some());
+}
+
+fn notes_go_with_their_rebuild(store: &impl Store) {
+    let at = path("file");
+    note(store, "file", &[b"one"]);
+    let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
+    resumed.rebuild.discard().expect("discard");
+    assert!(store.resume(&at, 9).expect("resume").is_none());
+    note(store, "file", &[b"two"]);
+    commit(store.create(&at, 0).expect("create"));
+    assert!(store.resume(&at, 9).expect("resume").is_none());
+    note(store, "other", &[b"three"]);
+    assert_eq!(store.sweep().expect("sweep"), 1);
+    assert!(store.resume(&path("other"), 9).expect("resume").is_none());
+}
+
+/// Leaves a rebuild of nine bytes of which these are the notes.
+fn note(store: &impl Store, at: &str, notes: &[&[u8]]) {
+    let rebuild = store.create(&path(at), 9).expect("create");
+    rebuild.write(0, b"half").expect("write");
+    notes.iter().for_each(|note| rebuild.note(note).expect("note"));
 }
 
 fn leave(store: &impl Store, at: &str, content: &[u8]) {

@@ -30,6 +30,7 @@ pub enum Call {
     Look,
     Create,
     Leftovers,
+    Resume,
     MakeDir,
     MakeSymlink,
     SetMeta,
@@ -38,6 +39,7 @@ pub enum Call {
     Sweep,
     Copy,
     Write,
+    Note,
     Commit,
     Discard,
 }
@@ -127,7 +129,7 @@ impl Call {
             Self::Read | Self::Check => "read",
             Self::Look => "look at",
             Self::Create => "create",
-            Self::Leftovers => "resume",
+            Self::Leftovers | Self::Resume => "resume",
             Self::MakeDir => "make directory",
             Self::MakeSymlink => "make symlink",
             Self::SetMeta => "set metadata of",
@@ -136,6 +138,7 @@ impl Call {
             Self::Sweep => "sweep",
             Self::Copy => "copy to",
             Self::Write => "write",
+            Self::Note => "note what is written of",
             Self::Commit => "commit",
             Self::Discard => "discard",
         }

@@ -10,13 +10,14 @@ use rustix::io::Errno;
 
 use super::attrs::Attrs;
 use super::copy::{End, write_at};
+use super::log::{Log, remove_log};
 use super::place::Place;
 use super::reserve::Reserved;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
-use super::stage::{Staged, staging_path};
+use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Rebuild, Replaces, Snapshot, StoreError, lock};
+use crate::{Commit, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct LocalRebuild {
     staged: Staged,
     inode: (u64, u64),
     len: u64,
+    log: Mutex<Log>,
     reserved: Option<Reserved>,
     fate: Mutex<Fate>,
 }
@@ -49,10 +51,29 @@ impl LocalRebuild {
         let staged = store.stages.create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
+        let log = Mutex::new(Log::Unwritten);
         let reserved = Reserved::of(&staged.file, len);
-        let rebuild = Self { store, path, staged, inode, len, reserved, fate };
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
+    }
+
+    /// Goes on with what was left behind for `path`.
+    pub(super) fn resume(
+        store: Arc<Inner>,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<Self>>, StoreError> {
+        let place = Place::of(&store.root, "resume", path)?;
+        let Some(Logged { staged, log, notes }) = store.stages.resume(&place, len)? else {
+            return Ok(None);
+        };
+        let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
+        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(Fate::Worthwhile));
+        // Most of it is written by now.
+        let reserved = None;
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
+        Ok(Some(Resumed { rebuild, notes }))
     }
 
     fn doom(&self, fate: Fate) {
@@ -110,6 +131,7 @@ impl LocalRebuild {
         }
         place.land(&dir, &self.staged.name).at("commit", &self.path)?;
         self.doom(Fate::Gone);
+        remove_log(&dir, &self.staged.name);
         Ok(())
     }
 }
@@ -146,6 +168,13 @@ impl Rebuild for LocalRebuild {
         written.at("write", &self.path)
     }
 
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Staged { file, home, name } = &self.staged;
+        let dir = || self.store.stages.dir(home);
+        let noted = lock(&self.log).append(dir, (file, name), bytes);
+        noted.at("note what is written of", &self.path)
+    }
+
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let old = self.check_replaced(&commit.replaces, &place)?;
@@ -164,6 +193,7 @@ impl Rebuild for LocalRebuild {
     fn discard(self) -> Result<(), StoreError> {
         self.doom(Fate::Gone);
         let dir = self.store.stages.dir(&self.staged.home).at("discard", &self.path)?;
+        remove_log(&dir, &self.staged.name);
         dir.remove_file(&self.staged.name).at("discard", &self.path)
     }
 }
@@ -176,7 +206,7 @@ impl Drop for LocalRebuild {
             Fate::Worthwhile => self.store.stages.leave(&self.path, home, name.clone()),
             Fate::Worthless | Fate::Spoiled => {
                 // What stays is litter for the sweep.
-                let _ = self.store.stages.dir(home).map(|dir| dir.remove_file(name));
+                let _ = self.store.stages.dir(home).map(|dir| discard(&dir, name));
             }
         }
     }

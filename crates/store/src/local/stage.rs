@@ -18,6 +18,7 @@ use deltic_core::{Fingerprint, Name, RelPath};
 use rustix::fs::{self, AtFlags, FlockOperation, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, Version};
 use crate::dir::{Dir, Use};
@@ -41,6 +42,14 @@ struct Leftover {
     name: Name,
     /// Handed out, locked: ours to remove.
     taken: bool,
+}
+
+/// A staged file that was left behind, and what was noted of it.
+#[derive(Debug)]
+pub(super) struct Logged {
+    pub(super) staged: Staged,
+    pub(super) log: Log,
+    pub(super) notes: Notes,
 }
 
 /// A file in a staging directory, locked, its owner's alone.
@@ -110,18 +119,46 @@ impl Stages {
 
     /// Locked snapshots of what was left behind for `place`, newest first.
     pub(super) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        self.with_known(place, |dir, _, known| take(dir, place, known))
+    }
+
+    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds.
+    pub(super) fn resume(&self, place: &Place, len: u64) -> Result<Option<Logged>, StoreError> {
+        self.with_known(place, |dir, home, known| {
+            for at in 0..known.len().min(MAX_LEFTOVERS) {
+                let found = resume(dir, &known[at].name, len).at("resume", &place.path)?;
+                if let Some((file, log, notes)) = found {
+                    let staged = Staged { file, home: home.clone(), name: known.remove(at).name };
+                    return Ok(Some(Logged { staged, log, notes }));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Calls `with` what is known to be left behind for `place`, newest first.
+    fn with_known<T: Default>(
+        &self,
+        place: &Place,
+        with: impl FnOnce(&Dir, &RelPath, &mut Vec<Leftover>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let home = self.home(place)?;
         let dir = match self.dir(&home) {
-            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(Errno::NOENT) => return Ok(T::default()),
             opened => opened.at("resume", &place.path)?,
         };
         let mut homes = lock(&self.homes);
-        let known = homes.entry(home).or_default();
+        let known = homes.entry(home.clone()).or_default();
         if known.is_none() {
             *known = Some(scan(&dir).at("resume", &place.path)?);
         }
         let of_path = known.as_mut().and_then(|known| known.get_mut(&key(&place.path)));
-        take(&dir, place, of_path.map_or(&mut [][..], Vec::as_mut_slice))
+        let Some(known) = of_path else { return Ok(T::default()) };
+        let age = |leftover: &Leftover| {
+            dir.stat(&leftover.name).map(|stat| Version::of(&stat).modified).ok()
+        };
+        known.sort_by_cached_key(|leftover| std::cmp::Reverse(age(leftover)));
+        with(&dir, &home, known)
     }
 
     /// Makes a staged file that its owner lets go of known as a leftover of `path`.
@@ -140,8 +177,7 @@ impl Stages {
         let Ok(dir) = self.dir(home) else { return };
         for leftover in known {
             if leftover.taken || is_nobodys(&dir, &leftover.name) {
-                // What stays is litter for the sweep.
-                let _ = dir.remove_file(&leftover.name);
+                discard(&dir, &leftover.name);
             }
         }
     }
@@ -197,7 +233,7 @@ fn lock_dir(
 
 fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
     let mut removed = 0;
-    for name in staged_names(dir)? {
+    for name in names_of(dir, STAGED_SUFFIX)? {
         if is_nobodys(dir, &name) {
             match dir.remove_file(&name) {
                 Ok(()) => removed += 1,
@@ -206,12 +242,25 @@ fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
             }
         }
     }
+    for log in names_of(dir, LOG_SUFFIX)? {
+        if let Some(staged) = staged_name(&log)
+            && dir.find(&staged)?.is_none()
+        {
+            remove_log(dir, &staged);
+        }
+    }
     Ok(removed)
+}
+
+/// Removes a staged file and its log. What stays is litter for the sweep.
+pub(super) fn discard(dir: &Dir, name: &Name) {
+    let _ = dir.remove_file(name);
+    remove_log(dir, name);
 }
 
 fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
     let mut leftovers = Leftovers::new();
-    for name in staged_names(dir)? {
+    for name in names_of(dir, STAGED_SUFFIX)? {
         let key = name.as_bytes()[..KEY_DIGITS].to_vec();
         leftovers.entry(key).or_default().push(Leftover { name, taken: false });
     }
@@ -224,9 +273,6 @@ fn take(
     place: &Place,
     known: &mut [Leftover],
 ) -> Result<Vec<LocalSnapshot>, StoreError> {
-    let age =
-        |leftover: &Leftover| dir.stat(&leftover.name).map(|stat| Version::of(&stat).modified).ok();
-    known.sort_by_cached_key(|leftover| std::cmp::Reverse(age(leftover)));
     let mut snapshots = Vec::new();
     for leftover in known.iter_mut().take(MAX_LEFTOVERS) {
         if let Ok(Some(file)) = lock_free(dir, &leftover.name) {
@@ -235,6 +281,25 @@ fn take(
         }
     }
     Ok(snapshots)
+}
+
+/// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and with
+/// it the key that it names.
+fn resume(dir: &Dir, name: &Name, len: u64) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
+    let file = match dir.open(name, OFlags::RDWR) {
+        Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
+        opened => opened?,
+    };
+    if !try_lock(&file)? {
+        return Ok(None);
+    }
+    if fs::fstat(&file)?.st_size as u64 == len
+        && let Ok(Some((log, notes))) = Log::resume(dir, (&file, name))
+    {
+        return Ok(Some((file, log, notes)));
+    }
+    remove_log(dir, name);
+    Ok(None)
 }
 
 /// The file `name`, locked, unless somebody holds it.
@@ -266,27 +331,28 @@ fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-/// The names in `dir` that are of our making; a stranger's file in there is none of our business.
-fn staged_names(dir: &Dir) -> Result<Vec<Name>, Errno> {
+/// The names in `dir` that are of our making and end so; a stranger's file in there is none of our business.
+fn names_of(dir: &Dir, suffix: &[u8]) -> Result<Vec<Name>, Errno> {
     let mut names = Vec::new();
-    dir.for_each_name(|name| names.extend(Name::new(name).ok().filter(is_staged_name)))?;
+    let is_ours = |name: &Name| is_name_of(name, suffix);
+    dir.for_each_name(|name| names.extend(Name::new(name).ok().filter(is_ours)))?;
     Ok(names)
 }
 
-fn is_staged_name(name: &Name) -> bool {
+fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
     let is_hex = |part: &[u8]| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let name = name.as_bytes();
-    name.len() == KEY_DIGITS + 1 + NONCE_DIGITS + SUFFIX.len()
+    name.len() == KEY_DIGITS + 1 + NONCE_DIGITS + suffix.len()
         && is_hex(&name[..KEY_DIGITS])
         && name[KEY_DIGITS] == b'.'
         && is_hex(&name[KEY_DIGITS + 1..][..NONCE_DIGITS])
-        && name.ends_with(SUFFIX)
+        && name.ends_with(suffix)
 }
 
 pub(super) fn new_name(path: &RelPath) -> Name {
     // The standard library's hasher is keyed with random bytes.
     let nonce = format!(".{:016x}", RandomState::new().build_hasher().finish());
-    let name = [&key(path), nonce.as_bytes(), SUFFIX].concat();
+    let name = [&key(path), nonce.as_bytes(), STAGED_SUFFIX].concat();
     Name::new(&name).expect("digits and dots are a name")
 }
 
@@ -316,7 +382,6 @@ fn mount_of(dir: &Dir) -> Result<Mount, Errno> {
 
 const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
-const SUFFIX: &[u8] = b".tmp";
 /// Leftovers of one path that are worth a look.
 const MAX_LEFTOVERS: usize = 4;
 /// Tries to lock a staging directory, with longer and longer pauses: about a second, where a lock takes microseconds.

@@ -20,7 +20,9 @@ use super::stage::{Stages, new_name};
 use super::touched::Touched;
 use crate::dir::{Dir, Use};
 use crate::error::At;
-use crate::{Durability, Filter, Keep, Listing, Store, StoreError, Tree, check_path, lock};
+use crate::{
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, check_path, lock,
+};
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
@@ -180,6 +182,14 @@ impl Store for LocalStore {
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
         self.0.stages.leftovers(&self.place("resume", path)?)
+    }
+
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<LocalRebuild>>, StoreError> {
+        LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 
     fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {

@@ -29,6 +29,10 @@ impl MemoryRebuild {
         Ok(Self { store: store.clone(), path: path.clone(), id })
     }
 
+    pub(super) fn resumed(store: &MemoryStore, path: &RelPath, id: u64) -> Self {
+        Self { store: store.clone(), path: path.clone(), id }
+    }
+
     fn put(&self, start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let mut state = lock(&self.store.state);
         let staged = state.staged_mut(self.id);
@@ -60,6 +64,11 @@ impl Rebuild for MemoryRebuild {
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.put(new_start, bytes)?;
         lock(&self.store.state).staged_mut(self.id).written = true;
+        Ok(())
+    }
+
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        lock(&self.store.state).staged_mut(self.id).notes.push(bytes.to_vec());
         Ok(())
     }
 

@@ -36,6 +36,7 @@ pub(super) struct Staged {
     pub(super) bytes: Vec<u8>,
     /// Something was sent for it.
     pub(super) written: bool,
+    pub(super) notes: Vec<Vec<u8>>,
     pub(super) holder: Holder,
 }
 
@@ -189,6 +190,19 @@ impl TreeState {
         newest.map(hold).collect()
     }
 
+    /// Goes on with the newest staged file for `path` that nobody holds, is `len` bytes long and has notes.
+    pub(super) fn take_noted(&mut self, path: &RelPath, len: u64) -> Option<(u64, Vec<Vec<u8>>)> {
+        let is_it = |(_, staged): &(&u64, &mut Staged)| {
+            staged.path == *path
+                && staged.holder == Holder::Nobody
+                && staged.bytes.len() as u64 == len
+                && !staged.notes.is_empty()
+        };
+        let (id, staged) = self.staged.iter_mut().rev().find(is_it)?;
+        staged.holder = Holder::Rebuild;
+        Some((*id, staged.notes.clone()))
+    }
+
     /// Starts a file in the making.
     pub(super) fn stage(&mut self, path: &RelPath, len: usize) -> u64 {
         self.changes += 1;
@@ -196,6 +210,7 @@ impl TreeState {
             path: path.clone(),
             bytes: vec![0; len],
             written: false,
+            notes: Vec::new(),
             holder: Holder::Rebuild,
         };
         self.staged.insert(self.changes, staged);

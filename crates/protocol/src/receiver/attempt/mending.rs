@@ -13,7 +13,7 @@ use deltic_core::{ChunkNo, GapSums, Span};
 use crate::error::PeerError;
 use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
-use crate::receiver::{Mended, OldGap, Patch, Place, Receiver, Work};
+use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
 
 use super::{Attempt, By, Origin, State};
@@ -34,6 +34,15 @@ pub(in crate::receiver) struct Gap {
     chunks: Range<u32>,
     len: u32,
     old: OldGap,
+}
+
+impl Gap {
+    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit.
+    fn facing(&self) -> Facing {
+        let chunks = self.chunks.end - self.chunks.start;
+        let edits = if chunks <= 2 { 1 } else { 2 * chunks };
+        Facing { old: self.old.clone(), edits }
+    }
 }
 
 /// The lengths in bytes of the old versions.
@@ -124,8 +133,10 @@ impl Attempt {
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
             State::Matched(range) => range.start.plus(nth),
+            State::Kept(range) => self.kept.in_old(range.start + nth as usize, self.old.index())?,
             State::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
                 Origin::Old(no) => no,
+                Origin::Kept(no) => self.kept.in_old(no, self.old.index())?,
                 _ => return None,
             },
             State::Open(_) | State::Lacked => return None,
@@ -162,8 +173,8 @@ impl Receiver {
             }
             self.gaps_out += gaps.len() as u64;
             self.gap_queue.push_back(handle);
-            let old = gaps.iter().map(|gap| gap.old.clone()).collect();
-            self.jobs.ask(Work::Survey { handle, gaps: old }, Place::Survey { handle, gaps });
+            let facing = gaps.iter().map(Gap::facing).collect();
+            self.jobs.ask(Work::Survey { handle, gaps: facing }, Place::Survey { handle, gaps });
         }
     }
 
@@ -212,12 +223,12 @@ impl Receiver {
         if gaps.is_empty() || new_bytes > most || !fits {
             return Err(PeerError::Limit("bytes of gaps"));
         }
-        let len = attempt.meta.len;
+        let new = attempt.new_version();
         attempt.jobs += 1;
         self.gaps_out -= gaps.len() as u64;
         self.backlog_bytes += payload_bytes;
         self.jobs.ask(
-            Work::Mend { handle, path, len, gaps: patches, bytes, payload },
+            Work::Mend { handle, path, new, gaps: patches, bytes, payload },
             Place::Mend { handle, gaps, payload_bytes },
         );
         Ok(())

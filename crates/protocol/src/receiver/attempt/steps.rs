@@ -47,7 +47,26 @@ impl Receiver {
             self.fail(handle, Setback { trouble, retry: false });
             return Ok(());
         }
-        incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
+        let mut attempt = Box::new(Attempt::new(meta, how, spec));
+        if let Some(kept) = incoming.kept.take() {
+            let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
+            if (meta.len, meta.modified) != (listed.len, listed.modified) {
+                let message = format!("receive {}: it has changed", incoming.candidate.path);
+                let trouble = Trouble { kind: TroubleKind::Vanished, message };
+                self.fail(handle, Setback { trouble, retry: true });
+                return Ok(());
+            }
+            if spec != kept.spec {
+                return Err(PeerError::Unexpected("chunker"));
+            }
+            attempt.go_on_with(kept.chunks);
+            if incoming.parts.is_empty() {
+                attempt.knows_all();
+            }
+            incoming.attempt = Some(attempt);
+            return Ok(());
+        }
+        incoming.attempt = Some(attempt);
         if how == How::Recipe {
             self.index_more(handle);
         }
@@ -121,11 +140,15 @@ impl Receiver {
             return Err(PeerError::Unexpected("no groups"));
         }
         attempt.tell(lines)?;
+        let needs_old = attempt.needs_old();
         self.take_groups(lines.len() as u64)?;
         if self.groups_held > MAX_GROUPS as u64 {
             let message = "receive: more groups under way than can be held".into();
             let trouble = Trouble { kind: TroubleKind::Failed, message };
             self.fail(handle, Setback { trouble, retry: true });
+        }
+        if needs_old {
+            self.index_more(handle);
         }
         self.resolve(file);
         Ok(())
@@ -165,12 +188,13 @@ impl Receiver {
         if dry_run {
             return self.differs(file, handle);
         }
-        let len = attempt.meta.len;
-        let batches = batches(&ops);
+        let new = attempt.new_version();
+        let batches: Vec<_> =
+            batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
-        for runs in batches {
+        for (chunks, runs) in batches {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
-            let work = Work::Copy { handle, path: path.clone(), len, runs };
+            let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
             self.jobs.ask(work, Place::Copy(handle, spans));
         }
     }
@@ -235,9 +259,9 @@ impl Receiver {
         if !payload.may_hold(bytes) {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
-        let len = attempt.meta.len;
+        let new = attempt.new_version();
         if attempt.is_single_block() {
-            attempt.literal = len;
+            attempt.literal = new.len;
             attempt.body = Some(payload);
             self.advance(file);
             return Ok(());
@@ -246,7 +270,7 @@ impl Receiver {
         self.backlog_bytes += bytes;
         let spans = pieces.iter().map(|piece| piece.span).collect();
         self.jobs.ask(
-            Work::Write { handle, path, len, pieces, payload },
+            Work::Write { handle, path, new, pieces, payload },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())

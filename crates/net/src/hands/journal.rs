@@ -1,0 +1,255 @@
+//! The journal of a large file: what of it is in place, so that an interrupted transfer goes on (docs/decisions/0016).
+//!
+//! A list of notes, which a store keeps beside the staged file. The first says which version of the source this is, and how
+//! it is cut and named. Then each note follows what it is about: *chunks* are in place once they are written; *void* says
+//! that what was noted before is about to be written over.
+//!
+//! ```text
+//! version   0, form (0 BLAKE3, 1 keyed sum), key, chunker, length, seconds and nanoseconds of the modification time
+//! chunks    1, then for each: start, length, fingerprint (of the keyed sum its first half: the rest is zeros)
+//! void      2, start, length
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use deltic_core::chunk::Algorithm;
+use deltic_core::fingerprint::FINGERPRINT_BYTES;
+use deltic_core::keyed::SUM_BYTES;
+use deltic_core::recipe::Chunk;
+use deltic_core::{ChunkerSpec, CodecError, Fingerprint, Key, Meta, Put, Reader, Span};
+use deltic_protocol::Terms;
+use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::receiver::{Kept, KeptChunk, New};
+use deltic_store::{Rebuild, StoreError};
+
+/// Whether a file of `len` bytes has a journal. What is shorter has arrived before it pays.
+pub(super) const fn is_kept(len: u64) -> bool {
+    len > LARGE_FILE_BYTES
+}
+
+/// What the notes of `new` begin with.
+pub(super) fn version(new: &New, terms: Terms) -> Vec<u8> {
+    let mut note = vec![VERSION, form(terms)];
+    note.put_bytes(terms.key().as_bytes());
+    new.spec.encode(&mut note);
+    note.put_varint(new.len);
+    note.put_signed(new.modified.secs);
+    note.put_varint(new.modified.nanos.into());
+    note
+}
+
+/// The note that these are in place.
+pub(super) fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
+    let mut note = vec![CHUNKS];
+    for KeptChunk { start, chunk } in kept {
+        note.put_varint(start);
+        note.put_varint(chunk.len.into());
+        note.put_bytes(&chunk.fingerprint.as_bytes()[..name_bytes(terms)]);
+    }
+    note
+}
+
+/// Notes of those of `spans` that `kept` has that they are about to be written over.
+pub(super) fn write_over<R: Rebuild>(
+    rebuild: &R,
+    kept: &[Range<u64>],
+    spans: impl IntoIterator<Item = Span>,
+) -> Result<(), StoreError> {
+    for span in spans {
+        let next = kept.partition_point(|range| range.end <= span.start);
+        if kept.get(next).is_some_and(|range| range.start < span.end()) {
+            let mut note = vec![VOID];
+            note.put_varint(span.start);
+            note.put_varint(span.len.into());
+            rebuild.note(&note)?;
+        }
+    }
+    Ok(())
+}
+
+/// What `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms.
+pub(super) fn read(notes: &[Vec<u8>], meta: &Meta, terms: Terms) -> Option<Kept> {
+    let (first, notes) = notes.split_first()?;
+    let (key, spec) = read_version(first, meta, terms).ok()??;
+    let mut places = BTreeMap::new();
+    for note in notes {
+        read_note(note, meta.len, &mut places, terms).ok()?;
+    }
+    let chunks = places.into_iter().map(|(start, chunk)| KeptChunk { start, chunk });
+    Some(Kept { key, spec, chunks: chunks.take(INDEX_BUDGET_CHUNKS).collect() })
+}
+
+/// Where `chunks`, which ascend, are: runs that do not touch.
+pub(super) fn runs(chunks: &[KeptChunk]) -> Vec<Range<u64>> {
+    let runs = chunks.chunk_by(|one, next| one.end() == next.start);
+    runs.map(|run| run[0].start..run[run.len() - 1].end()).collect()
+}
+
+fn read_version(
+    note: &[u8],
+    meta: &Meta,
+    terms: Terms,
+) -> Result<Option<(Key, ChunkerSpec)>, CodecError> {
+    let mut from = Reader::new(note);
+    let head = (from.u8()?, from.u8()?);
+    let (key, spec) = (Key::from_bytes(from.array()?), ChunkerSpec::decode(&mut from)?);
+    let (len, secs, nanos) = (from.varint()?, from.signed()?, from.varint_u32()?);
+    let same_version = (len, secs, nanos) == (meta.len, meta.modified.secs, meta.modified.nanos);
+    let agreed = match spec {
+        ChunkerSpec::Fixed(_) => spec.max_len() == WHOLE_BLOCK_BYTES,
+        ChunkerSpec::ByContent(algorithm, _) => algorithm == Algorithm::Sieve,
+    };
+    let holds = head == (VERSION, form(terms)) && same_version && agreed;
+    Ok((holds && from.rest().is_empty()).then_some((key, spec)))
+}
+
+fn read_note(
+    note: &[u8],
+    len: u64,
+    places: &mut BTreeMap<u64, Chunk>,
+    terms: Terms,
+) -> Result<(), CodecError> {
+    let mut from = Reader::new(note);
+    match from.u8()? {
+        CHUNKS => {
+            while !from.is_empty() {
+                let span = read_span(&mut from, len)?;
+                let mut name = [0; FINGERPRINT_BYTES];
+                let told = name_bytes(terms);
+                name[..told].copy_from_slice(from.bytes(told)?);
+                clear(places, span);
+                let fingerprint = Fingerprint::from_bytes(name);
+                places.insert(span.start, Chunk { len: span.len, fingerprint });
+            }
+        }
+        VOID => clear(places, read_span(&mut from, len)?),
+        _ => return Err(CodecError::OutOfRange),
+    }
+    Ok(())
+}
+
+/// A span within the first `len` bytes.
+fn read_span(from: &mut Reader<'_>, len: u64) -> Result<Span, CodecError> {
+    let (start, span_len) = (from.varint()?, from.varint_u32()?);
+    let fits = start.checked_add(span_len.into()).is_some_and(|end| end <= len) && span_len > 0;
+    if fits { Ok(Span::new(start, span_len)) } else { Err(CodecError::OutOfRange) }
+}
+
+/// Takes out what overlaps `span`.
+fn clear(places: &mut BTreeMap<u64, Chunk>, span: Span) {
+    while let Some((&start, chunk)) = places.range(..span.end()).next_back() {
+        if start + u64::from(chunk.len) <= span.start {
+            break;
+        }
+        places.remove(&start);
+    }
+}
+
+fn form(terms: Terms) -> u8 {
+    u8::from(terms.is_keyed())
+}
+
+fn name_bytes(terms: Terms) -> usize {
+    if terms.is_keyed() { SUM_BYTES } else { FINGERPRINT_BYTES }
+}
+
+const VERSION: u8 = 0;
+const CHUNKS: u8 = 1;
+const VOID: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::chunk::FixedLen;
+    use deltic_core::{Fingerprinter, Kind, Timestamp};
+    use deltic_protocol::{Hello, negotiate};
+
+    const LEN: u64 = LARGE_FILE_BYTES + 1;
+
+    fn terms(keyed: bool) -> Terms {
+        let mut hello = Hello::ours(Key::from_bytes([3; 32]));
+        if keyed {
+            hello.capabilities.insert("names:keyed".into());
+        } else {
+            hello.capabilities.remove("names:keyed");
+        }
+        negotiate(&hello, &hello).unwrap()
+    }
+
+    fn new() -> New {
+        let modified = Timestamp { secs: -5, nanos: 999_999_999 };
+        New { len: LEN, modified, spec: ChunkerSpec::for_len(LEN) }
+    }
+
+    fn meta() -> Meta {
+        Meta { kind: Kind::File, len: LEN, modified: new().modified, mode: 0o644 }
+    }
+
+    fn kept(start: u64, text: &str, terms: Terms) -> KeptChunk {
+        let names: Fingerprinter = terms.fingerprinter();
+        KeptChunk { start, chunk: names.chunk(text.as_bytes()) }
+    }
+
+    #[test]
+    fn what_is_noted_is_read_again() {
+        for terms in [terms(true), terms(false)] {
+            let told =
+                [kept(0, "one", terms), kept(9, "two", terms), kept(LEN - 5, "three", terms)];
+            let notes = [
+                version(&new(), terms),
+                chunks([told[2], told[0]], terms),
+                chunks([told[1]], terms),
+            ];
+            let found = read(&notes, &meta(), terms).unwrap();
+            assert_eq!((found.key, found.spec), (terms.key(), new().spec));
+            assert_eq!(found.chunks, told);
+            assert_eq!(runs(&told), [0..3, 9..12, LEN - 5..LEN]);
+        }
+    }
+
+    #[test]
+    fn the_last_note_about_a_byte_counts() {
+        let terms = terms(true);
+        let void = |start: u64, len: u64| {
+            let mut note = vec![VOID];
+            note.put_varint(start);
+            note.put_varint(len);
+            note
+        };
+        let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
+        let read = |later: Vec<u8>| {
+            let notes = [version(&new(), terms), chunks(first, terms), later];
+            read(&notes, &meta(), terms).unwrap().chunks
+        };
+        assert_eq!(read(void(20, 5)), first);
+        assert_eq!(read(void(10, 1)), first[..1]);
+        assert_eq!(read(void(9, 1)), first[1..]);
+        assert_eq!(read(void(9, 2)), []);
+        let over = kept(5, "0123456789", terms);
+        assert_eq!(read(chunks([over], terms)), [over]);
+    }
+
+    #[test]
+    fn notes_of_another_version_or_of_no_use_are_not_read() {
+        let (here, there) = (terms(true), terms(false));
+        let good = version(&new(), here);
+        assert!(read(std::slice::from_ref(&good), &meta(), here).is_some());
+        assert!(read(&[], &meta(), here).is_none());
+        assert!(read(std::slice::from_ref(&good), &meta(), there).is_none());
+        let mut other = meta();
+        other.modified.nanos -= 1;
+        assert!(read(std::slice::from_ref(&good), &other, here).is_none());
+        other = Meta { len: LEN + 1, ..meta() };
+        assert!(read(std::slice::from_ref(&good), &other, here).is_none());
+        let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
+        assert!(read(&[version(&New { spec: fine, ..new() }, here)], &meta(), here).is_none());
+        for bad in [&[][..], &[7], &[CHUNKS, 1], &[VOID, 1, 0], &[VOID, 0xff, 0xff, 0xff, 0x7f, 1]]
+        {
+            assert!(read(&[good.clone(), bad.to_vec()], &meta(), here).is_none(), "{bad:?}");
+        }
+        for end in 0..good.len() {
+            assert!(read(&[good[..end].to_vec()], &meta(), here).is_none());
+        }
+    }
+}
