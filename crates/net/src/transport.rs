@@ -239,7 +239,10 @@ pub(crate) async fn read_frames(
         if let (Some(limit), Ok(frame)) = (&flow.reading, &frame) {
             limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
         }
-        if frames.send(frame).await.is_err() || last {
+        let unheard = frames.send(frame).await.is_err();
+        // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
+        // end as streams do.
+        if last || unheard && stream == Stream::First {
             return;
         }
     }

@@ -27,6 +27,7 @@ use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
+use deltic_protocol::streams::Aside;
 use deltic_protocol::work::Setback;
 use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
 use proptest::prelude::*;
@@ -821,6 +822,28 @@ fn a_start_must_fit_what_was_wanted() {
         let spec = ChunkerSpec::for_len(0);
         assert_eq!(Victim::wanted().refusal(frame(meta, How::Recipe, spec)), error);
     }
+}
+
+#[test]
+fn an_aside_counts_for_the_attempt_that_it_names() {
+    let aside = |attempt| Aside { attempt, frame: fill(one(0..2), 3000) };
+    let unasked = Err(PeerError::Unexpected("a chunk that was not asked for"));
+    let to_come = Err(PeerError::Unexpected("an attempt to come"));
+    let mut victim = Victim::needed();
+    assert_eq!(victim.machine.handle_aside(aside(2)), to_come);
+    let trouble = trouble(TroubleKind::Vanished);
+    victim.take([ToReceiver::Failed { file: A, attempt: 1, trouble }]).unwrap();
+    assert_eq!(victim.machine.handle_aside(aside(1)), Ok(()));
+    victim.take([start(3000)]).unwrap();
+    assert_eq!(victim.machine.handle_aside(aside(1)), Ok(()));
+    assert_eq!(victim.machine.backlog_bytes(), 0);
+    assert_eq!(victim.machine.handle_aside(aside(3)), to_come);
+    assert_eq!(victim.machine.handle_aside(aside(2)), unasked);
+    let mut victim = Victim::needed();
+    victim.machine.handle_aside(aside(1)).unwrap();
+    assert_eq!(victim.machine.backlog_bytes(), 3000);
+    let whole = Err(PeerError::Unexpected("an aside of a whole file"));
+    assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), whole);
 }
 
 /// Some cost twenty times the processor of what was agreed.

@@ -141,6 +141,11 @@ impl Incoming {
         attempt.cmp(&self.wants)
     }
 
+    /// Whether blocks of all of it are on their way, in order.
+    pub(super) fn comes_whole(&self) -> bool {
+        self.how == How::Whole && self.attempt.is_some()
+    }
+
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
     /// is large; one whose content alone may differ is compared.
     fn may_go_on(&self) -> Option<Meta> {

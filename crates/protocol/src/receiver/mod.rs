@@ -272,10 +272,14 @@ impl Receiver {
     /// [`PeerError`] where the frame cannot come now; the session is over.
     pub fn handle_aside(&mut self, Aside { attempt, frame }: Aside) -> Result<(), PeerError> {
         let file = frame.may_overtake().and_then(|file| self.files.get(&file));
-        match file.map(|incoming| incoming.is_at(attempt)) {
-            None | Some(Ordering::Less) => Ok(()),
-            Some(Ordering::Equal) => self.handle(frame),
-            Some(Ordering::Greater) => Err(PeerError::Unexpected("an attempt to come")),
+        let Some(incoming) = file else { return Ok(()) };
+        match incoming.is_at(attempt) {
+            Ordering::Less => Ok(()),
+            Ordering::Equal if incoming.comes_whole() => {
+                Err(PeerError::Unexpected("an aside of a whole file"))
+            }
+            Ordering::Equal => self.handle(frame),
+            Ordering::Greater => Err(PeerError::Unexpected("an attempt to come")),
         }
     }
 
