@@ -27,6 +27,8 @@ pub struct Session {
     pub to_receiver: VecDeque<Vec<u8>>,
     /// The same on further streams, each of which is as slow as the dice will have it.
     asides: Vec<VecDeque<Vec<u8>>>,
+    /// Whether they carry next to nothing while anything else can be done.
+    slow: bool,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
     receiving: Vec<(WorkId, receiver::Work)>,
@@ -87,6 +89,7 @@ impl Session {
             told_by_receiver: Told::default(),
             to_receiver: VecDeque::new(),
             asides: vec![VecDeque::new(); streams],
+            slow: dice.percent(50),
             to_sender: VecDeque::new(),
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -128,7 +131,9 @@ impl Session {
         ];
         let aside: Vec<usize> =
             (0..self.asides.len()).filter(|n| !self.asides[*n].is_empty()).collect();
-        let can: Vec<usize> = (0..5).filter(|n| can[*n]).collect();
+        let others = can[..4].contains(&true);
+        let waits = self.slow && others && !self.dice.percent(2);
+        let can: Vec<usize> = (0..5).filter(|n| can[*n] && !(*n == 4 && waits)).collect();
         if can.is_empty() {
             return false;
         }
