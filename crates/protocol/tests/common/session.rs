@@ -132,7 +132,7 @@ impl Session {
         let aside: Vec<usize> =
             (0..self.asides.len()).filter(|n| !self.asides[*n].is_empty()).collect();
         let others = can[..4].contains(&true);
-        let waits = self.slow && others && !self.dice.percent(2);
+        let waits = self.slow && others && !self.dice.percent(15);
         let can: Vec<usize> = (0..5).filter(|n| can[*n] && !(*n == 4 && waits)).collect();
         if can.is_empty() {
             return false;
