@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::{Meta, RelPath};
+use deltic_core::strategy::Conversation;
+use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
-    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, WHOLE_BELOW_BYTES,
+    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
@@ -131,6 +132,12 @@ fn candidate_leftover(candidate: &Candidate) -> u64 {
     candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
+/// Whether the sums of so many bytes of old may be told, if they are to be.
+fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
+    let block = u64::from(strategy.chunker(bytes, None).min_len());
+    strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
+}
+
 impl Incoming {
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
@@ -167,7 +174,15 @@ impl Receiver {
         let options = &self.setting.options;
         let compare = options.checksum && candidate.old.is_some();
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
-        if whole && !compare { How::Whole } else { How::Recipe }
+        if whole && !compare { How::Whole } else { self.not_whole() }
+    }
+
+    /// How files go that do not go whole.
+    pub(super) fn not_whole(&self) -> How {
+        match self.setting.options.strategy.conversation {
+            Conversation::Recipe => How::Recipe,
+            _ => How::Strategy,
+        }
     }
 
     /// Begins an attempt: with the old version, if it is to be matched against.
@@ -180,7 +195,7 @@ impl Receiver {
         incoming.asked = false;
         match incoming.how {
             How::Whole => self.want(file, How::Whole),
-            How::Recipe => {
+            How::Recipe | How::Strategy | How::Stronger => {
                 let path = incoming.candidate.path.clone();
                 let most = candidate_leftover(&incoming.candidate);
                 self.jobs.ask(Work::OpenOld { handle, path, most }, Place::OpenOld(handle));
@@ -193,12 +208,14 @@ impl Receiver {
             Ok(lens) => lens,
             Err(setback) => return self.fail(handle, setback),
         };
-        let dry_run = self.setting.options.dry_run;
+        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.in_place = lens.in_place.is_some();
         incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
-        if incoming.parts.iter().any(|len| *len > 0) {
-            self.want(file, How::Recipe);
+        let how = incoming.how;
+        let bytes = incoming.parts.iter().sum::<u64>();
+        if bytes > 0 && can_tell(&strategy, bytes) {
+            self.want(file, how);
         } else if dry_run {
             self.differs(file, handle);
         } else {
@@ -268,7 +285,7 @@ impl Receiver {
     }
 
     pub(super) fn abandoned(&mut self, file: FileNo) {
-        let dry_run = self.setting.options.dry_run;
+        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some(incoming) = self.files.get_mut(&file) else { return };
         match incoming.failure.take() {
             Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
@@ -277,7 +294,9 @@ impl Receiver {
                 let changed = setback.trouble.kind == TroubleKind::Vanished;
                 let again = changed && incoming.tries + 1 < MAX_ATTEMPTS;
                 if !dry_run && !again {
-                    incoming.how = How::Whole;
+                    let doubted = incoming.how == How::Strategy && !changed;
+                    let stronger = strategy.stronger.filter(|_| doubted);
+                    incoming.how = stronger.map_or(How::Whole, |_| How::Stronger);
                 }
                 incoming.parts.clear();
                 incoming.tries += 1;

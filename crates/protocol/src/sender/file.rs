@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::Span;
 use deltic_core::chunk::{ChunkerSpec, FixedLen};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::{Span, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -16,14 +16,15 @@ use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::{Body, Opened, Place, Scanned, Sender, Sums, Work};
+use super::telling::Talk;
+use super::{Body, Opened, Place, Scanned, Sealing, Sender, Sums, Work};
 
 /// Most groups that one scan can find: every minimal chunk a group.
 const GROUPS_PER_SCAN: u64 = (SEGMENT_BYTES / 512) as u64;
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
 
-const CHANGED: &str = "it changed while it was read";
+pub(super) const CHANGED: &str = "it changed while it was read";
 const TOO_LONG: &str = "it is too long";
 /// It is tried again, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
@@ -33,32 +34,34 @@ const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
 pub(super) struct Outgoing {
     pub(super) handle: Handle,
     how: How,
-    len: u64,
-    spec: ChunkerSpec,
+    pub(super) len: u64,
+    pub(super) spec: ChunkerSpec,
     /// The recipe so far; shared with the sealing work at the end.
-    chunks: Arc<Vec<Chunk>>,
+    pub(super) chunks: Arc<Vec<Chunk>>,
     /// Where each group starts.
-    groups: Vec<GroupStart>,
-    next_group: GroupStart,
-    scanned: u64,
+    pub(super) groups: Vec<GroupStart>,
+    pub(super) next_group: GroupStart,
+    pub(super) scanned: u64,
     /// Present while no scan is under way and the end is not reached.
     grouper: Option<Box<Grouper>>,
     /// Groups told and not answered, a range for each frame.
     told: VecDeque<Range<u32>>,
     /// Chunks spelled out and not answered, ranges for each frame.
     spelled: VecDeque<Vec<Range<u32>>>,
-    needs: VecDeque<Range<u32>>,
-    need_bytes: u64,
-    complete: bool,
+    pub(super) needs: VecDeque<Range<u32>>,
+    pub(super) need_bytes: u64,
+    pub(super) complete: bool,
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
-    settled: u64,
+    pub(super) settled: u64,
+    /// Where it goes by a strategy of the papers.
+    pub(super) talk: Option<Box<Talk>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct GroupStart {
-    start: u64,
-    chunk: u32,
+pub(super) struct GroupStart {
+    pub(super) start: u64,
+    pub(super) chunk: u32,
 }
 
 /// How far the blocks of a file that is sent whole have been read.
@@ -72,7 +75,7 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(handle: Handle, how: How) -> Self {
+    pub(super) fn new(handle: Handle, how: How, strategy: Strategy) -> Self {
         Self {
             handle,
             how,
@@ -90,6 +93,7 @@ impl Outgoing {
             complete: false,
             whole: Whole::default(),
             settled: 0,
+            talk: Talk::new(strategy, how),
         }
     }
 
@@ -168,6 +172,8 @@ impl Sender {
         if how == How::Recipe {
             outgoing.spec = ChunkerSpec::for_len(meta.len);
             outgoing.grouper = Some(Box::default());
+        } else if let Some(talk) = &outgoing.talk {
+            outgoing.spec = talk.ways.strategy.chunker(meta.len, None);
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
@@ -179,6 +185,7 @@ impl Sender {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
             (How::Whole, None) => self.read_blocks(handle),
             (How::Recipe, _) => self.scanners.push_back(file),
+            (How::Strategy | How::Stronger, _) => self.begin(file),
         }
     }
 
@@ -232,7 +239,8 @@ impl Sender {
         self.groups_out += scanned.groups.len() as u64;
         self.frames.extend(told);
         if let Some(chunks) = seal {
-            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+            let proof = Sealing::Chunks(chunks);
+            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
         }
     }
 
@@ -268,6 +276,11 @@ impl Sender {
     /// The receiver needs these of the chunks that one frame spelled out.
     pub(super) fn need(&mut self, file: FileNo, needed: Vec<Range<u32>>) -> Result<(), PeerError> {
         let outgoing = self.files.get_mut(&file).expect("the caller found the attempt");
+        if outgoing.rolls() {
+            outgoing.need_blocks(&needed)?;
+            self.read_needs(file);
+            return Ok(());
+        }
         let spelled = outgoing.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
         within(&needed, &spelled)?;
         let spelled_bytes: u64 = spelled.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
@@ -282,10 +295,14 @@ impl Sender {
     }
 
     /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
-    fn read_needs(&mut self, file: FileNo) {
+    pub(super) fn read_needs(&mut self, file: FileNo) {
         let (sums, zstd) = (Sums::Known, self.compresses());
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        let settled = outgoing.complete && outgoing.told.is_empty() && outgoing.spelled.is_empty();
+        if outgoing.holds_back() {
+            return;
+        }
+        let answered = outgoing.told.is_empty() && outgoing.spelled.is_empty();
+        let settled = outgoing.complete && answered && outgoing.is_named() || outgoing.rolls();
         while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
             let (chunks, bytes) = outgoing.take_needs();
             let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
@@ -314,8 +331,8 @@ impl Sender {
         }
         if whole.reading == 0 && whole.next == whole.count {
             let chunks: Option<Vec<_>> = whole.blocks.iter().copied().collect();
-            let chunks = Arc::new(chunks.expect("every block was read"));
-            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+            let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
+            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
         }
     }
 
@@ -345,7 +362,7 @@ impl Sender {
     }
 
     /// Ends an attempt that may do better as another.
-    fn fail_for(&mut self, handle: Handle, why: &str) {
+    pub(super) fn fail_for(&mut self, handle: Handle, why: &str) {
         let listing = self.handles.get(&handle).and_then(|file| self.entries.get(file));
         let Some(listing) = listing else { return };
         let message = format!("send {}: {why}", listing.path);

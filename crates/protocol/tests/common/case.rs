@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::{Kind, Name, RelPath, Timestamp};
+use deltic_core::{Kind, Name, RelPath, Strategy, Timestamp};
 use deltic_protocol::options::{Delete, Options};
 
 use super::Dice;
@@ -209,6 +209,7 @@ fn random_options(dice: &mut Dice) -> Options {
         },
         compress: dice.percent(20),
         durable: dice.percent(50),
+        strategy: *dice.pick(&Strategy::ALL),
         rules: Vec::new(),
     }
 }

@@ -4,16 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::recipe::{Chunk, digest_of, scan};
+use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::{
     AtEnd, BlockLen, Chunker, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath,
+    Span,
 };
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, Indexed, Mended, OldGap, OldLens, Patch, Piece, Work};
+use deltic_protocol::receiver::{
+    Answer, Indexed, Mended, OldGap, OldLens, Patch, Piece, Rolled, SummedOld, Work,
+};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
+use super::source::sum;
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -162,6 +166,9 @@ impl Destination {
                 Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
             }
             Work::OpenOld { .. }
+            | Work::SumOld { .. }
+            | Work::HashOld { .. }
+            | Work::Roll { .. }
             | Work::Survey { .. }
             | Work::Mend { .. }
             | Work::Index { .. }
@@ -273,6 +280,37 @@ impl Destination {
                         .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
                 )
             }
+            Work::SumOld { handle, start, summing } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return Answer::Summed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let (sums, _, at_end) = sum(summing, &old, start, self.segment);
+                Answer::Summed(Ok(SummedOld { sums, at_end }))
+            }
+            Work::HashOld { handle, strong, spans } => {
+                if let Err(setback) = self.fails(self.faults.survey) {
+                    return Answer::Hashed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let sum =
+                    |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
+                Answer::Hashed(Ok(spans.iter().map(sum).collect()))
+            }
+            Work::Roll { handle, start, search } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return Answer::Rolled(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let mut searcher = search.searcher(None);
+                let end = old.len().min(start as usize + self.segment.max(8193));
+                let at_end = end == old.len();
+                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
+                let mut found = Vec::new();
+                let piece = &old[start as usize..end];
+                let consumed = searcher.search(piece, place, |op| found.push(op)) as u64;
+                Answer::Rolled(Ok(Rolled { found, consumed, at_end, searcher }))
+            }
             Work::Survey { handle, gaps } => {
                 if let Err(setback) = self.fails(self.faults.survey) {
                     return Answer::Surveyed(Err(setback));
@@ -300,7 +338,10 @@ impl Destination {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
-                    if !proof.holds() {
+                    let deceived = self.dice.percent(self.faults.deceive);
+                    let stage = self.stage(handle, &path, meta.len);
+                    let holds = proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&stage.bytes)))?;
+                    if !holds || deceived {
                         return Err(setback("unproven", true));
                     }
                     self.commit(handle, &path, &meta)
@@ -323,7 +364,8 @@ impl Destination {
             Work::Confirm { handle, proof } => {
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
-                    if !proof.holds() {
+                    let old = Arc::clone(&self.slot(handle).old[0]);
+                    if !proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&old)))? {
                         return Err(setback("unproven", true));
                     }
                     self.slots.remove(&handle);
@@ -424,6 +466,12 @@ impl Destination {
         self.commits += 1;
         Ok(())
     }
+}
+
+fn digest_of_bytes(bytes: &[u8]) -> Digest {
+    let mut digest = FileDigest::new();
+    digest.push(bytes);
+    digest.finish()
 }
 
 /// What old has in the place of a gap.

@@ -8,13 +8,14 @@ use deltic_core::path::printable;
 use deltic_core::rule::{self, Rule};
 use deltic_core::{
     BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, Name, RelPath,
-    ShortFingerprint, Timestamp,
+    ShortFingerprint, StrongSum, Timestamp,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -186,6 +187,14 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
             ToReceiver::Mended { file, gaps, bytes, payload }
         }),
+        (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToReceiver::Sums {
+            file,
+            sums,
+            extent
+        }),
+        (file(), ranges()).prop_map(|(file, chunks)| ToReceiver::Deny { file, chunks }),
+        (file(), vec(patch_step(), 0..4), payload())
+            .prop_map(|(file, steps, payload)| ToReceiver::Patch { file, steps, payload }),
         (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
             file,
             digest: Digest::from_bytes(digest)
@@ -214,6 +223,16 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }
         ),
+        (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToSender::Sums {
+            file,
+            sums,
+            extent
+        }),
+        (file(), ranges(), vec(token(), 0..4)).prop_map(|(file, needs, tokens)| ToSender::Match {
+            file,
+            needs,
+            tokens
+        }),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
         (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
             ToSender::Changed(Change { path, item, action, differs })
@@ -265,19 +284,23 @@ fn options() -> impl Strategy<Value = Options> {
         let action = if include { rule::Action::Include } else { rule::Action::Exclude };
         Rule { action, pattern }
     });
-    (any::<[bool; 9]>(), delete, vec(rule, 0..3)).prop_map(|(flag, delete, rules)| Options {
-        recursive: flag[0],
-        links: flag[1],
-        modes: flag[2],
-        times: flag[3],
-        checksum: flag[4],
-        whole_file: flag[5],
-        dry_run: flag[6],
-        compress: flag[7],
-        durable: flag[8],
-        delete,
-        rules,
-    })
+    let strategy = of(&deltic_core::Strategy::ALL);
+    (any::<[bool; 9]>(), delete, strategy, vec(rule, 0..3)).prop_map(
+        |(flag, delete, strategy, rules)| Options {
+            recursive: flag[0],
+            links: flag[1],
+            modes: flag[2],
+            times: flag[3],
+            checksum: flag[4],
+            whole_file: flag[5],
+            dry_run: flag[6],
+            compress: flag[7],
+            durable: flag[8],
+            delete,
+            strategy,
+            rules,
+        },
+    )
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {
@@ -306,8 +329,37 @@ pub fn ranges() -> impl Strategy<Value = Vec<Range<u32>>> {
     vec(range, 0..3)
 }
 
+fn extent() -> impl Strategy<Value = Extent> {
+    of(&[Extent::More, Extent::Last])
+}
+
+fn strong() -> impl Strategy<Value = StrongSum> {
+    let bytes = (of(&[0, 8, 16, 20, 32]), of(&[1u8, 2])).prop_map(|(len, byte)| vec![byte; len]);
+    bytes.prop_map(|bytes| StrongSum::from_bytes(&bytes).unwrap())
+}
+
+fn sum_lines() -> impl Strategy<Value = Vec<SumLine>> {
+    let new = (len(), 0..3u32, strong())
+        .prop_map(|(len, weak, strong)| SumLine::New(Sum { len: len as u32, weak, strong }));
+    vec(prop_oneof![3 => new, 1 => (1..4u32).prop_map(SumLine::Again)], 0..6)
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
+    (range, of(&[Over::Run, Over::Each]), strong()).prop_map(|(chunks, over, strong)| Token {
+        chunks,
+        over,
+        strong,
+    })
+}
+
+fn patch_step() -> impl Strategy<Value = PatchStep> {
+    let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
+    prop_oneof![range.prop_map(PatchStep::Copy), small().prop_map(PatchStep::Literal)]
+}
+
 fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole])
+    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger])
 }
 
 fn short() -> impl Strategy<Value = ShortFingerprint> {
