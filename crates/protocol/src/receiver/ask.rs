@@ -49,13 +49,12 @@ pub enum Work {
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, len: u64, gaps: Vec<Patch>, bytes: u32, payload: Payload },
-    /// Read the old versions, laid end to end, from `start`, cut and sum what is final in about a segment; answer with
-    /// [`Answer::Summed`].
-    SumOld { handle: Handle, start: u64, summing: Summing },
+    /// Read old version `part` from `start`, cut and sum what is final in about a segment; answer with [`Answer::Summed`].
+    SumOld { handle: Handle, part: usize, start: u64, summing: Summing },
     /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
-    /// Search about a segment of the old versions, laid end to end, from `start`; answer with [`Answer::Rolled`].
-    Roll { handle: Handle, start: u64, search: Search },
+    /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
+    Roll { handle: Handle, part: usize, start: u64, search: Search },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
@@ -163,7 +162,7 @@ pub enum Answer {
 pub struct SummedOld {
     /// The chunks that are final.
     pub sums: Vec<Sum>,
-    /// Whether the end of all old versions was reached.
+    /// Whether the part's end was reached.
     pub at_end: bool,
 }
 
@@ -174,7 +173,7 @@ pub struct Rolled {
     pub found: Vec<Op>,
     /// How many bytes of old are settled; the next search goes on behind them.
     pub consumed: u64,
-    /// Whether the end of all old versions was reached.
+    /// Whether the part's end was reached.
     pub at_end: bool,
     /// For the next segment.
     pub searcher: Box<Searcher>,

@@ -139,6 +139,11 @@ fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
 }
 
 impl Incoming {
+    /// The first old version that holds anything: one that begins where all do, laid end to end.
+    pub(super) fn first_part(&self) -> usize {
+        self.parts.iter().position(|len| *len > 0).unwrap_or(0)
+    }
+
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)
@@ -213,8 +218,8 @@ impl Receiver {
         incoming.in_place = lens.in_place.is_some();
         incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
         let how = incoming.how;
-        let bytes = incoming.parts.iter().sum::<u64>();
-        if bytes > 0 && can_tell(&strategy, bytes) {
+        let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
+        if first > 0 && can_tell(&strategy, first) {
             self.want(file, how);
         } else if dry_run {
             self.differs(file, handle);

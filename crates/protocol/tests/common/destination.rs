@@ -280,11 +280,11 @@ impl Destination {
                         .and_then(|()| self.stage(handle, &path, len).fill(&pieces, payload)),
                 )
             }
-            Work::SumOld { handle, start, summing } => {
+            Work::SumOld { handle, part, start, summing } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Summed(Err(setback));
                 }
-                let old = Arc::clone(&self.slot(handle).joined);
+                let old = Arc::clone(&self.slot(handle).old[part]);
                 let (sums, _, at_end) = sum(summing, &old, start, self.segment);
                 Answer::Summed(Ok(SummedOld { sums, at_end }))
             }
@@ -297,11 +297,11 @@ impl Destination {
                     |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
                 Answer::Hashed(Ok(spans.iter().map(sum).collect()))
             }
-            Work::Roll { handle, start, search } => {
+            Work::Roll { handle, part, start, search } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Rolled(Err(setback));
                 }
-                let old = Arc::clone(&self.slot(handle).joined);
+                let old = Arc::clone(&self.slot(handle).old[part]);
                 let mut searcher = search.searcher(None);
                 let end = old.len().min(start as usize + self.segment.max(8193));
                 let at_end = end == old.len();

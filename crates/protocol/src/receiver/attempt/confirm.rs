@@ -90,13 +90,12 @@ impl Confirm {
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
-    /// Takes the next chunks of old; up to where it is known.
-    pub(super) fn learn(&mut self, sums: &[Sum], at_end: bool) -> u64 {
+    /// Takes the next chunks of old.
+    pub(super) fn learn(&mut self, sums: &[Sum], at_end: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
         if at_end {
             self.old.complete();
         }
-        self.old.end()
     }
 
     pub(super) fn sum(&self, told: &Told, no: u32) -> Sum {
@@ -161,9 +160,10 @@ impl Talk {
             && bytes < MAX_TOKEN_BYTES
         {
             let new = confirm.looked;
-            let Sum { len, weak, .. } = confirm.sum(told, new);
+            let (span, weak) = (told.span(new), confirm.weak[new as usize]);
+            let len = span.len;
             confirm.looked += 1;
-            let Some(old) = confirm.old.find(len, weak, confirm.after) else {
+            let Some(old) = confirm.old.find((new, span), weak, confirm.after) else {
                 told.need(new..new + 1);
                 match needs.last_mut() {
                     Some(last) if last.end == new => last.end += 1,

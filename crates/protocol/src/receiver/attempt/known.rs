@@ -18,6 +18,7 @@ pub(super) struct Known {
     tags: Option<Vec<u64>>,
     index: Cuckoo<u32>,
     chunks: Vec<(Span, u32)>,
+    first: Option<ChunkNo>,
     end: u64,
     complete: bool,
 }
@@ -29,6 +30,7 @@ impl Known {
             tags: (strategy.lookup == Lookup::Tags).then(|| vec![0; TAGS / 64]),
             index: Cuckoo::new(MAX_SUMS),
             chunks: Vec::new(),
+            first: None,
             end: 0,
             complete: false,
         }
@@ -39,6 +41,8 @@ impl Known {
         if self.chunks.len() < MAX_SUMS {
             self.chunks.push((Span::new(self.end, len), weak));
             self.index.push(weak);
+            // The first chunk is the first with its sum.
+            self.first = self.first.or_else(|| self.index.find(weak));
             if let Some(tags) = &mut self.tags {
                 tags[tag(weak) / 64] |= 1 << (tag(weak) % 64);
             }
@@ -55,29 +59,35 @@ impl Known {
         self.complete
     }
 
-    /// How many bytes of old are known.
-    pub(super) const fn end(&self) -> u64 {
-        self.end
-    }
-
     pub(super) fn span(&self, no: ChunkNo) -> Span {
         self.chunks[no.at()].0
     }
 
-    /// A chunk of this length and weak sum, and no more than a guess at its bytes.
-    pub(super) fn find(&self, len: u32, weak: u32, after: Option<ChunkNo>) -> Option<ChunkNo> {
+    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a guess at its bytes.
+    pub(super) fn find(
+        &self,
+        (number, new): (u32, Span),
+        weak: u32,
+        after: Option<ChunkNo>,
+    ) -> Option<ChunkNo> {
+        let len = new.len;
         let fits = |no: &ChunkNo| {
             self.chunks.get(no.at()).is_some_and(|(span, sum)| (span.len, *sum) == (len, weak))
         };
+        // Of equal chunks the one in the same place: so an unchanged file is seen to be one.
+        let same = self.first.map(|first| first.plus(number));
+        let same = same.filter(|no| fits(no) && self.span(*no) == new);
         let neighbour = after.filter(|_| self.tries_neighbour).map(ChunkNo::next).filter(fits);
-        if neighbour.is_some() {
-            return neighbour;
+        let near = same.or(neighbour);
+        if near.is_some() {
+            return near;
         }
         let has_tag = |tags: &Vec<u64>| tags[tag(weak) / 64] >> (tag(weak) % 64) & 1 == 1;
         if !self.tags.as_ref().is_none_or(has_tag) {
             return None;
         }
-        self.index.candidates(weak, &mut CANDIDATES.clone()).find(fits)
+        let mut budget = CANDIDATES;
+        self.index.candidates(weak, &mut budget).find(fits)
     }
 }
 

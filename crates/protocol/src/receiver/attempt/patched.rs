@@ -3,13 +3,12 @@
 
 use deltic_core::Span;
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::delta::MAX_RUN_BYTES;
 
 use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES};
 use crate::message::{Extent, FileNo, Payload, ToSender};
 use crate::receiver::{Piece, Place, Receiver, Work};
-use crate::sums::{PatchStep, Sum, Teller};
+use crate::sums::{PatchStep, Sum, SumLine, Teller};
 
 use super::Copies;
 use super::talk::{Side, Told};
@@ -20,26 +19,23 @@ pub(super) struct Patched {
     block: u32,
     old_len: u64,
     teller: Teller,
+    /// The first block with the same sums, for each.
+    firsts: Vec<u32>,
     told_all: bool,
 }
 
 impl Patched {
     pub(super) fn new(spec: ChunkerSpec) -> Self {
-        Self { block: spec.max_len(), old_len: 0, teller: Teller::default(), told_all: false }
-    }
-
-    /// How many bytes of old were told.
-    pub(super) const fn old_len(&self) -> u64 {
-        self.old_len
+        let (teller, firsts) = (Teller::default(), Vec::new());
+        Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
     }
 
     /// Frames that tell the next blocks of old.
     pub(super) fn tell(&mut self, file: FileNo, sums: &[Sum], at_end: bool) -> Vec<ToSender> {
         self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         self.told_all = at_end;
-        let mut batches: Vec<Vec<_>> = (sums.chunks(MAX_BATCH))
-            .map(|batch| batch.iter().map(|sum| self.teller.line(*sum)).collect())
-            .collect();
+        let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
+        let mut batches: Vec<Vec<_>> = lines.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
         if at_end && batches.is_empty() {
             batches.push(Vec::new());
         }
@@ -51,6 +47,25 @@ impl Patched {
         batches.into_iter().enumerate().map(frame).collect()
     }
 
+    fn line(&mut self, sum: Sum) -> SumLine {
+        let (no, line) = (self.firsts.len() as u32, self.teller.line(sum));
+        self.firsts.push(match line {
+            SumLine::New(_) => no,
+            SumLine::Again(back) => self.firsts[(no - back) as usize],
+        });
+        line
+    }
+
+    /// Where a block is in old; of equal ones the one that is in the same place as in new, so that an unchanged file is
+    /// seen to be one.
+    fn span(&self, no: u32, new_start: u64) -> Span {
+        let block = u64::from(self.block);
+        let own = (new_start / block) as usize;
+        let equals = self.firsts.get(own) == self.firsts.get(no as usize);
+        let no = if equals && new_start.is_multiple_of(block) { own as u64 } else { u64::from(no) };
+        Span::new(no * block, block.min(self.old_len - no * block) as u32)
+    }
+
     /// Takes the next steps: copies are noted, and where literals go is returned.
     fn take(
         &self,
@@ -60,27 +75,25 @@ impl Patched {
     ) -> Result<Vec<Piece>, PeerError> {
         let mut pieces = Vec::new();
         for step in steps {
-            let left = told.len() - told.end;
             match step {
                 PatchStep::Literal(len) => {
-                    if *len == 0 || u64::from(*len) > left {
+                    if *len == 0 || u64::from(*len) > told.len() - told.end {
                         return Err(PeerError::Limit("bytes of a patch"));
                     }
                     pieces.push(Piece { span: Span::new(told.end, *len), short: None });
                     told.end += u64::from(*len);
                 }
                 PatchStep::Copy(blocks) => {
-                    let block = u64::from(self.block);
-                    let start = u64::from(blocks.start) * block;
-                    let end = u64::from(blocks.end) * block;
-                    if end >= self.old_len + block || end.min(self.old_len) - start > left {
+                    if blocks.end as usize > self.firsts.len() {
                         return Err(PeerError::Limit("blocks of a patch"));
                     }
-                    let mut at = start;
-                    while at < end.min(self.old_len) {
-                        let len = (end.min(self.old_len) - at).min(u64::from(MAX_RUN_BYTES));
-                        copies.push(Span::new(at, len as u32), told.end);
-                        (at, told.end) = (at + len, told.end + len);
+                    for no in blocks.clone() {
+                        let span = self.span(no, told.end);
+                        if u64::from(span.len) > told.len() - told.end {
+                            return Err(PeerError::Limit("bytes of a patch"));
+                        }
+                        copies.push(span, told.end);
+                        told.end += u64::from(span.len);
                     }
                 }
             }

@@ -64,8 +64,15 @@ impl Roll {
             for nth in 0..old.len.div_ceil(block) {
                 let place = new_start + u64::from(nth) * u64::from(block);
                 let no = (first + nth) as usize;
+                let class = self.firsts[no];
                 self.found[no].get_or_insert(place);
-                self.found[self.firsts[no] as usize].get_or_insert(place);
+                self.found[class as usize].get_or_insert(place);
+                // Of equal blocks each is taken from its own place: so an unchanged file is seen to be one.
+                let own = (place / u64::from(block)) as usize;
+                let is_own = place.is_multiple_of(u64::from(block));
+                if is_own && self.firsts.get(own) == Some(&class) {
+                    self.found[own] = Some(place);
+                }
             }
         }
     }
@@ -80,18 +87,22 @@ impl Roll {
 impl Receiver {
     /// Begins to search old once all of new was told.
     pub(super) fn roll_over(&mut self, handle: Handle) {
-        let Some((_, attempt)) = self.attempt_of(handle) else { return };
+        let Some((_, incoming)) = self.incoming(handle) else { return };
+        let part = incoming.first_part();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(talk) = &mut attempt.talk else { return };
         let complete = talk.told.is_complete();
         let Side::Roll(roll) = &mut talk.side else { return };
         if let Some(sums) = roll.sums.take_if(|_| complete) {
             let search = Search::New(*sums, roll.locality);
-            self.jobs.ask(Work::Roll { handle, start: 0, search }, Place::Roll(handle));
+            self.jobs.ask(Work::Roll { handle, part, start: 0, search }, Place::Roll(handle));
         }
     }
 
     pub(in crate::receiver) fn rolled(&mut self, handle: Handle, rolled: Result<Rolled, Setback>) {
-        let Some((_, attempt)) = self.attempt_of(handle) else { return };
+        let Some((_, incoming)) = self.incoming(handle) else { return };
+        let part = incoming.first_part();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
         let block = attempt.spec.max_len();
         let Some(talk) = &mut attempt.talk else { return };
         let Side::Roll(roll) = &mut talk.side else { return };
@@ -101,7 +112,9 @@ impl Receiver {
             roll.searched += consumed;
             if !at_end {
                 let (start, search) = (roll.searched, Search::On(searcher));
-                return self.jobs.ask(Work::Roll { handle, start, search }, Place::Roll(handle));
+                return self
+                    .jobs
+                    .ask(Work::Roll { handle, part, start, search }, Place::Roll(handle));
             }
             let counts = searcher.counts();
             self.counts.add(counts.weak, counts.strong);

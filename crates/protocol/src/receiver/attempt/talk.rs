@@ -226,16 +226,27 @@ impl Talk {
 impl Receiver {
     /// New is open at the other end.
     pub(super) fn begin_talk(&mut self, handle: Handle) {
-        let Some((_, attempt)) = self.attempt_of(handle) else { return };
-        let chunker = attempt.spec;
+        let Some((_, incoming)) = self.incoming(handle) else { return };
+        let first = incoming.first_part();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(talk) = &attempt.talk else { return };
-        let strong = match talk.side {
-            Side::Confirm(_) => None,
-            Side::Patched(_) => Some(talk.ways.strong),
-            Side::Roll(_) => return,
-        };
+        match talk.side {
+            Side::Confirm(_) => self.sum_old(handle, 0),
+            Side::Patched(_) => self.sum_old(handle, first),
+            Side::Roll(_) => {}
+        }
+    }
+
+    /// Sums the next segment of old version `part`.
+    fn sum_old(&mut self, handle: Handle, part: usize) {
+        let Some((_, attempt)) = self.attempt_of(handle) else { return };
+        let (chunker, start) = (attempt.spec, attempt.indexing.1);
+        attempt.indexing.0 = part;
+        let Some(talk) = &attempt.talk else { return };
+        let tells = matches!(talk.side, Side::Patched(_));
+        let strong = tells.then_some(talk.ways.strong);
         let summing = Summing { chunker, weak: talk.ways.weak, strong };
-        self.jobs.ask(Work::SumOld { handle, start: 0, summing }, Place::SumOld(handle));
+        self.jobs.ask(Work::SumOld { handle, part, start, summing }, Place::SumOld(handle));
     }
 
     pub(in crate::receiver) fn summed_old(
@@ -243,28 +254,33 @@ impl Receiver {
         handle: Handle,
         summed: Result<SummedOld, Setback>,
     ) {
-        let Some((file, attempt)) = self.attempt_of(handle) else { return };
-        let chunker = attempt.spec;
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let parts = incoming.parts.len();
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
         // What of old cannot be read is only so much less to match against.
         let SummedOld { sums, at_end } =
             summed.unwrap_or(SummedOld { sums: Vec::new(), at_end: true });
         let Some(talk) = &mut attempt.talk else { return };
-        let (ways, mut frames) = (talk.ways, Vec::new());
-        let (start, strong) = match &mut talk.side {
-            Side::Confirm(confirm) => (confirm.learn(&sums, at_end), None),
-            Side::Patched(patched) => {
-                frames = patched.tell(file, &sums, at_end);
-                (patched.old_len(), Some(ways.strong))
+        let (part, start) = attempt.indexing;
+        let read = sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        attempt.indexing = if at_end { (part + 1, 0) } else { (part, start + read) };
+        let next = attempt.indexing.0;
+        let (done, mut frames) = match &mut talk.side {
+            Side::Confirm(confirm) => {
+                let done = next == parts;
+                confirm.learn(&sums, done);
+                (done, Vec::new())
             }
+            // A rolling search is for one version.
+            Side::Patched(patched) => (at_end, patched.tell(file, &sums, at_end)),
             Side::Roll(_) => return,
         };
-        self.frames.extend(frames);
-        if at_end {
+        self.frames.extend(frames.drain(..));
+        if done {
             self.match_more(file);
             self.try_settle(handle);
         } else {
-            let summing = Summing { chunker, weak: ways.weak, strong };
-            self.jobs.ask(Work::SumOld { handle, start, summing }, Place::SumOld(handle));
+            self.sum_old(handle, next);
         }
     }
 
