@@ -165,6 +165,9 @@ pub struct StrongSum {
 }
 
 impl StrongSum {
+    /// No bytes: where none was taken.
+    pub const NONE: Self = Self { bytes: [0; MAX_STRONG_BYTES], len: 0 };
+
     /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

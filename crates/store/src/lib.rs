@@ -161,6 +161,12 @@ pub trait Rebuild: Send + Sync + 'static {
     /// [`StoreError::Full`] among others; the rebuild is spoiled then.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// Reads back what is staged, from `start` on; fewer bytes at its end.
+    ///
+    /// # Errors
+    /// Where the staged file cannot be read.
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
+
     /// Makes this the file at its path, in one step.
     ///
     /// # Errors

@@ -140,6 +140,12 @@ impl Searcher {
         at
     }
 
+    /// The length of each block but the last, in bytes.
+    #[must_use]
+    pub fn block_len(&self) -> u32 {
+        self.looker.block_len() as u32
+    }
+
     /// What the search has cost so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {

@@ -2,6 +2,7 @@
 
 pub(crate) mod receiving;
 pub(crate) mod sending;
+mod strategies;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -59,8 +59,7 @@ pub fn sum(summing: Summing, bytes: &[u8], start: u64, segment: usize) -> (Vec<S
     let place = if to == bytes.len() { AtEnd::Yes } else { AtEnd::No };
     let mut sums = Vec::new();
     let consumed = cut_all(&chunker, &bytes[from..to], place, |chunk| {
-        let nothing = StrongSum::from_bytes(&[]).unwrap();
-        let strong = summing.strong.map_or(nothing, |strong| strong.of(None, chunk));
+        let strong = summing.strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
         sums.push(Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong });
     });
     (sums, consumed, place == AtEnd::Yes)

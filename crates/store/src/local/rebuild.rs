@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::attrs::Attrs;
 use super::copy::{End, write_at};
 use super::place::Place;
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Staged, staging_path};
 use super::store::Inner;
 use crate::error::At;
@@ -138,6 +138,10 @@ impl Rebuild for LocalRebuild {
         let written = write_at(self.staged.file.as_fd(), new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        read_at(self.staged.file.as_fd(), start, buf).at("read", &self.path)
     }
 
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {

@@ -56,7 +56,7 @@ type Batch = (Vec<Range<u32>>, Vec<Asked>);
 impl Asked {
     fn of(run: Run) -> Self {
         let Run { new, old, chunks, len } = run;
-        Self { chunks: new..new + chunks, over: Over::Run, old, len, strong: weak_sum(0, 0).strong }
+        Self { chunks: new..new + chunks, over: Over::Run, old, len, strong: StrongSum::NONE }
     }
 
     /// Takes one more chunk that equals those before it in everything that is known.

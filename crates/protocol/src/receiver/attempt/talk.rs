@@ -8,7 +8,7 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::Op;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Index, Span, Strategy};
+use deltic_core::{Fingerprint, Index, Span, Strategy, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
@@ -265,7 +265,7 @@ impl Receiver {
         let read = sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         attempt.indexing = if at_end { (part + 1, 0) } else { (part, start + read) };
         let next = attempt.indexing.0;
-        let (done, mut frames) = match &mut talk.side {
+        let (done, frames) = match &mut talk.side {
             Side::Confirm(confirm) => {
                 let done = next == parts;
                 confirm.learn(&sums, done);
@@ -275,7 +275,7 @@ impl Receiver {
             Side::Patched(patched) => (at_end, patched.tell(file, &sums, at_end)),
             Side::Roll(_) => return,
         };
-        self.frames.extend(frames.drain(..));
+        self.frames.extend(frames);
         if done {
             self.match_more(file);
             self.try_settle(handle);
@@ -302,6 +302,5 @@ impl Receiver {
 
 /// The sum of a chunk of which only the weak one travels.
 pub(super) fn weak_sum(len: u32, weak: u32) -> Sum {
-    let strong = deltic_core::StrongSum::from_bytes(&[]).expect("nothing is no longer than a sum");
-    Sum { len, weak, strong }
+    Sum { len, weak, strong: StrongSum::NONE }
 }
