@@ -90,6 +90,7 @@ impl Case {
             copy: chance(30),
             write: chance(40),
             commit: chance(40),
+            unproven: chance(60),
         };
         if dice.percent(30) {
             self.cut = Some(dice.below(120));
@@ -99,9 +100,11 @@ impl Case {
     pub fn has_faults(&self) -> bool {
         let SourceFaults { list, open, scan, seal, read, corrupt, change } = self.source_faults;
         let source = list + open + scan + seal + read + corrupt + change;
-        let DestinationFaults { look, make, open, index, survey, deceive, copy, write, commit } =
+        let DestinationFaults { look, make, open, index, survey, .. } = self.destination_faults;
+        let DestinationFaults { deceive, copy, write, commit, unproven, .. } =
             self.destination_faults;
-        let destination = look + make + open + index + survey + deceive + copy + write + commit;
+        let destination =
+            look + make + open + index + survey + deceive + copy + write + commit + unproven;
         source + destination > 0
     }
 

@@ -34,6 +34,8 @@ pub struct DestinationFaults {
     pub copy: u64,
     pub write: u64,
     pub commit: u64,
+    /// Strong sums are equal by ill will: only the proof sees it.
+    pub unproven: u64,
 }
 
 pub struct Destination {
@@ -295,7 +297,14 @@ impl Destination {
                 let old = Arc::clone(&self.slot(handle).joined);
                 let sum =
                     |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
-                Answer::Hashed(Ok(spans.iter().map(sum).collect()))
+                let deceived = self.dice.percent(self.faults.deceive);
+                let mut sums: Vec<_> = spans.iter().map(sum).collect();
+                if deceived {
+                    // As if other bytes had the same weak sum.
+                    let at = self.dice.below(sums.len());
+                    sums[at] = strong.of(None, b"other bytes");
+                }
+                Answer::Hashed(Ok(sums))
             }
             Work::Roll { handle, part, start, search } => {
                 if let Err(setback) = self.fails(self.faults.index) {
@@ -338,7 +347,7 @@ impl Destination {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
-                    let deceived = self.dice.percent(self.faults.deceive);
+                    let deceived = self.dice.percent(self.faults.unproven);
                     let stage = self.stage(handle, &path, meta.len);
                     let holds = proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&stage.bytes)))?;
                     if !holds || deceived {

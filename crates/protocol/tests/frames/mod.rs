@@ -69,6 +69,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: options.clone(),
     };
+    let strategy = deltic_core::Strategy::named("webr2sync+").unwrap();
+    let by_strategy = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { strategy, ..options.clone() },
+    };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
@@ -78,6 +84,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
         ("Request.Receive", request.encode()),
+        ("Request.strategy", by_strategy.encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()) }.encode()),
         (
             "Abort",
@@ -141,6 +148,48 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        (
+            "Start.strategy",
+            ToReceiver::Start {
+                file,
+                meta: meta_of(5000),
+                how: How::Strategy,
+                spec: deltic_core::Strategy::named("parasync").unwrap().chunker(5000, None),
+            }
+            .encode(),
+        ),
+        (
+            "Sums.to_receiver",
+            ToReceiver::Sums { file, sums: sum_lines_of(0), extent: Extent::More }.encode(),
+        ),
+        ("Deny", ToReceiver::Deny { file, chunks: vec![0..1, 4..9] }.encode()),
+        (
+            "Patch",
+            ToReceiver::Patch {
+                file,
+                steps: vec![PatchStep::Literal(7), PatchStep::Copy(2..5)],
+                payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
+        (
+            "Sums.to_sender",
+            ToSender::Sums { file, sums: sum_lines_of(16), extent: Extent::Last }.encode(),
+        ),
+        (
+            "Match",
+            ToSender::Match {
+                file,
+                needs: one(0..2),
+                tokens: vec![
+                    Token { chunks: 2..9, over: Over::Run, strong: strong_of(8) },
+                    Token { chunks: 9..11, over: Over::Each, strong: strong_of(16) },
+                ],
+            }
+            .encode(),
+        ),
+        ("Want.strategy", ToSender::Want { file, how: How::Strategy }.encode()),
+        ("Want.stronger", ToSender::Want { file, how: How::Stronger }.encode()),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
@@ -159,6 +208,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
+}
+
+fn meta_of(len: u64) -> Meta {
+    Meta { kind: Kind::File, len, modified: Timestamp { secs: 1, nanos: 0 }, mode: 0o644 }
+}
+
+fn strong_of(len: usize) -> StrongSum {
+    StrongSum::from_bytes(&vec![0xab; len]).unwrap()
+}
+
+fn sum_lines_of(strong: usize) -> Vec<SumLine> {
+    let sum = Sum { len: 4096, weak: 0x0403_0201, strong: strong_of(strong) };
+    vec![SumLine::New(sum), SumLine::Again(1)]
 }
 
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
