@@ -312,7 +312,7 @@ impl Destination {
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
                 let mut searcher = search.searcher(None);
-                let end = old.len().min(start as usize + self.segment.max(8193));
+                let end = old.len().min(start as usize + self.segment.max(4 * 8192));
                 let at_end = end == old.len();
                 let place = if at_end { AtEnd::Yes } else { AtEnd::No };
                 let mut found = Vec::new();

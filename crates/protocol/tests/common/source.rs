@@ -187,7 +187,7 @@ impl Source {
     ) -> Searched {
         let mut searcher = search.searcher(None);
         let from = bytes.len().min(start as usize);
-        let to = bytes.len().min(from + self.segment.max(BLOCK as usize + 1));
+        let to = bytes.len().min(from + self.segment.max(4 * BLOCK as usize));
         let (piece, at_end) = (&bytes[from..to], to == bytes.len());
         let (place, mut ops) = (if at_end { AtEnd::Yes } else { AtEnd::No }, Vec::new());
         let consumed = searcher.search(piece, place, |op| ops.push(op));
