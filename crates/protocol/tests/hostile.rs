@@ -15,8 +15,8 @@ use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, GapDelta, GapSums, Key, Kind, Meta, RelPath,
-    ShortFingerprint, Strategy, StrongSum, Timestamp,
+    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind, Meta,
+    RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
@@ -270,14 +270,14 @@ fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
 /// Gaps as nothing but literals, `len` bytes in all.
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
-    let nothing = GapSums::of(&[], BlockLen::for_gap(0), 0);
+    let nothing = GapSums::of(&[], BlockLen::for_gap(0, 2), 0);
     GapDelta::of(&vec![1; len], &nothing, 0).encode(&mut deltas);
     let bytes = deltas.len() as u32;
     ToReceiver::Mended { file: A, gaps, bytes, payload: Payload::Plain(deltas) }
 }
 
 fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
-    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64), 0);
+    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
@@ -1303,25 +1303,23 @@ fn a_recipe_of_too_many_groups_is_given_up_in_time() {
         }
     };
     assert_eq!(failed.kind, TroubleKind::Vanished, "which is tried again: {failed:?}");
-    assert_eq!(told, MAX_GROUPS);
+    assert!((MAX_GROUPS / 2..=MAX_GROUPS).contains(&told), "{told}");
 }
 
 /// A file of 2^40 bytes whose every minimal chunk is a group.
 fn endless(work: sender::Work) -> sender::Answer {
-    use sender::{Answer, Listed, Opened, Scanned, Work};
+    use sender::{Answer, Listed, Opened, Work};
     let meta = file_of(1 << 40);
+    let chunk = Chunk { len: 512, fingerprint: Fingerprint::from_bytes([0; 32]) };
     match work {
         Work::List { .. } => {
             let entries = vec![Entry { name: name("a"), meta }];
             Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
         Work::Open { .. } => Answer::Opened(Ok(Opened { meta, body: None })),
-        Work::Scan { mut grouper, .. } => {
-            let chunks = vec![Chunk { len: 512, ..Chunk::of(b"x") }; 8192];
-            let group = |chunk| grouper.push(chunk).or_else(|| grouper.finish());
-            let groups = chunks.iter().filter_map(group).collect();
-            let consumed = 8192 * 512;
-            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end: false, grouper }))
+        Work::Scan { segment, .. } => {
+            let minimal = ChunkerSpec::Fixed(FixedLen::new(512).unwrap()).build();
+            Answer::Scanned(Ok(segment.cut(&minimal, &vec![0; segment.read_len()], |_| chunk)))
         }
         _ => Answer::Closed,
     }
@@ -1482,7 +1480,7 @@ fn setback(luck: u8) -> Setback {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, Indexed, OldLens, Work};
+    use receiver::{Answer, OldLens, Work};
     let fails = luck.is_multiple_of(5);
     let work = match work {
         Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
@@ -1529,10 +1527,9 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             leftovers: vec![3000; luck as usize % 2],
         })),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
-        Work::Index { spec, .. } => {
-            let bytes = vec![luck % 2; 3000];
-            let chunks = scan(&spec.build(), &bytes, AtEnd::Yes).chunks;
-            Answer::Indexed(Ok(Indexed { chunks, at_end: luck.is_multiple_of(2) }))
+        Work::Index { spec, segment, .. } => {
+            let bytes = vec![luck % 2; segment.read_len()];
+            Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::SumOld { .. } if fails => Answer::Summed(Err(setback(luck))),
         Work::SumOld { summing, .. } => {
@@ -1545,7 +1542,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
         Work::Survey { gaps, .. } => {
-            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300), 1);
+            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
             Answer::Surveyed(Ok(vec![sums; gaps.len()]))
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(setback(luck))),
@@ -1572,7 +1569,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Scanned, Sealing, Searched, Summed, Work};
+    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Summed, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -1599,14 +1596,9 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             Answer::Opened(Ok(Opened { meta, body }))
         }
         Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
-        Work::Scan { spec, mut grouper, .. } => {
-            let found = scan(&spec.build(), &vec![luck; 3000], AtEnd::Yes);
-            let mut groups: Vec<_> =
-                found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-            groups.extend(grouper.finish());
-            let at_end = !luck.is_multiple_of(3);
-            let (chunks, consumed) = (found.chunks, found.consumed as u64);
-            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+        Work::Scan { spec, segment, .. } => {
+            let bytes = vec![luck; segment.read_len().min(1 << 20)];
+            Answer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
         Work::Seal { proof: Sealing::Chunks(chunks), .. } => {

@@ -7,23 +7,23 @@ use std::sync::{Arc, Mutex};
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Digest, digest_of};
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Op, Reader, RelPath, Searcher,
-    Span, Strategy, Strong, StrongSum, SumKey,
+    AtEnd, Fingerprint, Fingerprinter, Meta, Name, Op, Reader, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
-use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
+use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver,
-    Rolled, SummedOld, Work,
+    Answer, CopyRun, Extra, Facing, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Rolled,
+    SummedOld, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
 
-use super::sending::scan_segment;
-use super::strategies::{digest_of_bytes, hash_spans, segment, sum_segment};
+use super::sending::cut_segment;
+use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
 use super::{Buffers, failed, lock, setback};
 use crate::drive::Hands;
 use crate::pool::Cost;
@@ -80,11 +80,10 @@ impl<S: Store> Default for Slot<S> {
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Index { .. }
-            | Work::Copy { .. }
-            | Work::Write { .. }
-            | Work::Survey { .. }
-            | Work::Mend { .. } => Cost::Heavy,
+            Work::Copy { .. } => Cost::Copy,
+            Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
+                Cost::Heavy
+            }
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
@@ -117,9 +116,14 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::OpenOld { handle, path, most } => {
                 Answer::Opened(self.open_old(handle, &path, most).map_err(|error| setback(&error)))
             }
-            Work::Index { handle, part, start, spec } => Answer::Indexed(
-                self.index(handle, (part, start), spec).map_err(|error| setback(&error)),
-            ),
+            Work::Index { handle, part, segment, spec } => {
+                let slot = self.slot(handle);
+                let run = self.buffers.with(segment.read_len(), |buffer| {
+                    cut_segment(&slot.old[part], (&spec, &self.names), &segment, buffer)
+                });
+                let run = run.map_err(|error| setback(&error));
+                Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
+            }
             Work::Copy { handle, path, len, runs } => Answer::Copied(
                 (self.rebuild(handle, &path, len))
                     .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, &runs))
@@ -240,19 +244,6 @@ impl<S: Store> ReceivingHands<S> {
         Arc::clone(lock(&self.slots).entry(handle).or_default())
     }
 
-    fn index(
-        &self,
-        handle: Handle,
-        (part, start): (usize, u64),
-        spec: ChunkerSpec,
-    ) -> Result<Indexed, StoreError> {
-        let slot = self.slot(handle);
-        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
-            scan_segment(&slot.old[part], (spec, &self.names), start, buffer)
-        })?;
-        Ok(Indexed { chunks, at_end })
-    }
-
     fn sum_old(
         &self,
         handle: Handle,
@@ -260,7 +251,7 @@ impl<S: Store> ReceivingHands<S> {
         summing: Summing,
     ) -> Result<SummedOld, StoreError> {
         let slot = self.slot(handle);
-        let (sums, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
             sum_segment(&slot.old[part], (summing, &self.key), (start, buffer), None)
         })?;
         Ok(SummedOld { sums, at_end })
@@ -285,7 +276,7 @@ impl<S: Store> ReceivingHands<S> {
         mut searcher: Box<Searcher>,
     ) -> Result<Rolled, StoreError> {
         let slot = self.slot(handle);
-        self.buffers.with(SEGMENT_BYTES, |buffer| {
+        self.buffers.with(READ_BYTES, |buffer| {
             let (bytes, at_end) = segment(&slot.old[part], start, buffer)?;
             let mut found = Vec::new();
             let consumed = searcher.search(bytes, at_end, |op| {
@@ -330,12 +321,12 @@ impl<S: Store> ReceivingHands<S> {
         Ok(())
     }
 
-    fn survey(&self, handle: Handle, gaps: &[OldGap]) -> Result<Vec<GapSums>, StoreError> {
+    fn survey(&self, handle: Handle, gaps: &[Facing]) -> Result<Vec<GapSums>, StoreError> {
         let slot = self.slot(handle);
-        self.buffers.with(longest(gaps.iter()), |buffer| {
-            let sums = |gap: &OldGap| {
-                let old = slot.read(gap, buffer)?;
-                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64), self.gap_seed))
+        self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
+            let sums = |gap: &Facing| {
+                let old = slot.read(&gap.old, buffer)?;
+                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64, gap.edits), self.gap_seed))
             };
             gaps.iter().map(sums).collect()
         })
@@ -490,5 +481,11 @@ fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
 
 fn unproven(path: &RelPath) -> Setback {
     let message = format!("receive {path}: what arrived is not what was announced");
+    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
+}
+
+/// An old version is not what it was when it was opened.
+fn shrunk() -> Setback {
+    let message = "read: an old version is shorter than it was".into();
     Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
 }

@@ -3,23 +3,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::recipe::{Chunk, FileDigest, Grouper, digest_of};
+use deltic_core::chunk::{Run, Segment};
+use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span,
-    Strategy, Strong, StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
-use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Scanned, Sealing, Searched, Sender, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
 };
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
-use super::strategies::{hash_spans, segment, sum_segment};
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::pool::Cost;
@@ -58,9 +59,14 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Open { handle, path, how, zstd } => Answer::Opened(
                 self.open(handle, &path, (how, zstd)).map_err(|error| trouble(&error)),
             ),
-            Work::Scan { handle, spec, start, grouper } => Answer::Scanned(
-                self.scan(handle, spec, (start, grouper)).map_err(|error| trouble(&error)),
-            ),
+            Work::Scan { handle, spec, segment } => {
+                let snapshot = self.snapshot(handle);
+                let run = self.buffers.with(segment.read_len(), |buffer| {
+                    cut_segment(&*snapshot, (&spec, &self.names), &segment, buffer)
+                });
+                let run = run.map_err(|error| trouble(&error));
+                Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
+            }
             Work::Seal { handle, proof } => Answer::Sealed(
                 (self.snapshot(handle).check_unchanged())
                     .map(|()| match proof {
@@ -134,28 +140,6 @@ impl<T: Tree> SendingHands<T> {
         Arc::clone(open.get(&handle).expect("the machine closes a handle after its last work"))
     }
 
-    fn scan(
-        &self,
-        handle: Handle,
-        spec: ChunkerSpec,
-        (start, mut grouper): (u64, Box<Grouper>),
-    ) -> Result<Scanned, StoreError> {
-        let snapshot = self.snapshot(handle);
-        let len = snapshot.meta().len;
-        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
-            scan_segment(&*snapshot, (spec, &self.names), start, buffer)
-        })?;
-        let consumed = chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-        if at_end && start + consumed != len {
-            snapshot.check_unchanged()?;
-        }
-        let mut groups: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-        if at_end {
-            groups.extend(grouper.finish());
-        }
-        Ok(Scanned { chunks, groups, consumed, at_end, grouper })
-    }
-
     fn read(
         &self,
         handle: Handle,
@@ -187,7 +171,7 @@ impl<T: Tree> SendingHands<T> {
         (start, mut digest): (u64, Option<Box<FileDigest>>),
     ) -> Result<Summed, StoreError> {
         let snapshot = self.snapshot(handle);
-        let (sums, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
+        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
             let digest = digest.as_deref_mut();
             sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
         })?;
@@ -218,7 +202,7 @@ impl<T: Tree> SendingHands<T> {
         (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, bool),
     ) -> Result<Searched, StoreError> {
         let snapshot = self.snapshot(handle);
-        self.buffers.with(SEGMENT_BYTES, |buffer| {
+        self.buffers.with(READ_BYTES, |buffer| {
             let (bytes, at_end) = segment(&*snapshot, start, buffer)?;
             let mut patches = Patches::new(searcher.block_len(), zstd);
             let consumed = searcher.search(bytes, at_end, |op| match op {
@@ -319,19 +303,24 @@ fn read_body(
     Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
 }
 
-/// Cuts and sums one segment; whether it reached the end of the file.
-pub(super) fn scan_segment(
-    snapshot: &impl Snapshot,
-    (spec, names): (ChunkerSpec, &Fingerprinter),
-    start: u64,
+/// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
+pub(super) fn cut_segment<S: Snapshot>(
+    snapshot: &S,
+    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    segment: &Segment,
     buffer: &mut [u8],
-) -> Result<(Vec<Chunk>, bool), StoreError> {
-    let chunker = spec.build();
-    debug_assert!(chunker.max_len() < buffer.len(), "a segment makes progress");
-    let got = snapshot.read_at(start, buffer)?;
-    let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
-    let end = if at_end { AtEnd::Yes } else { AtEnd::No };
-    Ok((names.scan(&chunker, &buffer[..got], end).chunks, at_end))
+) -> Result<Option<Run<Chunk>>, StoreError> {
+    let read = |at, room: &mut [u8]| match snapshot.read_at(at, room) {
+        Ok(got) if got == room.len() => Ok(()),
+        Ok(_) => Err(None),
+        Err(error) => Err(Some(error)),
+    };
+    let run = segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk));
+    match run {
+        Ok(run) => Ok(Some(run)),
+        Err(None) => Ok(None),
+        Err(Some(error)) => Err(error),
+    }
 }
 
 /// The spans' chunks, whose bytes are laid end to end.

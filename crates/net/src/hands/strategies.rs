@@ -9,6 +9,9 @@ use deltic_store::{Snapshot, StoreError};
 
 use super::Buffers;
 
+/// What one piece of work reads at a time.
+pub(super) const READ_BYTES: usize = SEGMENT_BYTES as usize;
+
 /// Cuts and sums one segment, and hashes it for the digest of the file if there is one; whether it reached the end of the
 /// file.
 pub(super) fn sum_segment(
@@ -65,7 +68,7 @@ pub(super) fn digest_of_bytes<E>(
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
 ) -> Result<Digest, E> {
     let (mut digest, mut start) = (FileDigest::new(), 0);
-    buffers.with(SEGMENT_BYTES, |buffer| {
+    buffers.with(READ_BYTES, |buffer| {
         loop {
             let got = read(start, buffer)?;
             if got == 0 {

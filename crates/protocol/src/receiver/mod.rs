@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use attempt::{Asked, Gap};
+use attempt::{Asked, Gap, IndexPart};
 use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
@@ -35,7 +35,7 @@ use file::{Incoming, Queue};
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Rolled, SummedOld, Work,
+    Answer, CopyRun, Extra, Facing, Mended, OldGap, OldLens, Patch, Piece, Rolled, SummedOld, Work,
 };
 pub use proof::Proof;
 
@@ -125,7 +125,7 @@ enum Place {
     Sweep,
     Flush,
     OpenOld(Handle),
-    Index(Handle),
+    Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Survey { handle: Handle, gaps: Vec<Gap> },
@@ -145,7 +145,7 @@ impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::OpenOld(handle)
-            | Self::Index(handle)
+            | Self::Index(handle, _)
             | Self::Copy(handle, _)
             | Self::Write { handle, .. }
             | Self::Survey { handle, .. }
@@ -304,7 +304,7 @@ impl Receiver {
             }
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
-            (Place::Index(handle), Answer::Indexed(indexed)) => self.indexed(handle, indexed),
+            (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
                 self.copied(handle, &spans, copied)
             }

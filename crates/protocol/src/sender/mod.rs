@@ -19,11 +19,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use deltic_core::GapSums;
-use deltic_core::chunk::ChunkerSpec;
-use deltic_core::recipe::{Chunk, Digest, FileDigest, Group, Grouper};
+use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Meta, RelPath, Searcher, Span, Strong, StrongSum};
 
+use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
@@ -45,8 +46,8 @@ pub enum Work {
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it. Answer with [`Answer::Opened`].
     Open { handle: Handle, path: RelPath, how: How, zstd: bool },
-    /// Read from `start`, cut and sum what is final in about a segment; answer with [`Answer::Scanned`].
-    Scan { handle: Handle, spec: ChunkerSpec, start: u64, grouper: Box<Grouper> },
+    /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
+    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
     Seal { handle: Handle, proof: Sealing },
     /// Read from `start`, cut and sum what is final in about a segment, and hash it for the file's digest if one is under
@@ -98,8 +99,8 @@ pub enum Answer {
     Listed(Result<Listed, Trouble>),
     /// The new version, as of the open.
     Opened(Result<Opened, Trouble>),
-    /// A scanned segment.
-    Scanned(Result<Scanned, Trouble>),
+    /// The chunks of a segment, all of which could be read.
+    Scanned(Result<Run<Chunk>, Trouble>),
     /// The digest, if the file is still the one that was opened.
     Sealed(Result<Digest, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.
@@ -171,21 +172,6 @@ pub struct Body {
     pub digest: Digest,
 }
 
-/// What a scan found.
-#[derive(Debug)]
-pub struct Scanned {
-    /// The chunks that are final.
-    pub chunks: Vec<Chunk>,
-    /// The groups that end in them (and at the file's end, the last).
-    pub groups: Vec<Group>,
-    /// Where the next scan goes on; the chunks' lengths summed.
-    pub consumed: u64,
-    /// Whether the file's end was reached.
-    pub at_end: bool,
-    /// The grouper, for the next scan.
-    pub grouper: Box<Grouper>,
-}
-
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Sender {
@@ -199,13 +185,12 @@ pub struct Sender {
     entries: BTreeMap<FileNo, Listing>,
     /// In the order of the list, which is the order in which they are scanned.
     files: BTreeMap<FileNo, Outgoing>,
-    /// Files whose next segment may be scanned.
+    /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
     groups_out: u64,
-    scans_out: u64,
     /// Gaps to be mended.
     gaps_out: u64,
     progress: Progress,
@@ -241,7 +226,7 @@ impl Listing {
 enum Place {
     List(RelPath),
     Open(Handle),
-    Scan(Handle),
+    Scan(Handle, Part),
     Seal(Handle),
     Sum(Handle),
     Hash(Handle),
@@ -254,7 +239,7 @@ enum Place {
 impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
-            Self::Open(handle) | Self::Scan(handle) | Self::Seal(handle) => Some(*handle),
+            Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(_) | Self::Close => None,
@@ -279,7 +264,6 @@ impl Sender {
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
-            scans_out: 0,
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
@@ -368,7 +352,7 @@ impl Sender {
         match (self.jobs.answered(id)?, answer) {
             (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
-            (Place::Scan(handle), Answer::Scanned(scanned)) => self.scanned(handle, scanned),
+            (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
             (Place::Sum(handle), Answer::Summed(summed)) => self.summed(handle, summed),
             (Place::Hash(handle), Answer::Hashed(sums)) => self.hashed(handle, sums),
@@ -443,10 +427,8 @@ impl Sender {
         self.groups_out -= old.groups_unanswered();
         let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
         for place in forgotten {
-            match place {
-                Place::Scan(_) => self.scans_out -= 1,
-                Place::Mend { gaps, .. } => self.gaps_out -= gaps.len() as u64,
-                _ => {}
+            if let Place::Mend { gaps, .. } = place {
+                self.gaps_out -= gaps.len() as u64;
             }
         }
     }

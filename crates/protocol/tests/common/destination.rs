@@ -4,20 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
+use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, BlockLen, Chunker, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath,
-    Span,
+    AtEnd, BlockLen, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath, Span,
 };
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Indexed, Mended, OldGap, OldLens, Patch, Piece, Rolled, SummedOld, Work,
+    Answer, Facing, Mended, OldGap, OldLens, Patch, Piece, Rolled, SummedOld, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
-use super::source::sum;
+use super::source::{segment, sum};
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -41,7 +40,6 @@ pub struct DestinationFaults {
 pub struct Destination {
     pub tree: Tree,
     pub options: Options,
-    pub segment: usize,
     pub faults: DestinationFaults,
     pub dice: Dice,
     /// What killed runs left.
@@ -81,7 +79,6 @@ impl Destination {
         Self {
             tree,
             options,
-            segment: 1 << 20,
             faults: DestinationFaults::default(),
             dice,
             leftovers: BTreeMap::new(),
@@ -248,18 +245,13 @@ impl Destination {
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
             Work::OpenOld { handle, path, .. } => Answer::Opened(self.open(handle, &path)),
-            Work::Index { handle, part, start, spec } => {
+            Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
                 }
-                let segment = self.segment.max(spec.max_len() as usize + 1);
                 let old = self.slot(handle).old[part].clone();
-                let end = old.len().min(start as usize + segment);
-                let at_end = end == old.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                assert!(spec.build().max_len() <= segment);
-                let chunks = scan(&spec.build(), &old[start as usize..end], place).chunks;
-                Answer::Indexed(Ok(Indexed { chunks, at_end }))
+                let read = &old[segment.own.start as usize..segment.read_end as usize];
+                Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
             }
             Work::Copy { handle, path, len, runs } => {
                 self.visible();
@@ -287,7 +279,7 @@ impl Destination {
                     return Answer::Summed(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
-                let (sums, _, at_end) = sum(summing, &old, start, self.segment);
+                let (sums, _, at_end) = sum(summing, &old, start, segment(&mut self.dice));
                 Answer::Summed(Ok(SummedOld { sums, at_end }))
             }
             Work::HashOld { handle, strong, spans } => {
@@ -312,7 +304,7 @@ impl Destination {
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
                 let mut searcher = search.searcher(None);
-                let end = old.len().min(start as usize + self.segment.max(4 * 8192));
+                let end = old.len().min(start as usize + segment(&mut self.dice));
                 let at_end = end == old.len();
                 let place = if at_end { AtEnd::Yes } else { AtEnd::No };
                 let mut found = Vec::new();
@@ -325,9 +317,10 @@ impl Destination {
                     return Answer::Surveyed(Err(setback));
                 }
                 let joined = Arc::clone(&self.slot(handle).joined);
-                let sums = |gap| {
-                    let old = gathered(&joined, gap);
-                    GapSums::of(&old, BlockLen::for_gap(old.len() as u64), GAP_SEED)
+                let sums = |gap: &Facing| {
+                    let old = gathered(&joined, &gap.old);
+                    let len = BlockLen::for_gap(old.len() as u64, gap.edits);
+                    GapSums::of(&old, len, GAP_SEED)
                 };
                 Answer::Surveyed(Ok(gaps.iter().map(sums).collect()))
             }

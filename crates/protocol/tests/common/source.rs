@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use deltic_core::chunk::cut_all;
-use deltic_core::recipe::{Chunk, FileDigest, digest_of, scan};
+use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{AtEnd, Chunker, GapDelta, Meta, Name, Op, RelPath, Span, StrongSum};
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Scanned, Sealing, Searched, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Summed, Sums, Work,
 };
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
@@ -37,7 +37,6 @@ pub struct Source {
     pub own: Option<Meta>,
     /// The names at the root that are sent; all of them if `None`.
     pub roots: Option<HashSet<Name>>,
-    pub segment: usize,
     pub faults: SourceFaults,
     pub dice: Dice,
     /// Every content that a name ever had.
@@ -50,6 +49,11 @@ pub struct Source {
 
 /// The length of the blocks of every strategy that rolls.
 const BLOCK: u32 = 8 << 10;
+
+/// What one piece of work reads: now more, now less.
+pub fn segment(dice: &mut Dice) -> usize {
+    1 << dice.between(15, 19)
+}
 
 /// The sums of about a segment of `bytes`, how many bytes they are of, and whether they reach the end.
 pub fn sum(summing: Summing, bytes: &[u8], start: u64, segment: usize) -> (Vec<Sum>, usize, bool) {
@@ -77,7 +81,6 @@ impl Source {
             tree,
             own,
             roots: None,
-            segment: 1 << 20,
             faults: SourceFaults::default(),
             dice,
             changes: 0,
@@ -104,28 +107,18 @@ impl Source {
                     Ok(Opened { meta, body: body.transpose()? })
                 }))
             }
-            Work::Scan { handle, spec, start, mut grouper } => {
-                let segment = self.segment.max(spec.max_len() as usize + 1);
-                let bytes = match self.bytes(handle, self.faults.scan) {
-                    Ok(bytes) => bytes,
-                    Err(trouble) => return Answer::Scanned(Err(trouble)),
-                };
-                let start = bytes.len().min(start as usize);
-                let end = bytes.len().min(start + segment);
-                let at_end = end == bytes.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                let found = scan(&spec.build(), &bytes[start..end], place);
-                assert!(spec.build().max_len() <= segment);
-                let mut groups: Vec<_> =
-                    found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-                groups.extend(if at_end { grouper.finish() } else { None });
-                let consumed = found.consumed as u64;
-                let chunks = found.chunks;
-                Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+            Work::Scan { handle, spec, segment } => {
+                let bytes = self.bytes(handle, self.faults.scan);
+                Answer::Scanned(bytes.and_then(|bytes| {
+                    let read = bytes.get(segment.own.start as usize..segment.read_end as usize);
+                    let read = read.ok_or_else(|| trouble(TroubleKind::Vanished, "shrunk"))?;
+                    Ok(segment.cut(&spec.build(), read, Chunk::of))
+                }))
             }
             Work::Sum { handle, summing, start, mut digest } => {
                 let summed = self.bytes(handle, self.faults.scan).map(|bytes| {
-                    let (sums, consumed, at_end) = sum(summing, &bytes, start, self.segment);
+                    let (sums, consumed, at_end) =
+                        sum(summing, &bytes, start, segment(&mut self.dice));
                     let from = bytes.len().min(start as usize);
                     digest.iter_mut().for_each(|digest| digest.push(&bytes[from..from + consumed]));
                     Summed { sums, at_end, digest }
@@ -187,7 +180,7 @@ impl Source {
     ) -> Searched {
         let mut searcher = search.searcher(None);
         let from = bytes.len().min(start as usize);
-        let to = bytes.len().min(from + self.segment.max(4 * BLOCK as usize));
+        let to = bytes.len().min(from + segment(&mut self.dice));
         let (piece, at_end) = (&bytes[from..to], to == bytes.len());
         let (place, mut ops) = (if at_end { AtEnd::Yes } else { AtEnd::No }, Vec::new());
         let consumed = searcher.search(piece, place, |op| ops.push(op));

@@ -29,6 +29,8 @@ pub(super) struct Talk {
     pub(super) ways: Ways,
     pub(super) told: Told,
     pub(super) side: Side,
+    /// The old version that is summed, and up to which byte.
+    reading: (usize, u64),
     /// Copies that wait until all literals are written.
     late: Vec<Op>,
 }
@@ -119,7 +121,7 @@ impl Talk {
         };
         let chunks = Vec::new();
         let told = Told { spec, len, end: 0, chunks, complete: false, needed: 0 };
-        Some(Box::new(Self { ways, told, side, late: Vec::new() }))
+        Some(Box::new(Self { ways, told, side, reading: (0, 0), late: Vec::new() }))
     }
 
     pub(super) fn is_pipelined(&self) -> bool {
@@ -240,9 +242,10 @@ impl Receiver {
     /// Sums the next segment of old version `part`.
     fn sum_old(&mut self, handle: Handle, part: usize) {
         let Some((_, attempt)) = self.attempt_of(handle) else { return };
-        let (chunker, start) = (attempt.spec, attempt.indexing.1);
-        attempt.indexing.0 = part;
-        let Some(talk) = &attempt.talk else { return };
+        let chunker = attempt.spec;
+        let Some(talk) = &mut attempt.talk else { return };
+        talk.reading.0 = part;
+        let start = talk.reading.1;
         let tells = matches!(talk.side, Side::Patched(_));
         let strong = tells.then_some(talk.ways.strong);
         let summing = Summing { chunker, weak: talk.ways.weak, strong };
@@ -261,10 +264,10 @@ impl Receiver {
         let SummedOld { sums, at_end } =
             summed.unwrap_or(SummedOld { sums: Vec::new(), at_end: true });
         let Some(talk) = &mut attempt.talk else { return };
-        let (part, start) = attempt.indexing;
+        let (part, start) = talk.reading;
         let read = sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        attempt.indexing = if at_end { (part + 1, 0) } else { (part, start + read) };
-        let next = attempt.indexing.0;
+        talk.reading = if at_end { (part + 1, 0) } else { (part, start + read) };
+        let next = talk.reading.0;
         let (done, frames) = match &mut talk.side {
             Side::Confirm(confirm) => {
                 let done = next == parts;
