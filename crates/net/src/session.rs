@@ -115,6 +115,7 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        self.terms.admits(&options.strategy)?;
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
         self.ask(&Request::Send { sources, options: options.clone() }).await?;
         let frame = self.hear().await?;
@@ -137,6 +138,7 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        self.terms.admits(&options.strategy)?;
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let sources = open_sources(&paths, &options)?;
         let single = sources.single_file();
@@ -160,6 +162,11 @@ impl Greeted {
 
     async fn serve_request(&mut self, request: Request, watch: Watch<'_>) -> Result<(), SyncError> {
         match request {
+            Request::Send { options, .. } | Request::Receive { options, .. }
+                if self.terms.admits(&options.strategy).is_err() =>
+            {
+                Err(PeerError::NothingInCommon("strategy of this name").into())
+            }
             Request::Send { sources, options } => {
                 let paths: Vec<_> =
                     sources.iter().map(|path| expand(path).into_os_string()).collect();
@@ -183,8 +190,9 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
+        let names = (self.terms, &options.strategy);
+        let hands = Arc::new(SendingHands::new(sources, own, names));
         let machine = Sender::new(self.terms, options);
-        let hands = Arc::new(SendingHands::new(sources, own, self.terms));
         let frames = self.frames();
         drive(machine, hands, frames, &self.batches, watch).await
     }
@@ -220,7 +228,8 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, .. } = setting.options;
-        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, self.terms));
+        let names = (self.terms, &setting.options.strategy);
+        let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, names));
         let frames = self.frames();
         drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
     }

@@ -24,6 +24,7 @@ pub mod options;
 pub mod receiver;
 pub mod report;
 pub mod sender;
+pub mod sums;
 mod wire;
 pub mod work;
 

@@ -1,5 +1,6 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
+use deltic_core::Strategy;
 use deltic_core::rule::Rule;
 
 /// How a tree is brought over. Everything is off by default.
@@ -25,6 +26,8 @@ pub struct Options {
     pub compress: bool,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
+    /// Whose way files go, where they do not go whole (`--strategy`).
+    pub strategy: Strategy,
     /// `--include` and `--exclude` in order; the first that matches wins.
     pub rules: Vec<Rule>,
 }

@@ -3,6 +3,7 @@
 mod journal;
 pub(crate) mod receiving;
 pub(crate) mod sending;
+mod strategies;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
