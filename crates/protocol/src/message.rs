@@ -367,8 +367,8 @@ frames!(ToSender {
     35 Need { file, chunks }
     36 Done { file, done }
     40 Mend { file, gaps }
-    41 Sums { file, sums, extent }
-    42 Match { file, needs, tokens };
+    42 Sums { file, sums, extent }
+    43 Match { file, needs, tokens };
     37 Changed(change)
     38 Trouble(trouble)
     39 Finished(totals)
