@@ -9,8 +9,10 @@ use deltic_core::strategy::Conversation;
 /// Long enough for runs that NetSync splits, and for more than one segment.
 const LONG: usize = 5 << 20;
 
-/// Pairs of an old and a new version; no old one where it is `None`.
-fn versions() -> Vec<(&'static str, Option<Vec<u8>>, Vec<u8>)> {
+/// A name, its old version if there is one, and its new one.
+type Versions = (&'static str, Option<Vec<u8>>, Vec<u8>);
+
+fn versions() -> Vec<Versions> {
     let old = noise(LONG, 1);
     let cut = [&old[..100_000], &old[300_001..]].concat();
     let mut overwritten = old.clone();
