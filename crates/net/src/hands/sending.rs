@@ -15,6 +15,7 @@ use deltic_store::{Snapshot, StoreError, Tree};
 
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
+use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
 /// zstd's own default: higher levels cost more time than a fast network saves.
@@ -39,6 +40,16 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Cost::Heavy
             }
             Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+        }
+    }
+
+    fn stage(work: &Work) -> Stage {
+        match work {
+            Work::Scan { .. } => Stage::Scan,
+            Work::Read { .. } => Stage::Read,
+            Work::Mend { .. } => Stage::Search,
+            Work::Seal { .. } => Stage::Sum,
+            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
         }
     }
 
@@ -163,7 +174,8 @@ impl<T: Tree> SendingHands<T> {
         self.buffers.with(longest, |buffer| {
             for Gap { span, sums } in gaps {
                 let bytes = &mut buffer[..span.len as usize];
-                let got = snapshot.read_at(span.start, bytes).map_err(|error| trouble(&error))?;
+                let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
+                    .map_err(|error| trouble(&error))?;
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
@@ -200,7 +212,7 @@ pub(super) fn scan_segment(
 ) -> Result<(Vec<Chunk>, bool), StoreError> {
     let chunker = spec.build();
     debug_assert!(chunker.max_len() < buffer.len(), "a segment makes progress");
-    let got = snapshot.read_at(start, buffer)?;
+    let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
     let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
     let end = if at_end { AtEnd::Yes } else { AtEnd::No };
     Ok((names.scan(&chunker, &buffer[..got], end).chunks, at_end))
@@ -214,12 +226,12 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         rest = after;
         names.chunk(chunk)
     };
-    spans.iter().map(chunk).collect()
+    within(Stage::Sum, || spans.iter().map(chunk).collect())
 }
 
 /// As a zstd frame, unless that is no shorter.
 fn compressed(bytes: Vec<u8>) -> Payload {
-    match zstd::bulk::compress(&bytes, ZSTD_LEVEL) {
+    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
         Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
         _ => Payload::Plain(bytes),
     }
