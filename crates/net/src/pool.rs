@@ -22,6 +22,8 @@ const MAX_LIGHT: usize = 256;
 pub(crate) enum Cost {
     /// Processor time and a large buffer.
     Heavy,
+    /// Moving bytes from file to file: a second thread would only wait for the lock of the file that is written.
+    Copy,
     /// A few system calls.
     Light,
     /// Waiting for a disk to flush.
@@ -29,12 +31,12 @@ pub(crate) enum Cost {
 }
 
 impl Cost {
-    const ALL: [Self; 3] = [Self::Heavy, Self::Light, Self::Flush];
+    const ALL: [Self; 4] = [Self::Heavy, Self::Copy, Self::Light, Self::Flush];
 
     /// Most pieces that one thread takes at a time.
     const fn bundle(self) -> usize {
         match self {
-            Self::Heavy => 1,
+            Self::Heavy | Self::Copy => 1,
             Self::Light => 16,
             Self::Flush => 4,
         }
@@ -43,7 +45,7 @@ impl Cost {
 
 /// A bounded amount of work under way; its results come out of one queue.
 pub(crate) struct Pool<W, R> {
-    crews: [Crew<W, R>; 3],
+    crews: [Crew<W, R>; 4],
 }
 
 /// Threads of one kind of work, and what waits for them.
@@ -77,7 +79,11 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
         let cores = threads.map_or_else(usual, NonZeroUsize::get);
         let (done, results) = mpsc::unbounded_channel();
         let crew = |cost| {
-            let threads = if cost == Cost::Flush { FLUSHERS } else { cores };
+            let threads = match cost {
+                Cost::Heavy | Cost::Light => cores,
+                Cost::Copy => 1,
+                Cost::Flush => FLUSHERS,
+            };
             Crew::new(cost, threads, &work, &done)
         };
         (Self { crews: Cost::ALL.map(crew) }, results)
@@ -86,7 +92,10 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
     /// Whether more work of this kind can be taken in.
     pub(crate) fn has_room(&self, cost: Cost) -> bool {
         let crew = &self.crews[cost as usize];
-        let most = if cost == Cost::Heavy { crew.threads * (1 + QUEUED) } else { MAX_LIGHT };
+        let most = match cost {
+            Cost::Heavy => crew.threads * (1 + QUEUED),
+            Cost::Copy | Cost::Light | Cost::Flush => MAX_LIGHT,
+        };
         crew.work_out + crew.waiting.len() < most
     }
 

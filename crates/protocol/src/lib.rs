@@ -14,6 +14,7 @@
 //!            frame out                      frame out
 //! ```
 
+mod cutting;
 pub mod error;
 pub mod frame;
 pub mod hello;

@@ -34,8 +34,8 @@ pub const FILL_BYTES: u64 = 256 << 10;
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 /// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
-/// Bytes of a file that are read, cut and summed in one piece of work.
-pub const SEGMENT_BYTES: usize = 4 << 20;
+/// Bytes of a file that are read, cut and summed in one piece of work, at least.
+pub const SEGMENT_BYTES: u64 = 512 << 10;
 /// Most files under way at once.
 pub const MAX_ACTIVE_FILES: usize = 256;
 /// Files longer than this, in bytes, count as large.

@@ -15,8 +15,8 @@ use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, GapDelta, GapSums, Key, Kind, Meta, RelPath,
-    ShortFingerprint, Timestamp,
+    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind, Meta,
+    RelPath, ShortFingerprint, Timestamp,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
@@ -1084,25 +1084,23 @@ fn a_recipe_of_too_many_groups_is_given_up_in_time() {
         }
     };
     assert_eq!(failed.kind, TroubleKind::Vanished, "which is tried again: {failed:?}");
-    assert_eq!(told, MAX_GROUPS);
+    assert!((MAX_GROUPS / 2..=MAX_GROUPS).contains(&told), "{told}");
 }
 
 /// A file of 2^40 bytes whose every minimal chunk is a group.
 fn endless(work: sender::Work) -> sender::Answer {
-    use sender::{Answer, Listed, Opened, Scanned, Work};
+    use sender::{Answer, Listed, Opened, Work};
     let meta = file_of(1 << 40);
+    let chunk = Chunk { len: 512, fingerprint: Fingerprint::from_bytes([0; 32]) };
     match work {
         Work::List { .. } => {
             let entries = vec![Entry { name: name("a"), meta }];
             Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
         Work::Open { .. } => Answer::Opened(Ok(Opened { meta, body: None })),
-        Work::Scan { mut grouper, .. } => {
-            let chunks = vec![Chunk { len: 512, ..Chunk::of(b"x") }; 8192];
-            let group = |chunk| grouper.push(chunk).or_else(|| grouper.finish());
-            let groups = chunks.iter().filter_map(group).collect();
-            let consumed = 8192 * 512;
-            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end: false, grouper }))
+        Work::Scan { segment, .. } => {
+            let minimal = ChunkerSpec::Fixed(FixedLen::new(512).unwrap()).build();
+            Answer::Scanned(Ok(segment.cut(&minimal, &vec![0; segment.read_len()], |_| chunk)))
         }
         _ => Answer::Closed,
     }
@@ -1263,7 +1261,7 @@ fn setback(luck: u8) -> Setback {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, Indexed, OldLens, Work};
+    use receiver::{Answer, OldLens, Work};
     let fails = luck.is_multiple_of(5);
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
@@ -1294,10 +1292,9 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
             leftovers: vec![3000; luck as usize % 2],
         })),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
-        Work::Index { spec, .. } => {
-            let bytes = vec![luck % 2; 3000];
-            let chunks = scan(&spec.build(), &bytes, AtEnd::Yes).chunks;
-            Answer::Indexed(Ok(Indexed { chunks, at_end: luck.is_multiple_of(2) }))
+        Work::Index { spec, segment, .. } => {
+            let bytes = vec![luck % 2; segment.read_len()];
+            Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
         Work::Survey { gaps, .. } => {
@@ -1328,7 +1325,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Scanned, Work};
+    use sender::{Answer, Body, Listed, Opened, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -1355,14 +1352,9 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             Answer::Opened(Ok(Opened { meta, body }))
         }
         Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
-        Work::Scan { spec, mut grouper, .. } => {
-            let found = scan(&spec.build(), &vec![luck; 3000], AtEnd::Yes);
-            let mut groups: Vec<_> =
-                found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-            groups.extend(grouper.finish());
-            let at_end = !luck.is_multiple_of(3);
-            let (chunks, consumed) = (found.chunks, found.consumed as u64);
-            Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+        Work::Scan { spec, segment, .. } => {
+            let bytes = vec![luck; segment.read_len().min(1 << 20)];
+            Answer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
         Work::Seal { chunks, .. } => Answer::Sealed(Ok(digest_of(chunks.iter()))),

@@ -157,7 +157,7 @@ fn check_tree(case: &Case, tree: &Tree) {
 /// A case of one kind, with all else as plain as it gets.
 fn plain(new: Tree, old: Tree) -> Case {
     let mut case = Case::random(0);
-    (case.new, case.old, case.segment) = (new, old, 1 << 20);
+    (case.new, case.old) = (new, old);
     (case.roots, case.cut) = (None, None);
     case.leftovers.clear();
     case.source_faults = SourceFaults::default();
@@ -218,7 +218,6 @@ fn unchanged_files_of_repeated_content_are_recognised() {
         let tree = tree_of(&[("a", bytes)]);
         let mut case = plain(tree.clone(), tree);
         case.options.checksum = true;
-        case.segment = 1 << dice.between(13, 17);
         let mut session = Session::new(&case, &mut dice);
         let totals = session.finish();
         assert_eq!(totals.transferred, 0, "{seed}");

@@ -6,6 +6,7 @@ mod list;
 mod place;
 mod rebuild;
 mod remove;
+mod reserve;
 mod snapshot;
 mod sources;
 mod stage;

@@ -48,11 +48,15 @@ impl Segments {
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = Segment> + use<> {
         let all = *self;
-        let count = all.file_len.div_ceil(all.segment_len);
-        (0..count).map(move |n| {
-            let start = n * all.segment_len;
-            all.segment(start..all.file_len.min(start + all.segment_len), all.overlap)
-        })
+        (0..).map_while(move |n| all.get(n))
+    }
+
+    /// Number `n` of them, counted from 0.
+    #[must_use]
+    pub fn get(&self, n: u64) -> Option<Segment> {
+        let start = n.checked_mul(self.segment_len).filter(|start| *start < self.file_len)?;
+        let end = self.file_len.min(start.saturating_add(self.segment_len));
+        Some(self.segment(start..end, self.overlap))
     }
 
     /// The most bytes that a segment or a seam reads.
@@ -87,6 +91,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// How many bytes are to be read from its start.
+    #[must_use]
+    pub const fn read_len(&self) -> usize {
+        (self.read_end - self.own.start) as usize
+    }
+
     /// Cuts `data`, the bytes to be read, as if a chunk started at the first, up to a boundary that the next segment has as
     /// well, or as far as the bytes reach. Each chunk is handed to `sum` at once, while it is in the cache.
     ///

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Digest, digest_of};
-use deltic_core::{ChunkerSpec, Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
+use deltic_core::{Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
 use deltic_protocol::Terms;
-use deltic_protocol::limits::{MAX_FRAME_BYTES, SEGMENT_BYTES};
+use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
+    Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
 
-use super::sending::scan_segment;
+use super::sending::cut_segment;
 use super::{Buffers, failed, lock, setback};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
@@ -73,11 +73,10 @@ impl<S: Store> Default for Slot<S> {
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Index { .. }
-            | Work::Copy { .. }
-            | Work::Write { .. }
-            | Work::Survey { .. }
-            | Work::Mend { .. } => Cost::Heavy,
+            Work::Copy { .. } => Cost::Copy,
+            Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
+                Cost::Heavy
+            }
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
@@ -132,9 +131,14 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::OpenOld { handle, path, most } => {
                 Answer::Opened(self.open_old(handle, &path, most).map_err(|error| setback(&error)))
             }
-            Work::Index { handle, part, start, spec } => Answer::Indexed(
-                self.index(handle, (part, start), spec).map_err(|error| setback(&error)),
-            ),
+            Work::Index { handle, part, segment, spec } => {
+                let slot = self.slot(handle);
+                let run = self.buffers.with(segment.read_len(), |buffer| {
+                    cut_segment(&slot.old[part], (&spec, &self.names), &segment, buffer)
+                });
+                let run = run.map_err(|error| setback(&error));
+                Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
+            }
             Work::Copy { handle, path, len, runs } => Answer::Copied(
                 (self.rebuild(handle, &path, len))
                     .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, &runs))
@@ -242,19 +246,6 @@ impl<S: Store> ReceivingHands<S> {
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {
         Arc::clone(lock(&self.slots).entry(handle).or_default())
-    }
-
-    fn index(
-        &self,
-        handle: Handle,
-        (part, start): (usize, u64),
-        spec: ChunkerSpec,
-    ) -> Result<Indexed, StoreError> {
-        let slot = self.slot(handle);
-        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
-            scan_segment(&slot.old[part], (spec, &self.names), start, buffer)
-        })?;
-        Ok(Indexed { chunks, at_end })
     }
 
     /// The rebuild of an attempt, started by whoever needs it first.
@@ -445,5 +436,11 @@ fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
 
 fn unproven(path: &RelPath) -> Setback {
     let message = format!("receive {path}: what arrived is not what was announced");
+    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
+}
+
+/// An old version is not what it was when it was opened.
+fn shrunk() -> Setback {
+    let message = "read: an old version is shorter than it was".into();
     Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
 }

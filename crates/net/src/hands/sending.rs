@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::recipe::{Chunk, Grouper, digest_of};
-use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprinter, GapDelta, Meta, RelPath, Span};
+use deltic_core::chunk::{Run, Segment};
+use deltic_core::recipe::{Chunk, digest_of};
+use deltic_core::{ChunkerSpec, Fingerprinter, GapDelta, Meta, RelPath, Span};
 use deltic_protocol::Terms;
-use deltic_protocol::limits::{SEGMENT_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Scanned, Sender, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sender, Sums, Work};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
@@ -59,9 +60,14 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Open { handle, path, how, zstd } => Answer::Opened(
                 self.open(handle, &path, (how, zstd)).map_err(|error| trouble(&error)),
             ),
-            Work::Scan { handle, spec, start, grouper } => Answer::Scanned(
-                self.scan(handle, spec, (start, grouper)).map_err(|error| trouble(&error)),
-            ),
+            Work::Scan { handle, spec, segment } => {
+                let snapshot = self.snapshot(handle);
+                let run = self.buffers.with(segment.read_len(), |buffer| {
+                    cut_segment(&*snapshot, (&spec, &self.names), &segment, buffer)
+                });
+                let run = run.map_err(|error| trouble(&error));
+                Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
+            }
             Work::Seal { handle, chunks } => Answer::Sealed(
                 (self.snapshot(handle).check_unchanged())
                     .map(|()| digest_of(chunks.iter()))
@@ -119,28 +125,6 @@ impl<T: Tree> SendingHands<T> {
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
         let open = lock(&self.open);
         Arc::clone(open.get(&handle).expect("the machine closes a handle after its last work"))
-    }
-
-    fn scan(
-        &self,
-        handle: Handle,
-        spec: ChunkerSpec,
-        (start, mut grouper): (u64, Box<Grouper>),
-    ) -> Result<Scanned, StoreError> {
-        let snapshot = self.snapshot(handle);
-        let len = snapshot.meta().len;
-        let (chunks, at_end) = self.buffers.with(SEGMENT_BYTES, |buffer| {
-            scan_segment(&*snapshot, (spec, &self.names), start, buffer)
-        })?;
-        let consumed = chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-        if at_end && start + consumed != len {
-            snapshot.check_unchanged()?;
-        }
-        let mut groups: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-        if at_end {
-            groups.extend(grouper.finish());
-        }
-        Ok(Scanned { chunks, groups, consumed, at_end, grouper })
     }
 
     fn read(
@@ -203,19 +187,16 @@ fn read_body(
     Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
 }
 
-/// Cuts and sums one segment; whether it reached the end of the file.
-pub(super) fn scan_segment(
-    snapshot: &impl Snapshot,
-    (spec, names): (ChunkerSpec, &Fingerprinter),
-    start: u64,
+/// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
+pub(super) fn cut_segment<S: Snapshot>(
+    snapshot: &S,
+    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    segment: &Segment,
     buffer: &mut [u8],
-) -> Result<(Vec<Chunk>, bool), StoreError> {
-    let chunker = spec.build();
-    debug_assert!(chunker.max_len() < buffer.len(), "a segment makes progress");
-    let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
-    let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
-    let end = if at_end { AtEnd::Yes } else { AtEnd::No };
-    Ok((names.scan(&chunker, &buffer[..got], end).chunks, at_end))
+) -> Result<Option<Run<Chunk>>, StoreError> {
+    let got = within(Stage::Read, || snapshot.read_at(segment.own.start, buffer))?;
+    let whole = got == buffer.len();
+    Ok(whole.then(|| segment.cut(&spec.build(), buffer, |chunk| names.chunk(chunk))))
 }
 
 /// The spans' chunks, whose bytes are laid end to end.

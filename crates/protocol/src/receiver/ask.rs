@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use deltic_core::GapSums;
-use deltic_core::chunk::ChunkerSpec;
+use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Name, RelPath, ShortFingerprint, Span};
 
@@ -35,8 +35,9 @@ pub enum Work {
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each.
     /// Answer with [`Answer::Opened`].
     OpenOld { handle: Handle, path: RelPath, most: u64 },
-    /// Read old version `part` (counted from 0 in the order of [`OldLens`]) from `start`, cut and sum about a segment; answer with [`Answer::Indexed`].
-    Index { handle: Handle, part: usize, start: u64, spec: ChunkerSpec },
+    /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
+    /// [`Answer::Indexed`].
+    Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
     /// Copy runs of the old versions (their lengths laid end to end) into the new; answer with [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, len: u64, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
@@ -125,8 +126,8 @@ pub enum Answer {
     SetDirs(Vec<Trouble>),
     /// What there is to match against.
     Opened(Result<OldLens, Setback>),
-    /// Chunks from where the work started; at the end of the part the last one ends with it.
-    Indexed(Result<Indexed, Setback>),
+    /// The chunks of a segment, all of which could be read.
+    Indexed(Result<Run<Chunk>, Setback>),
     /// The copies are in place.
     Copied(Result<(), Setback>),
     /// The fingerprints of the pieces, in order; each began as it should.
@@ -149,13 +150,4 @@ pub struct OldLens {
     pub in_place: Option<u64>,
     /// What killed runs left of it.
     pub leftovers: Vec<u64>,
-}
-
-/// What an index work found.
-#[derive(Debug)]
-pub struct Indexed {
-    /// The chunks that are final.
-    pub chunks: Vec<Chunk>,
-    /// Whether the part's end was reached.
-    pub at_end: bool,
 }

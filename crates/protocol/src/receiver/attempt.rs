@@ -7,11 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::chunk::ChunkerSpec;
+use deltic_core::chunk::{ChunkerSpec, Segment};
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Fingerprint, Index, Meta, ShortFingerprint, Span};
 
+use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
@@ -28,8 +29,7 @@ pub(super) struct Attempt {
     how: How,
     spec: ChunkerSpec,
     old: Old,
-    /// The old version being indexed, and up to which byte.
-    indexing: (usize, u64),
+    indexing: Option<Indexing>,
     groups: Vec<Slot>,
     next_start: u64,
     next_chunk: u32,
@@ -73,6 +73,22 @@ impl Old {
             Self::Known(index) => index,
         }
     }
+}
+
+/// The old version that is being indexed.
+#[derive(Debug)]
+struct Indexing {
+    part: usize,
+    /// Where its next chunk starts, all parts laid end to end.
+    at: u64,
+    cutting: Cutting,
+}
+
+/// Which old version a run is of, and what of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexPart {
+    version: usize,
+    part: Part,
 }
 
 /// A group of the recipe.
@@ -123,7 +139,7 @@ impl Attempt {
             how,
             spec,
             old: Old::Indexing(Box::new(Index::new(INDEX_BUDGET_CHUNKS))),
-            indexing: (0, 0),
+            indexing: None,
             groups: Vec::new(),
             next_start: 0,
             next_chunk: 0,
@@ -170,6 +186,30 @@ impl Attempt {
 
     fn knows_old(&self) -> bool {
         matches!(self.old, Old::Known(_))
+    }
+
+    /// What may be read of the old versions now, whose lengths are `lens`; nothing more is behind the last one.
+    fn to_index(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
+        let Old::Indexing(index) = &mut self.old else { return Vec::new() };
+        loop {
+            let (version, at) = match &mut self.indexing {
+                Some(Indexing { part: version, cutting, .. }) if !cutting.is_complete() => {
+                    let version = *version;
+                    let next = std::iter::from_fn(|| cutting.next());
+                    return next.map(|(part, s)| (IndexPart { version, part }, s)).collect();
+                }
+                Some(Indexing { part, at, .. }) => {
+                    index.end_part();
+                    (*part + 1, *at)
+                }
+                None => (0, 0),
+            };
+            let Some(len) = lens.get(version) else { break };
+            let cutting = Cutting::new(&self.spec, *len);
+            self.indexing = Some(Indexing { part: version, at, cutting });
+        }
+        self.knows_all();
+        Vec::new()
     }
 
     /// All of old is indexed.

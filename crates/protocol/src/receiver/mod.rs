@@ -27,14 +27,14 @@ use crate::options::Options;
 use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use attempt::Gap;
+use attempt::{Gap, IndexPart};
 use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
-pub use ask::{Answer, CopyRun, Extra, Indexed, Mended, OldGap, OldLens, Patch, Piece, Work};
+pub use ask::{Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Work};
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -122,7 +122,7 @@ enum Place {
     Sweep,
     Flush,
     OpenOld(Handle),
-    Index(Handle),
+    Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Survey { handle: Handle, gaps: Vec<Gap> },
@@ -139,7 +139,7 @@ impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::OpenOld(handle)
-            | Self::Index(handle)
+            | Self::Index(handle, _)
             | Self::Copy(handle, _)
             | Self::Write { handle, .. }
             | Self::Survey { handle, .. }
@@ -285,7 +285,7 @@ impl Receiver {
             }
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
-            (Place::Index(handle), Answer::Indexed(indexed)) => self.indexed(handle, indexed),
+            (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
                 self.copied(handle, &spans, copied)
             }

@@ -5,25 +5,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::Span;
-use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
 
+use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
-use crate::limits::{
-    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, SEGMENT_BYTES, WHOLE_BLOCK_BYTES,
-};
+use crate::limits::{FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::{Body, Opened, Place, Scanned, Sender, Sums, Work};
+use super::{Body, Opened, Place, Sender, Sums, Work};
 
-/// Most groups that one scan can find: every minimal chunk a group.
-const GROUPS_PER_SCAN: u64 = (SEGMENT_BYTES / 512) as u64;
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
 
-const CHANGED: &str = "it changed while it was read";
 const TOO_LONG: &str = "it is too long";
 /// It is tried again, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
@@ -40,9 +36,15 @@ pub(super) struct Outgoing {
     /// Where each group starts.
     groups: Vec<GroupStart>,
     next_group: GroupStart,
-    scanned: u64,
-    /// Present while no scan is under way and the end is not reached.
-    grouper: Option<Box<Grouper>>,
+    /// Present from when the file is open, if it goes by recipe.
+    cutting: Option<Cutting>,
+    grouper: Grouper,
+    /// Groups that wait for the window to be told.
+    untold: VecDeque<Group>,
+    /// Whether all chunks are known and the proof was asked for.
+    sealing: bool,
+    /// The end of the recipe, as soon as it is known; it is said behind the last group.
+    digest: Option<Digest>,
     /// Groups told and not answered, a range for each frame.
     told: VecDeque<Range<u32>>,
     /// Chunks spelled out and not answered, ranges for each frame.
@@ -81,8 +83,11 @@ impl Outgoing {
             chunks: Arc::default(),
             groups: Vec::new(),
             next_group: GroupStart::default(),
-            scanned: 0,
-            grouper: None,
+            cutting: None,
+            grouper: Grouper::new(),
+            untold: VecDeque::new(),
+            sealing: false,
+            digest: None,
             told: VecDeque::new(),
             spelled: VecDeque::new(),
             needs: VecDeque::new(),
@@ -167,7 +172,7 @@ impl Sender {
         let how = outgoing.how;
         if how == How::Recipe {
             outgoing.spec = ChunkerSpec::for_len(meta.len);
-            outgoing.grouper = Some(Box::default());
+            outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
@@ -178,7 +183,7 @@ impl Sender {
         match (how, body) {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
             (How::Whole, None) => self.read_blocks(handle),
-            (How::Recipe, _) => self.scanners.push_back(file),
+            (How::Recipe, _) => self.cut(handle, Vec::new()),
         }
     }
 
@@ -194,45 +199,75 @@ impl Sender {
         self.advance(file, len);
     }
 
-    /// Goes on scanning wherever the window of unanswered groups allows.
+    /// Goes on telling and scanning wherever the window of unanswered groups allows.
     pub(super) fn scan_more(&mut self) {
-        while self.groups_out + (self.scans_out + 1) * GROUPS_PER_SCAN <= GROUP_WINDOW {
+        for _ in 0..self.scanners.len() {
             let Some(file) = self.scanners.pop_front() else { return };
+            self.tell(file);
             let Some(outgoing) = self.files.get_mut(&file) else { continue };
-            let Some(grouper) = outgoing.grouper.take() else { continue };
-            let Outgoing { handle, spec, scanned: start, .. } = *outgoing;
-            self.scans_out += 1;
-            self.jobs.ask(Work::Scan { handle, spec, start, grouper }, Place::Scan(handle));
+            if !outgoing.untold.is_empty() {
+                self.scanners.push_back(file);
+                continue;
+            }
+            let (handle, spec) = (outgoing.handle, outgoing.spec);
+            let Some(cutting) = &mut outgoing.cutting else { continue };
+            while let Some((part, segment)) = cutting.next() {
+                self.jobs.ask(Work::Scan { handle, spec, segment }, Place::Scan(handle, part));
+            }
         }
     }
 
-    pub(super) fn scanned(&mut self, handle: Handle, scanned: Result<Scanned, Trouble>) {
-        self.scans_out -= 1;
-        let scanned = match scanned {
-            Ok(scanned) => scanned,
+    pub(super) fn scanned(&mut self, handle: Handle, part: Part, run: Result<Run<Chunk>, Trouble>) {
+        let run = match run {
+            Ok(run) => run,
             Err(trouble) => return self.fail(handle, trouble),
         };
+        let Some((_, outgoing)) = self.outgoing(handle) else { return };
+        let Some(cutting) = &mut outgoing.cutting else { return };
+        let certain = cutting.take(part, run);
+        self.cut(handle, certain);
+    }
+
+    /// Takes the next chunks of the recipe; at its end asks for the proof.
+    fn cut(&mut self, handle: Handle, certain: Vec<Chunk>) {
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
-        outgoing.scanned += scanned.consumed;
-        let beyond = outgoing.scanned > outgoing.len;
-        if beyond || scanned.at_end && outgoing.scanned < outgoing.len {
-            return self.fail_for(handle, CHANGED);
+        if outgoing.sealing {
+            // A segment that was not needed: the one before reached over it.
+            return;
         }
-        if outgoing.groups.len() + scanned.groups.len() > MAX_GROUPS {
+        outgoing.untold.extend(certain.iter().filter_map(|chunk| outgoing.grouper.push(chunk)));
+        let chunks = Arc::get_mut(&mut outgoing.chunks).expect("only sealing shares the chunks");
+        chunks.extend(certain);
+        let complete = outgoing.cutting.as_ref().is_some_and(Cutting::is_complete);
+        if complete {
+            outgoing.untold.extend(outgoing.grouper.finish());
+        }
+        if outgoing.groups.len() + outgoing.untold.len() > MAX_GROUPS {
             return self.fail_for(handle, TOO_MANY_GROUPS);
         }
-        let chunks = Arc::get_mut(&mut outgoing.chunks).expect("only sealing shares the chunks");
-        chunks.extend_from_slice(&scanned.chunks);
-        let told = tell_groups(file, outgoing, &scanned.groups);
-        let seal = if scanned.at_end { Some(Arc::clone(&outgoing.chunks)) } else { None };
-        if !scanned.at_end {
-            outgoing.grouper = Some(scanned.grouper);
-            self.scanners.push_back(file);
-        }
-        self.groups_out += scanned.groups.len() as u64;
-        self.frames.extend(told);
+        outgoing.sealing = complete;
+        let seal = complete.then(|| Arc::clone(&outgoing.chunks));
+        self.scanners.push_back(file);
         if let Some(chunks) = seal {
             self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+        }
+    }
+
+    /// Tells groups as the window allows, and behind the last the end.
+    fn tell(&mut self, file: FileNo) {
+        let Some(outgoing) = self.files.get_mut(&file) else { return };
+        while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
+            let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
+            let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
+            self.groups_out += batch.len() as u64;
+            self.frames.push_back(tell_groups(file, outgoing, &batch));
+        }
+        if outgoing.untold.is_empty()
+            && let Some(digest) = outgoing.digest.take()
+        {
+            outgoing.complete = true;
+            self.frames.push_back(ToReceiver::End { file, digest });
+            self.read_needs(file);
         }
     }
 
@@ -242,9 +277,8 @@ impl Sender {
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
-        outgoing.complete = true;
-        self.frames.push_back(ToReceiver::End { file, digest });
-        self.read_needs(file);
+        outgoing.digest = Some(digest);
+        self.tell(file);
     }
 
     /// The receiver lacks these of the groups that one frame told.
@@ -363,20 +397,16 @@ fn whole_spec() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
 }
 
-/// Frames that tell new groups; notes where each starts.
-fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> Vec<ToReceiver> {
-    let mut frames = Vec::new();
-    for batch in groups.chunks(MAX_BATCH) {
-        let first = outgoing.groups.len() as u32;
-        for group in batch {
-            outgoing.groups.push(outgoing.next_group);
-            outgoing.next_group.start += group.len;
-            outgoing.next_group.chunk += group.chunks;
-        }
-        outgoing.told.push_back(first..outgoing.groups.len() as u32);
-        frames.push(ToReceiver::Groups { file, groups: batch.iter().map(line).collect() });
+/// The frame that tells new groups; notes where each starts.
+fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToReceiver {
+    let first = outgoing.groups.len() as u32;
+    for group in groups {
+        outgoing.groups.push(outgoing.next_group);
+        outgoing.next_group.start += group.len;
+        outgoing.next_group.chunk += group.chunks;
     }
-    frames
+    outgoing.told.push_back(first..outgoing.groups.len() as u32);
+    ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
 }
 
 fn line(group: &Group) -> GroupLine {

@@ -16,10 +16,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use deltic_core::GapSums;
-use deltic_core::chunk::ChunkerSpec;
-use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Entry, Meta, RelPath, Span};
 
+use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
@@ -40,8 +41,8 @@ pub enum Work {
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it. Answer with [`Answer::Opened`].
     Open { handle: Handle, path: RelPath, how: How, zstd: bool },
-    /// Read from `start`, cut and sum what is final in about a segment; answer with [`Answer::Scanned`].
-    Scan { handle: Handle, spec: ChunkerSpec, start: u64, grouper: Box<Grouper> },
+    /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
+    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
     Seal { handle: Handle, chunks: Arc<Vec<Chunk>> },
     /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
@@ -77,8 +78,8 @@ pub enum Answer {
     Listed(Result<Listed, Trouble>),
     /// The new version, as of the open.
     Opened(Result<Opened, Trouble>),
-    /// A scanned segment.
-    Scanned(Result<Scanned, Trouble>),
+    /// The chunks of a segment, all of which could be read.
+    Scanned(Result<Run<Chunk>, Trouble>),
     /// The digest, if the file is still the one that was opened.
     Sealed(Result<Digest, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.
@@ -118,21 +119,6 @@ pub struct Body {
     pub digest: Digest,
 }
 
-/// What a scan found.
-#[derive(Debug)]
-pub struct Scanned {
-    /// The chunks that are final.
-    pub chunks: Vec<Chunk>,
-    /// The groups that end in them (and at the file's end, the last).
-    pub groups: Vec<Group>,
-    /// Where the next scan goes on; the chunks' lengths summed.
-    pub consumed: u64,
-    /// Whether the file's end was reached.
-    pub at_end: bool,
-    /// The grouper, for the next scan.
-    pub grouper: Box<Grouper>,
-}
-
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Sender {
@@ -146,13 +132,12 @@ pub struct Sender {
     entries: BTreeMap<FileNo, Listing>,
     /// In the order of the list, which is the order in which they are scanned.
     files: BTreeMap<FileNo, Outgoing>,
-    /// Files whose next segment may be scanned.
+    /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
     groups_out: u64,
-    scans_out: u64,
     /// Gaps to be mended.
     gaps_out: u64,
     progress: Progress,
@@ -187,7 +172,7 @@ impl Listing {
 enum Place {
     List(RelPath),
     Open(Handle),
-    Scan(Handle),
+    Scan(Handle, Part),
     Seal(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
@@ -197,7 +182,7 @@ enum Place {
 impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
-            Self::Open(handle) | Self::Scan(handle) | Self::Seal(handle) => Some(*handle),
+            Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(_) | Self::Close => None,
         }
@@ -221,7 +206,6 @@ impl Sender {
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
-            scans_out: 0,
             gaps_out: 0,
             progress: Progress::default(),
             finished: false,
@@ -295,7 +279,7 @@ impl Sender {
         match (self.jobs.answered(id)?, answer) {
             (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
-            (Place::Scan(handle), Answer::Scanned(scanned)) => self.scanned(handle, scanned),
+            (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
             (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
                 self.read(handle, (chunks, bytes), read);
@@ -357,10 +341,8 @@ impl Sender {
         self.groups_out -= old.groups_unanswered();
         let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
         for place in forgotten {
-            match place {
-                Place::Scan(_) => self.scans_out -= 1,
-                Place::Mend { gaps, .. } => self.gaps_out -= gaps.len() as u64,
-                _ => {}
+            if let Place::Mend { gaps, .. } = place {
+                self.gaps_out -= gaps.len() as u64;
             }
         }
     }

@@ -21,7 +21,6 @@ pub struct Case {
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
-    pub segment: usize,
     pub source_faults: SourceFaults,
     pub destination_faults: DestinationFaults,
     /// The connection is cut before this step.
@@ -46,7 +45,6 @@ impl Case {
             options,
             roots,
             leftovers,
-            segment: 1 << dice.between(13, 19),
             source_faults: SourceFaults::default(),
             destination_faults: DestinationFaults::default(),
             cut: None,

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::recipe::{Chunk, digest_of, scan};
-use deltic_core::{
-    AtEnd, BlockLen, Chunker, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath,
-};
+use deltic_core::recipe::{Chunk, digest_of};
+use deltic_core::{BlockLen, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, Indexed, Mended, OldGap, OldLens, Patch, Piece, Work};
+use deltic_protocol::receiver::{Answer, Mended, OldGap, OldLens, Patch, Piece, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
@@ -35,7 +33,6 @@ pub struct DestinationFaults {
 pub struct Destination {
     pub tree: Tree,
     pub options: Options,
-    pub segment: usize,
     pub faults: DestinationFaults,
     pub dice: Dice,
     /// What killed runs left.
@@ -75,7 +72,6 @@ impl Destination {
         Self {
             tree,
             options,
-            segment: 1 << 20,
             faults: DestinationFaults::default(),
             dice,
             leftovers: BTreeMap::new(),
@@ -239,18 +235,13 @@ impl Destination {
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
             Work::OpenOld { handle, path, .. } => Answer::Opened(self.open(handle, &path)),
-            Work::Index { handle, part, start, spec } => {
+            Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
                 }
-                let segment = self.segment.max(spec.max_len() as usize + 1);
                 let old = self.slot(handle).old[part].clone();
-                let end = old.len().min(start as usize + segment);
-                let at_end = end == old.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                assert!(spec.build().max_len() <= segment);
-                let chunks = scan(&spec.build(), &old[start as usize..end], place).chunks;
-                Answer::Indexed(Ok(Indexed { chunks, at_end }))
+                let read = &old[segment.own.start as usize..segment.read_end as usize];
+                Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
             }
             Work::Copy { handle, path, len, runs } => {
                 self.visible();

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::recipe::{Chunk, digest_of, scan};
-use deltic_core::{AtEnd, Chunker, GapDelta, Meta, Name, RelPath, Span};
+use deltic_core::recipe::{Chunk, digest_of};
+use deltic_core::{GapDelta, Meta, Name, RelPath, Span};
 use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Scanned, Sums, Work};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sums, Work};
 use deltic_protocol::work::Handle;
 
 use super::tree::{Node, Tree};
@@ -33,7 +33,6 @@ pub struct Source {
     pub own: Option<Meta>,
     /// The names at the root that are sent; all of them if `None`.
     pub roots: Option<HashSet<Name>>,
-    pub segment: usize,
     pub faults: SourceFaults,
     pub dice: Dice,
     /// Every content that a name ever had.
@@ -56,7 +55,6 @@ impl Source {
             tree,
             own,
             roots: None,
-            segment: 1 << 20,
             faults: SourceFaults::default(),
             dice,
             changes: 0,
@@ -83,24 +81,13 @@ impl Source {
                     Ok(Opened { meta, body: body.transpose()? })
                 }))
             }
-            Work::Scan { handle, spec, start, mut grouper } => {
-                let segment = self.segment.max(spec.max_len() as usize + 1);
-                let bytes = match self.bytes(handle, self.faults.scan) {
-                    Ok(bytes) => bytes,
-                    Err(trouble) => return Answer::Scanned(Err(trouble)),
-                };
-                let start = bytes.len().min(start as usize);
-                let end = bytes.len().min(start + segment);
-                let at_end = end == bytes.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                let found = scan(&spec.build(), &bytes[start..end], place);
-                assert!(spec.build().max_len() <= segment);
-                let mut groups: Vec<_> =
-                    found.chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
-                groups.extend(if at_end { grouper.finish() } else { None });
-                let consumed = found.consumed as u64;
-                let chunks = found.chunks;
-                Answer::Scanned(Ok(Scanned { chunks, groups, consumed, at_end, grouper }))
+            Work::Scan { handle, spec, segment } => {
+                let bytes = self.bytes(handle, self.faults.scan);
+                Answer::Scanned(bytes.and_then(|bytes| {
+                    let read = bytes.get(segment.own.start as usize..segment.read_end as usize);
+                    let read = read.ok_or_else(|| trouble(TroubleKind::Vanished, "shrunk"))?;
+                    Ok(segment.cut(&spec.build(), read, Chunk::of))
+                }))
             }
             Work::Seal { handle, chunks } => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {

@@ -3,8 +3,10 @@
 //! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; it needs nothing
 //! of the unsafe `FICLONERANGE`. But it shares only what is aligned on both sides, so a span is cut in
 //! three: head and tail are read and written, the aligned middle is handed to the kernel. Short spans are always read and
-//! written: sharing costs a transaction each, and shatters the new file.
+//! written: sharing costs a transaction each, and shatters the new file. So are those that lie askew to blocks: the kernel
+//! would pass them on page by page.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -60,10 +62,10 @@ impl Copier {
     }
 }
 
-/// The part of `old` that begins and ends with blocks on both sides; all of it where old and new blocks lie askew.
+/// The part of `old` that begins and ends with blocks on both sides; nothing where old and new blocks lie askew.
 fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
     if old.start % BLOCK_BYTES != new_start % BLOCK_BYTES {
-        return old.clone();
+        return old.end..old.end;
     }
     let start = old.start.next_multiple_of(BLOCK_BYTES).min(old.end);
     start..(old.end - old.end % BLOCK_BYTES).max(start)
@@ -95,18 +97,25 @@ fn copy_by_hand(
     to: BorrowedFd<'_>,
     new_start: u64,
 ) -> Result<bool, Errno> {
-    let mut buf = vec![0; (old.end - old.start).min(BUFFER_BYTES) as usize];
-    let mut old_at = old.start;
-    while old_at < old.end {
-        let want = (old.end - old_at).min(BUFFER_BYTES) as usize;
-        let got = read_at(from, old_at, &mut buf[..want])?;
-        write_at(to, new_start + (old_at - old.start), &buf[..got])?;
-        if got < want {
-            return Ok(false);
+    BUFFER.with_borrow_mut(|buf| {
+        buf.resize(BUFFER_BYTES as usize, 0);
+        let mut old_at = old.start;
+        while old_at < old.end {
+            let want = (old.end - old_at).min(BUFFER_BYTES) as usize;
+            let got = read_at(from, old_at, &mut buf[..want])?;
+            write_at(to, new_start + (old_at - old.start), &buf[..got])?;
+            if got < want {
+                return Ok(false);
+            }
+            old_at += got as u64;
         }
-        old_at += got as u64;
-    }
-    Ok(true)
+        Ok(true)
+    })
+}
+
+thread_local! {
+    /// Kept from copy to copy: pages that are new to the process cost as much as what is copied into them.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Writes all of `bytes`.
@@ -130,4 +139,4 @@ fn is_unsupported(errno: Errno) -> bool {
 /// The block size of practically every file system; where it is larger, sharing fails and the kernel copies.
 const BLOCK_BYTES: u64 = 4096;
 const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
-const BUFFER_BYTES: u64 = 1 << 20;
+const BUFFER_BYTES: u64 = 512 << 10;

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::attrs::Attrs;
 use super::copy::{End, write_at};
 use super::place::Place;
+use super::reserve::Reserved;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
 use super::stage::{Staged, staging_path};
 use super::store::Inner;
@@ -25,6 +26,7 @@ pub struct LocalRebuild {
     staged: Staged,
     inode: (u64, u64),
     len: u64,
+    reserved: Option<Reserved>,
     fate: Mutex<Fate>,
 }
 
@@ -47,7 +49,8 @@ impl LocalRebuild {
         let staged = store.stages.create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
-        let rebuild = Self { store, path, staged, inode, len, fate };
+        let reserved = Reserved::of(&staged.file, len);
+        let rebuild = Self { store, path, staged, inode, len, reserved, fate };
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
@@ -126,6 +129,9 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, old.end - old.start)?;
         let source = End { file: from.as_fd(), device: from.version().device() };
         let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        if let Some(reserved) = &self.reserved {
+            reserved.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
+        }
         let copied = self.store.copier.copy(source, old, target, new_start);
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.

@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen};
+use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen, Run};
 use deltic_core::delta::Op;
-use deltic_core::recipe::Digest;
+use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span};
 
+use crate::cutting::Cutting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
-use crate::receiver::{Indexed, Place, Receiver, Work};
+use crate::receiver::{Place, Receiver, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::mending::Parts;
-use super::{Attempt, By, Copies, Old, batches, runs};
+use super::{Attempt, By, Copies, IndexPart, Old, batches, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -48,7 +49,7 @@ impl Receiver {
         }
         incoming.attempt = Some(Box::new(Attempt::new(meta, how, spec)));
         if how == How::Recipe {
-            self.jobs.ask(Work::Index { handle, part: 0, start: 0, spec }, Place::Index(handle));
+            self.index_more(handle);
         }
         Ok(())
     }
@@ -64,39 +65,47 @@ impl Receiver {
         Some((file, incoming.attempt.as_mut()?))
     }
 
+    /// Goes on indexing the old versions, one after the other.
+    fn index_more(&mut self, handle: Handle) {
+        let Some((file, incoming)) = self.incoming(handle) else { return };
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
+        let spec = attempt.spec;
+        for (part, segment) in attempt.to_index(&incoming.parts) {
+            let work = Work::Index { handle, part: part.version, segment, spec };
+            self.jobs.ask(work, Place::Index(handle, part));
+        }
+        self.resolve(file);
+    }
+
     pub(in crate::receiver) fn indexed(
         &mut self,
         handle: Handle,
-        indexed: Result<Indexed, Setback>,
+        IndexPart { version, part }: IndexPart,
+        run: Result<Run<Chunk>, Setback>,
     ) {
-        let Some((file, incoming)) = self.incoming(handle) else { return };
-        let parts = incoming.parts.clone();
+        let Some((_, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = incoming.attempt.as_mut() else { return };
-        let Old::Indexing(index) = &mut attempt.old else { return };
-        let (part, mut start) = attempt.indexing;
-        let base: u64 = parts[..part].iter().sum();
-        // An old version that cannot be read is only a version less to match against.
-        let Indexed { chunks, at_end } =
-            indexed.unwrap_or(Indexed { chunks: Vec::new(), at_end: true });
-        for chunk in chunks {
-            index.push(base + start, chunk);
-            start += u64::from(chunk.len);
-        }
-        let next = if at_end {
-            index.end_part();
-            (part + 1, 0)
-        } else {
-            (part, start)
+        let (Old::Indexing(index), Some(indexing)) = (&mut attempt.old, &mut attempt.indexing)
+        else {
+            return;
         };
-        attempt.indexing = next;
-        let spec = attempt.spec;
-        if next.0 < parts.len() {
-            let (part, start) = next;
-            self.jobs.ask(Work::Index { handle, part, start, spec }, Place::Index(handle));
-        } else {
-            attempt.knows_all();
+        if indexing.part != version {
+            return;
         }
-        self.resolve(file);
+        match run {
+            Ok(run) => {
+                for chunk in indexing.cutting.take(part, run) {
+                    index.push(indexing.at, chunk);
+                    indexing.at += u64::from(chunk.len);
+                }
+            }
+            // An old version that cannot be read is only a version less to match against.
+            Err(_) => {
+                indexing.at = incoming.parts[..=version].iter().sum();
+                indexing.cutting = Cutting::new(&attempt.spec, 0);
+            }
+        }
+        self.index_more(handle);
     }
 
     pub(in crate::receiver) fn groups(

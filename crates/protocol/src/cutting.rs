@@ -1,0 +1,92 @@
+//! Cuts one file by segments, which any number of threads may do at once, and joins them (docs/decisions/0015).
+
+use std::collections::BTreeMap;
+
+use deltic_core::chunk::{ChunkerSpec, Run, Segment, Segments, Stitch};
+use deltic_core::recipe::Chunk;
+
+use crate::limits::SEGMENT_BYTES;
+
+/// Most segments of one file that are asked for and not joined.
+const AHEAD: u64 = 16;
+/// How many of the longest chunks a segment has at least: a few are read twice for each.
+const LONGEST_PER_SEGMENT: u64 = 64;
+
+/// What a run is of, for who brings the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The segment of this number.
+    Segment(u64),
+    /// What lies between segments whose boundaries had not met.
+    Seam,
+}
+
+/// One version of a file on its way to being chunks.
+#[derive(Debug)]
+pub(crate) struct Cutting {
+    segments: Segments,
+    len: u64,
+    /// The number of the next segment to be asked for, and of the next one to be joined.
+    next: u64,
+    joined: u64,
+    /// Runs that came before those in front of them.
+    early: BTreeMap<u64, Run<Chunk>>,
+    stitch: Stitch<Chunk>,
+    seam_out: bool,
+}
+
+impl Cutting {
+    pub(crate) fn new(spec: &ChunkerSpec, len: u64) -> Self {
+        let longest = LONGEST_PER_SEGMENT * u64::from(spec.max_len());
+        let segments = Segments::new(spec, len, longest.max(SEGMENT_BYTES));
+        Self {
+            segments,
+            len,
+            next: 0,
+            joined: 0,
+            early: BTreeMap::new(),
+            stitch: Stitch::new(segments),
+            seam_out: false,
+        }
+    }
+
+    /// What may be cut now.
+    pub(crate) fn next(&mut self) -> Option<(Part, Segment)> {
+        if !self.seam_out
+            && let Some(seam) = self.stitch.seam()
+        {
+            self.seam_out = true;
+            return Some((Part::Seam, seam));
+        }
+        if self.next >= self.joined + AHEAD {
+            return None;
+        }
+        let segment = self.segments.get(self.next)?;
+        self.next += 1;
+        Some((Part::Segment(self.next - 1), segment))
+    }
+
+    /// Takes what was cut; all chunks that have become certain, in order.
+    pub(crate) fn take(&mut self, part: Part, run: Run<Chunk>) -> Vec<Chunk> {
+        let mut certain = match part {
+            Part::Seam => {
+                self.seam_out = false;
+                self.stitch.mend(run)
+            }
+            Part::Segment(number) => {
+                self.early.insert(number, run);
+                Vec::new()
+            }
+        };
+        while let Some(run) = self.early.remove(&self.joined) {
+            self.joined += 1;
+            certain.append(&mut self.stitch.push(run));
+        }
+        certain
+    }
+
+    /// Whether all chunks have been given.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.stitch.certain() == self.len
+    }
+}
