@@ -11,7 +11,7 @@ use super::super::inputs::shown;
 use super::made::{write_new, write_old};
 use super::report::{Case, Row};
 use super::trial::{Ended, Files, Way};
-use super::words::{Amount, Between, Change, Peer};
+use super::words::{Amount, Between, Change, Peer, length};
 use super::{Plan, live};
 use crate::output;
 use crate::progress::Steps;
@@ -59,16 +59,6 @@ impl Scene {
             }
         }
     }
-}
-
-/// A length in the shorter of two notations.
-fn length(size: Size) -> String {
-    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
-    let bytes = size.bytes();
-    let fits = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
-    let decimal = fits.map(|(unit, name)| format!("{} {name}", bytes / unit));
-    let binary = size.to_string();
-    decimal.filter(|decimal| decimal.len() < binary.len()).unwrap_or(binary)
 }
 
 fn len_of(path: &Path) -> Result<u64> {
@@ -261,24 +251,6 @@ impl Drop for Dir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             output::complain(&format!("remove {}: {error}", shown(&self.0)), None);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_is_shown_in_the_shorter_notation() {
-        for (bytes, text) in [
-            (10_000_000, "10 MB"),
-            (1 << 20, "1 MiB"),
-            (0, "0 B"),
-            (512_000_000, "512 MB"),
-            (1001, "1001 B"),
-        ] {
-            assert_eq!(length(Size::from(bytes)), text);
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::output::{self, Output};
 use crate::size::Size;
 use compare::{Comparison, Scene};
 use report::{Case, Report};
-use words::{Amount, Between, Change, Peer};
+use words::{Amount, Between, Change, Peer, length};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
@@ -166,7 +166,7 @@ impl Args {
             for change in &self.kind {
                 for amount in self.change.iter().filter(|amount| amount.of(size.bytes()) > 0) {
                     let fits = amount.of(size.bytes()) <= size.bytes();
-                    ensure!(fits, "--change {amount}: more than --size {size}");
+                    ensure!(fits, "--change {amount}: more than --size {}", length(size));
                     scenes.push(Scene::Made { size, change: Some((*change, *amount)) });
                 }
             }

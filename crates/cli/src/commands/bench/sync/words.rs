@@ -43,10 +43,20 @@ impl FromStr for Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes(size) => size.fmt(f),
+            Self::Bytes(size) => f.write_str(&length(*size)),
             Self::Percent(percent) => write!(f, "{percent} %"),
         }
     }
+}
+
+/// A length in the shorter of two notations.
+pub(super) fn length(size: Size) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    let bytes = size.bytes();
+    let fits = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    let decimal = fits.map(|(unit, name)| format!("{} {name}", bytes / unit));
+    let binary = size.to_string();
+    decimal.filter(|decimal| decimal.len() < binary.len()).unwrap_or(binary)
 }
 
 /// What a piece of a change does to the bytes at its place.
@@ -243,5 +253,18 @@ mod tests {
         assert_eq!(peer("rsync"), Ok((PeerKind::Rsync, "rsync".into())));
         assert_eq!(peer("rdiff=/opt/rdiff"), Ok((PeerKind::Rdiff, "/opt/rdiff".into())));
         assert_eq!((peer("scp"), peer("rsync=")), (Err(BadWord::Peer), Err(BadWord::Peer)));
+    }
+
+    #[test]
+    fn a_length_is_shown_in_the_shorter_notation() {
+        for (bytes, text) in [
+            (10_000_000, "10 MB"),
+            (1 << 20, "1 MiB"),
+            (0, "0 B"),
+            (512_000_000, "512 MB"),
+            (1001, "1001 B"),
+        ] {
+            assert_eq!(length(Size::from(bytes)), text);
+        }
     }
 }
