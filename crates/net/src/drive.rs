@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause};
-use deltic_protocol::message::Purpose;
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::Notice;
 use deltic_protocol::sender::{self, Sender};

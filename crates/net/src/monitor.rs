@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use deltic_protocol::message::Purpose;
+use deltic_protocol::Purpose;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Kinds of work, as far as they are separate works.

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 
 use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Name};
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
-use deltic_protocol::message::Purpose;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::report::Notice;

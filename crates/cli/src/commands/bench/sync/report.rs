@@ -1,7 +1,7 @@
 //! The figures of all syncs, as tables for people and as CSV for programs.
 
 use deltic_net::monitor::Stage;
-use deltic_protocol::message::Purpose;
+use deltic_protocol::Purpose;
 
 use super::super::median::median;
 use super::super::table::Table;

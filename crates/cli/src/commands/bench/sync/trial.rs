@@ -14,7 +14,7 @@ use deltic_net::SyncError;
 use deltic_net::monitor::{Spent, Stage};
 use deltic_net::plan::{Destination, Plan, Remote, Sources};
 use deltic_net::rehearsal::{Rehearsal, rehearse};
-use deltic_protocol::message::Purpose;
+use deltic_protocol::Purpose;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Trouble};
 use rustix::time::{ClockId, clock_gettime};
