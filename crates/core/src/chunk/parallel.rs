@@ -21,6 +21,7 @@
 //! 4. No thread, no file: [`Segments`] says what to read, [`Segment::cut`] is for any thread, [`Stitch`] sees no bytes.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ops::Range;
 
 use super::{AtEnd, Chunker, ChunkerSpec};
@@ -105,23 +106,113 @@ impl Segment {
         &self,
         chunker: &impl Chunker,
         data: &[u8],
-        mut sum: impl FnMut(&[u8]) -> T,
+        sum: impl FnMut(&[u8]) -> T,
     ) -> Run<T> {
+        let Ok(run) = self.cut_source(chunker, &mut AtHand(data), sum);
+        run
+    }
+
+    /// The same of bytes that `read` puts into `buffer` as they are needed: it is given an offset in the file and the room
+    /// for the bytes from there on, all of which it must fill. Pieces are small enough to be cut and summed in the cache.
+    ///
+    /// # Errors
+    /// Whatever `read` ends with.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`Segment::read_len`].
+    pub fn cut_while_reading<T, E>(
+        &self,
+        chunker: &impl Chunker,
+        buffer: &mut [u8],
+        read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+        sum: impl FnMut(&[u8]) -> T,
+    ) -> Result<Run<T>, E> {
+        let buffer = &mut buffer[..self.read_len()];
+        let mut source = Arriving { buffer, have: 0, start: self.own.start, read };
+        self.cut_source(chunker, &mut source, sum)
+    }
+
+    fn cut_source<T, S: Source>(
+        &self,
+        chunker: &impl Chunker,
+        source: &mut S,
+        mut sum: impl FnMut(&[u8]) -> T,
+    ) -> Result<Run<T>, S::Error> {
         let enough = self.at_end.least_to_cut(chunker);
         let mut run = Run { start: self.own.start, ends: Vec::new(), sums: Vec::new() };
         let (mut mine, mut theirs) = (0, (self.own.end - self.own.start) as usize);
-        while mine != theirs && data.len() - mine.min(theirs) >= enough {
+        while mine != theirs {
+            let at = mine.min(theirs);
+            while source.bytes().len() < at + chunker.max_len() && source.more()? {}
+            let data = source.bytes();
+            if data.len() < at + enough {
+                break;
+            }
+            let rest = &data[at..];
+            let len = chunker.cut(rest);
             if mine < theirs {
-                let rest = &data[mine..];
-                let chunk = &rest[..chunker.cut(rest)];
-                mine += chunk.len();
+                mine += len;
                 run.ends.push(self.own.start + mine as u64);
-                run.sums.push(sum(chunk));
+                run.sums.push(sum(&rest[..len]));
             } else {
-                theirs += chunker.cut(&data[theirs..]);
+                theirs += len;
             }
         }
-        run
+        Ok(run)
+    }
+}
+
+/// The bytes of a segment.
+trait Source {
+    type Error;
+
+    /// Those that are there, from the first on.
+    fn bytes(&self) -> &[u8];
+
+    /// Gets more, if there are more.
+    fn more(&mut self) -> Result<bool, Self::Error>;
+}
+
+/// All of them.
+struct AtHand<'a>(&'a [u8]);
+
+impl Source for AtHand<'_> {
+    type Error = Infallible;
+
+    fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn more(&mut self) -> Result<bool, Infallible> {
+        Ok(false)
+    }
+}
+
+/// As they are read.
+struct Arriving<'a, R> {
+    buffer: &'a mut [u8],
+    have: usize,
+    /// Where in the file they start.
+    start: u64,
+    read: R,
+}
+
+impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Source for Arriving<'_, R> {
+    type Error = E;
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.have]
+    }
+
+    fn more(&mut self) -> Result<bool, E> {
+        let end = self.buffer.len().min(self.have + PIECE_BYTES);
+        let room = &mut self.buffer[self.have..end];
+        if room.is_empty() {
+            return Ok(false);
+        }
+        (self.read)(self.start + self.have as u64, room)?;
+        self.have = end;
+        Ok(true)
     }
 }
 
@@ -225,6 +316,9 @@ impl<T> Stitch<T> {
         certain
     }
 }
+
+/// How much is read at a time, in bytes: what fits into a second-level cache beside where it comes from.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// How far behind a segment is read, in longest chunks. Boundaries of the sieve have met by then, but for one segment in
 /// seventy in files of programs, one in five hundred in random bytes (docs/decisions/0015).

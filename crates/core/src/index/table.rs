@@ -1,20 +1,30 @@
 //! A hash table of numbers, which stand for keys that are kept elsewhere: four bytes a slot.
 //!
-//! The standard map would hold every key a second time. Open addressing with linear probing; the hash is the standard
-//! library's, randomly keyed, so that nobody can choose content that falls into one slot.
+//! The standard map would hold every key a second time. Open addressing with linear probing. Short fingerprints are evenly
+//! spread but where somebody aims; the hash is a product with a random number, so that nobody can choose content that
+//! falls into one slot.
 
 use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use crate::fingerprint::ShortFingerprint;
 
 /// From keys to the first number that was inserted for each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     /// [`EMPTY`] or a number; as many as a power of two, or none.
     slots: Vec<u32>,
     used: usize,
-    state: RandomState,
+    /// Random and odd.
+    factor: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        // The standard library's hasher is keyed with random bytes.
+        let random = RandomState::new().build_hasher().finish();
+        Self { slots: Vec::new(), used: 0, factor: random | 1 }
+    }
 }
 
 impl Table {
@@ -45,7 +55,9 @@ impl Table {
     /// The slot that holds `wanted`, or else the one where it belongs.
     fn slot(&self, wanted: ShortFingerprint, key: impl Fn(u32) -> ShortFingerprint) -> usize {
         let mask = self.slots.len() - 1;
-        let mut slot = self.state.hash_one(wanted) as usize & mask;
+        let product = u64::from_le_bytes(*wanted.as_bytes()).wrapping_mul(self.factor);
+        // The highest bits depend on all of the key.
+        let mut slot = (product >> 32) as usize & mask;
         while self.slots[slot] != EMPTY && key(self.slots[slot]) != wanted {
             slot = (slot + 1) & mask;
         }

@@ -194,9 +194,18 @@ pub(super) fn cut_segment<S: Snapshot>(
     segment: &Segment,
     buffer: &mut [u8],
 ) -> Result<Option<Run<Chunk>>, StoreError> {
-    let got = within(Stage::Read, || snapshot.read_at(segment.own.start, buffer))?;
-    let whole = got == buffer.len();
-    Ok(whole.then(|| segment.cut(&spec.build(), buffer, |chunk| names.chunk(chunk))))
+    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
+    let read = |at, room: &mut [u8]| match read_at(at, room) {
+        Ok(got) if got == room.len() => Ok(()),
+        Ok(_) => Err(None),
+        Err(error) => Err(Some(error)),
+    };
+    let run = segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk));
+    match run {
+        Ok(run) => Ok(Some(run)),
+        Err(None) => Ok(None),
+        Err(Some(error)) => Err(error),
+    }
 }
 
 /// The spans' chunks, whose bytes are laid end to end.
