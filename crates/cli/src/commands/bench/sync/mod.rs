@@ -187,8 +187,12 @@ pub(super) fn run(args: &Args) -> Exit {
         }
     };
     compare(&plan).unwrap_or_else(|error| {
-        output::complain(&format!("{error:#}"), None);
-        error.downcast_ref::<SyncError>().map_or_else(|| Exit::from(&error), Exit::from)
+        let cause = error.downcast_ref::<SyncError>();
+        match cause {
+            Some(SyncError::Interrupted) => output::complain("interrupted", None),
+            _ => output::complain(&format!("{error:#}"), None),
+        }
+        cause.map_or_else(|| Exit::from(&error), Exit::from)
     })
 }
 

@@ -28,13 +28,19 @@ impl Drawn {
             file: "bytes",
             what: "Bytes from the sender",
             column: "up_bytes",
-            axis: "kB (logarithmic)",
+            axis: "kB (logarithmic); in brackets: threads",
             scale: 1e-3,
         },
     ];
 
     const fn time(file: &'static str, what: &'static str, column: &'static str) -> Self {
-        Self { file, what, column, axis: "milliseconds (logarithmic)", scale: 1e3 }
+        Self {
+            file,
+            what,
+            column,
+            axis: "milliseconds (logarithmic); in brackets: threads",
+            scale: 1e3,
+        }
     }
 }
 

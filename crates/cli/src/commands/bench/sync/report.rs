@@ -69,7 +69,7 @@ impl Row {
 
     /// Which way it is, in a figure's legend.
     pub(super) fn label(&self) -> String {
-        let threads = |threads| format!("{} -{threads}", self.name);
+        let threads = |threads| format!("{} ({threads})", self.name);
         self.threads.map_or_else(|| self.name.clone(), threads)
     }
 
