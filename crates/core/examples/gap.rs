@@ -87,7 +87,7 @@ fn gaps() {
         ["block", "sums", "delta", "literal", "per byte", "sums GB/s", "delta", "apply", "wrong"];
     println!("\nold KiB, edits          {}", row(&columns));
     for kib in [8, 64, 256] {
-        let chosen = BlockLen::for_gap(kib << 10).get();
+        let chosen = BlockLen::for_gap(kib << 10, 2).get();
         let halved = (chosen / 2).next_multiple_of(64).max(BlockLen::MIN);
         for edits in [1, 4] {
             for kind in [Kind::Insert, Kind::Cut, Kind::Overwrite] {

@@ -162,7 +162,7 @@ fn gap_sums_and_delta() {
     const SEED: u64 = 0x6465_6c74_6963;
     let old = input_of(4000);
     let new = [&old[..1000], b"inserted", &old[1000..2500], &old[2600..]].concat();
-    let sums = GapSums::of(&old, BlockLen::for_gap(4000), SEED);
+    let sums = GapSums::of(&old, BlockLen::for_gap(4000, 2), SEED);
     let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
     sums.encode(&mut sums_bytes);
     GapDelta::of(&new, &sums, SEED).encode(&mut delta_bytes);

@@ -209,14 +209,14 @@ fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
 /// Gaps as nothing but literals, `len` bytes in all.
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
-    let nothing = GapSums::of(&[], BlockLen::for_gap(0), 0);
+    let nothing = GapSums::of(&[], BlockLen::for_gap(0, 2), 0);
     GapDelta::of(&vec![1; len], &nothing, 0).encode(&mut deltas);
     let bytes = deltas.len() as u32;
     ToReceiver::Mended { file: A, gaps, bytes, payload: Payload::Plain(deltas) }
 }
 
 fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
-    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64), 0);
+    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
@@ -1298,7 +1298,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
         Work::Survey { gaps, .. } => {
-            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300), 1);
+            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
             Answer::Surveyed(Ok(vec![sums; gaps.len()]))
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(setback(luck))),

@@ -17,7 +17,7 @@
 //! # Bytes on the wire
 //!
 //! With e edits in a gap of G bytes, sums and what literals send of old together are `3 G / n + e n` bytes for blocks of
-//! n: least at `n = sqrt(3 G / e)`. [`BlockLen::for_gap`] takes e = 2; with one edit or four that is 6 % from the best.
+//! n: least at `n = sqrt(3 G / e)`, which is what [`BlockLen::for_gap`] takes.
 //! What one insert of 256 bytes costs in all, sums and delta (an overwrite is as dear, a cut 256 cheaper):
 //!
 //! | gap | block | sums | delta | both | with four inserts |
@@ -75,7 +75,7 @@ pub struct BlockLen(u32);
 
 impl BlockLen {
     /// Shortest block, in bytes, and what all are multiples of.
-    pub const MIN: u32 = 128;
+    pub const MIN: u32 = 64;
     /// Longest block, in bytes.
     pub const MAX: u32 = 4096;
 
@@ -86,10 +86,11 @@ impl BlockLen {
         if fits { Some(Self(len)) } else { None }
     }
 
-    /// The length at which sums and literals are shortest together, for an old gap of so many bytes with two edits.
+    /// The length at which sums and literals are shortest together, for an old gap of so many bytes with so many edits.
     #[must_use]
-    pub const fn for_gap(old_len: u64) -> Self {
-        let best = (old_len.saturating_mul(SUM_BYTES as u64) / EDITS).isqrt();
+    pub const fn for_gap(old_len: u64, edits: u32) -> Self {
+        let edits = if edits == 0 { 1 } else { edits as u64 };
+        let best = (old_len.saturating_mul(SUM_BYTES as u64) / edits).isqrt();
         let strip = sum::STRIP as u64;
         let rounded = (best + strip / 2) / strip * strip;
         let len = if rounded > Self::MAX as u64 { Self::MAX } else { rounded as u32 };
@@ -102,9 +103,6 @@ impl BlockLen {
         self.0
     }
 }
-
-/// Edits that a gap is expected to have.
-const EDITS: u64 = 2;
 
 /// A number of bytes, if a gap may have as many.
 fn bounded(len: u64) -> Result<usize, CodecError> {

@@ -11,7 +11,7 @@ use deltic_protocol::Terms;
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
+    Answer, CopyRun, Extra, Facing, Mended, OldGap, OldLens, Patch, Piece, Proof, Receiver, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -282,12 +282,12 @@ impl<S: Store> ReceivingHands<S> {
         Ok(())
     }
 
-    fn survey(&self, handle: Handle, gaps: &[OldGap]) -> Result<Vec<GapSums>, StoreError> {
+    fn survey(&self, handle: Handle, gaps: &[Facing]) -> Result<Vec<GapSums>, StoreError> {
         let slot = self.slot(handle);
-        self.buffers.with(longest(gaps.iter()), |buffer| {
-            let sums = |gap: &OldGap| {
-                let old = slot.read(gap, buffer)?;
-                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64), self.gap_seed))
+        self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
+            let sums = |gap: &Facing| {
+                let old = slot.read(&gap.old, buffer)?;
+                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64, gap.edits), self.gap_seed))
             };
             gaps.iter().map(sums).collect()
         })

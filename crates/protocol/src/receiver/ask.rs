@@ -43,7 +43,7 @@ pub enum Work {
     /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
     Write { handle: Handle, path: RelPath, len: u64, pieces: Vec<Piece>, payload: Payload },
     /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
-    Survey { handle: Handle, gaps: Vec<OldGap> },
+    Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, len: u64, gaps: Vec<Patch>, bytes: u32, payload: Payload },
@@ -85,6 +85,15 @@ pub struct Piece {
 /// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to
 /// come as it is.
 pub type OldGap = Vec<Span>;
+
+/// A gap to be told against old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facing {
+    /// What old has in its place.
+    pub old: OldGap,
+    /// In how many places it probably differs.
+    pub edits: u32,
+}
 
 /// A gap that was told against old.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use deciding::Section;
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
-pub use ask::{Answer, CopyRun, Extra, Mended, OldGap, OldLens, Patch, Piece, Work};
+pub use ask::{Answer, CopyRun, Extra, Facing, Mended, OldGap, OldLens, Patch, Piece, Work};
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.

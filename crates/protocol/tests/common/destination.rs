@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, digest_of};
 use deltic_core::{BlockLen, Cover, Fingerprint, GapDelta, GapSums, Kind, Meta, Reader, RelPath};
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, Mended, OldGap, OldLens, Patch, Piece, Work};
+use deltic_protocol::receiver::{Answer, Facing, Mended, OldGap, OldLens, Patch, Piece, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
@@ -269,9 +269,10 @@ impl Destination {
                     return Answer::Surveyed(Err(setback));
                 }
                 let joined = Arc::clone(&self.slot(handle).joined);
-                let sums = |gap| {
-                    let old = gathered(&joined, gap);
-                    GapSums::of(&old, BlockLen::for_gap(old.len() as u64), GAP_SEED)
+                let sums = |gap: &Facing| {
+                    let old = gathered(&joined, &gap.old);
+                    let len = BlockLen::for_gap(old.len() as u64, gap.edits);
+                    GapSums::of(&old, len, GAP_SEED)
                 };
                 Answer::Surveyed(Ok(gaps.iter().map(sums).collect()))
             }

@@ -72,7 +72,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
     let one = |range: Range<u32>| vec![range];
-    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200), 1);
+    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200, 2), 1);
     vec![
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
@@ -209,7 +209,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             |(file, gaps)| {
                 let line = |(start, len, old): (u32, u32, Vec<u8>)| GapLine {
                     chunks: start..start + len,
-                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64), 1),
+                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64, 2), 1),
                 };
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }

@@ -13,7 +13,7 @@ use deltic_core::{ChunkNo, GapSums, Span};
 use crate::error::PeerError;
 use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
-use crate::receiver::{Mended, OldGap, Patch, Place, Receiver, Work};
+use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
 
 use super::{Attempt, By, Origin, State};
@@ -34,6 +34,15 @@ pub(in crate::receiver) struct Gap {
     chunks: Range<u32>,
     len: u32,
     old: OldGap,
+}
+
+impl Gap {
+    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit.
+    fn facing(&self) -> Facing {
+        let chunks = self.chunks.end - self.chunks.start;
+        let edits = if chunks <= 2 { 1 } else { 2 * chunks };
+        Facing { old: self.old.clone(), edits }
+    }
 }
 
 /// The lengths in bytes of the old versions.
@@ -162,8 +171,8 @@ impl Receiver {
             }
             self.gaps_out += gaps.len() as u64;
             self.gap_queue.push_back(handle);
-            let old = gaps.iter().map(|gap| gap.old.clone()).collect();
-            self.jobs.ask(Work::Survey { handle, gaps: old }, Place::Survey { handle, gaps });
+            let facing = gaps.iter().map(Gap::facing).collect();
+            self.jobs.ask(Work::Survey { handle, gaps: facing }, Place::Survey { handle, gaps });
         }
     }
 
