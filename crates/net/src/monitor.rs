@@ -5,7 +5,7 @@
 //! pieces are segments and batches, never bytes. Processor time is that of the thread which does the work, so the two ends
 //! of a session can share a process and still be told apart.
 //!
-//! What is timed inside a piece of work ([`within`]) finds its ledger through the thread: otherwise each function that
+//! What is timed inside a piece of work (`within`) finds its ledger through the thread: otherwise each function that
 //! reads or sums would have to be handed one.
 
 use std::cell::RefCell;
