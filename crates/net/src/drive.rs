@@ -4,11 +4,13 @@
 //! machine. Work is started only while frames can leave and threads are free; frames are taken only while the machine's
 //! backlog is small. So every queue has a bound and no two ends can block each other (docs/protocol.md, "Credit").
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::Notice;
@@ -17,6 +19,7 @@ use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 
 use crate::error::SyncError;
+use crate::monitor::{Monitor, Stage};
 use crate::pool::{Cost, Pool};
 use crate::transport::{RawFrame, ReadEnd};
 
@@ -42,7 +45,7 @@ pub(crate) trait Machine {
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    fn poll_frame(&mut self) -> Option<Vec<u8>>;
+    fn poll_frame(&mut self) -> Option<(Purpose, Vec<u8>)>;
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
     fn is_finished(&self) -> bool;
@@ -53,6 +56,8 @@ pub(crate) trait Machine {
 /// Whoever does a machine's work, from any thread.
 pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
     fn cost(work: &M::Work) -> Cost;
+    /// What its processor time counts as, but for the parts that say otherwise.
+    fn stage(work: &M::Work) -> Stage;
     fn perform(&self, work: M::Work) -> M::Answer;
 }
 
@@ -66,8 +71,8 @@ impl Machine for Sender {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self) -> Option<Vec<u8>> {
-        Self::poll_frame(self).map(|frame| frame.encode())
+    fn poll_frame(&mut self) -> Option<(Purpose, Vec<u8>)> {
+        Self::poll_frame(self).map(|frame| (frame.purpose(), frame.encode()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
@@ -94,8 +99,8 @@ impl Machine for Receiver {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self) -> Option<Vec<u8>> {
-        Self::poll_frame(self).map(|frame| frame.encode())
+    fn poll_frame(&mut self) -> Option<(Purpose, Vec<u8>)> {
+        Self::poll_frame(self).map(|frame| (frame.purpose(), frame.encode()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
@@ -114,30 +119,54 @@ impl Machine for Receiver {
 /// Threads that do the work of an `M`.
 type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
 
+/// What a machine is driven with, besides hands.
+pub(crate) struct Drive<'a> {
+    pub(crate) frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    pub(crate) batches: &'a mpsc::Sender<Vec<u8>>,
+    /// Threads that compute; where none is said, as many as there are processors.
+    pub(crate) threads: Option<NonZeroUsize>,
+    pub(crate) monitor: Monitor,
+}
+
 /// Runs `machine` to its end.
 pub(crate) async fn drive<M: Machine, H: Hands<M>>(
-    mut machine: M,
+    machine: M,
     hands: Arc<H>,
-    mut frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
-    batches: &mpsc::Sender<Vec<u8>>,
+    by: Drive<'_>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let perform = move |(id, work)| (id, hands.perform(work));
-    let (mut pool, mut results) = Pool::new(perform);
+    let monitor = by.monitor.clone();
+    monitor.watched(Stage::Decide, turn(machine, hands, by, watch)).await
+}
+
+/// The loop.
+async fn turn<M: Machine, H: Hands<M>>(
+    mut machine: M,
+    hands: Arc<H>,
+    Drive { mut frames, batches, threads, monitor }: Drive<'_>,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    let watched = monitor.clone();
+    let perform = move |(id, work)| {
+        let stage = H::stage(&work);
+        (id, watched.work(stage, || hands.perform(work)))
+    };
+    let (mut pool, mut results) = Pool::new(threads, perform);
+    let outlet = Outlet { batches, monitor: &monitor };
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let (mut answers, mut taken) = (Vec::new(), Vec::new());
     loop {
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
         }
-        let writable = send_ready(&mut machine, batches);
+        let writable = send_ready(&mut machine, outlet);
         if writable {
             start_work::<M, H>(&mut machine, &mut pool, &mut waiting);
             // Asking for work may have put frames into the machine's mouth.
-            send_ready(&mut machine, batches);
+            send_ready(&mut machine, outlet);
         }
         if machine.is_finished() {
-            return send_rest(&mut machine, batches, watch).await;
+            return send_rest(&mut machine, outlet, watch).await;
         }
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => {
@@ -183,21 +212,30 @@ fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result
     Ok(machine.handle(frame.kind, &frame.payload)?)
 }
 
+/// Where frames leave, and who counts them.
+#[derive(Clone, Copy)]
+struct Outlet<'a> {
+    batches: &'a mpsc::Sender<Vec<u8>>,
+    monitor: &'a Monitor,
+}
+
 /// Hands frames to the writer while it takes them; whether it would take more.
-fn send_ready<M: Machine>(machine: &mut M, batches: &mpsc::Sender<Vec<u8>>) -> bool {
+fn send_ready<M: Machine>(machine: &mut M, outlet: Outlet<'_>) -> bool {
     loop {
-        let Ok(permit) = batches.try_reserve() else { return false };
-        match next_batch(machine) {
+        let Ok(permit) = outlet.batches.try_reserve() else { return false };
+        match next_batch(machine, outlet.monitor) {
             Some(batch) => permit.send(batch),
             None => return true,
         }
     }
 }
 
-fn next_batch<M: Machine>(machine: &mut M) -> Option<Vec<u8>> {
-    let mut batch = machine.poll_frame()?;
+fn next_batch<M: Machine>(machine: &mut M, monitor: &Monitor) -> Option<Vec<u8>> {
+    let (purpose, mut batch) = machine.poll_frame()?;
+    monitor.count_sent(purpose, batch.len());
     while batch.len() < BATCH_BYTES {
-        let Some(frame) = machine.poll_frame() else { break };
+        let Some((purpose, frame)) = machine.poll_frame() else { break };
+        monitor.count_sent(purpose, frame.len());
         batch.extend_from_slice(&frame);
     }
     Some(batch)
@@ -221,11 +259,11 @@ async fn hear_out<M: Machine>(
 
 async fn send_rest<M: Machine>(
     machine: &mut M,
-    batches: &mpsc::Sender<Vec<u8>>,
+    outlet: Outlet<'_>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    while let Some(batch) = next_batch(machine) {
-        if batches.send(batch).await.is_err() {
+    while let Some(batch) = next_batch(machine, outlet.monitor) {
+        if outlet.batches.send(batch).await.is_err() {
             // An end that is gone by now needs no more.
             break;
         }

@@ -2,15 +2,19 @@
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `session` greets and takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `transport` moves bytes, `place` knows what a destination argument means.
+//! at once, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! measure them, by [`monitor`] and over a link from `shape`.
 
 mod drive;
 pub mod error;
 mod hands;
+pub mod monitor;
 mod place;
 pub mod plan;
 mod pool;
+pub mod rehearsal;
 mod session;
+mod shape;
 mod transport;
 
 use std::sync::Arc;
@@ -22,8 +26,8 @@ pub use plan::{Plan, Traffic};
 use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
-use session::{Greeted, dial};
-use transport::{Counters, Heard, Link};
+use session::{Conduct, Greeted, Watch, dial};
+use transport::{Heard, Link};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,8 +55,18 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             place::check_apart(from, &resolved)?;
         }
     }
+    let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
+    let counters = Arc::clone(&conduct.counters);
+    let totals = supervised(watch, async |watch| converse(plan, conduct, watch).await)?;
+    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
+}
+
+/// Runs a session of its own in a runtime of its own, to its end or until the user interrupts it.
+fn supervised(
+    watch: Watch<'_>,
+    session: impl AsyncFnOnce(Watch<'_>) -> Result<(), SyncError>,
+) -> Result<Totals, SyncError> {
     let runtime = runtime()?;
-    let counters = Arc::new(Counters::default());
     let mut totals = Totals::default();
     let mut note = |notice: Notice| {
         if let Notice::Finished(finished) = notice {
@@ -62,14 +76,13 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
     };
     let result = runtime.block_on(async {
         tokio::select! {
-            result = converse(plan, &counters, &mut note) => result,
+            result = session(&mut note) => result,
             _ = tokio::signal::ctrl_c() => Err(SyncError::Interrupted),
         }
     });
     // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
     runtime.shutdown_timeout(Duration::from_millis(500));
-    result?;
-    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
+    result.map(|()| totals)
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`.
@@ -78,19 +91,15 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
 /// [`SyncError`] where the session did not end well; the other end has been told.
 pub fn agent() -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let result = runtime.block_on(serve(transport::stdio()));
+    let result = runtime.block_on(serve(transport::stdio(), Conduct::default()));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
     result
 }
 
-async fn converse(
-    plan: &Plan,
-    counters: &Arc<Counters>,
-    watch: &mut (dyn FnMut(Notice) + Send),
-) -> Result<(), SyncError> {
+async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
     let link = connect(plan)?;
-    let (greeted, child) = Greeted::new(link, Arc::clone(counters), plan.bwlimit).await?;
+    let (greeted, child) = Greeted::new(link, conduct).await?;
     let result = dial(greeted, plan, watch).await;
     match (result, transport::farewell(child, Heard::Hello).await) {
         // How the other end's shell ended says more than that its stream did.
@@ -110,12 +119,12 @@ fn connect(plan: &Plan) -> Result<Link, SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs));
+    tokio::spawn(serve(theirs, Conduct::default()));
     Ok(ours)
 }
 
-async fn serve(link: Link) -> Result<(), SyncError> {
-    let (greeted, _) = Greeted::new(link, Arc::default(), None).await?;
+async fn serve(link: Link, conduct: Conduct) -> Result<(), SyncError> {
+    let (greeted, _) = Greeted::new(link, conduct).await?;
     greeted.serve(&mut |_| ()).await
 }
 

@@ -4,6 +4,7 @@
 //! waking threads would cost more than the calls.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 
 use crossbeam_channel as channel;
@@ -68,12 +69,14 @@ pub(crate) struct Done<R> {
 }
 
 impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
-    /// A pool as wide as the machine whose threads do `work`, and where the results come out: as bounded as what the
-    /// pool takes in.
+    /// A pool whose threads do `work`, and where the results come out: as bounded as what the pool takes in. Where no
+    /// number of threads is said, it is as wide as the machine.
     pub(crate) fn new(
+        threads: Option<NonZeroUsize>,
         work: impl Fn(W) -> R + Clone + Send + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let usual = || std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let cores = threads.map_or_else(usual, NonZeroUsize::get);
         let (done, results) = mpsc::unbounded_channel();
         let crew = |cost| {
             let threads = match cost {

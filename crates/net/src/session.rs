@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Name};
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::options::Options;
@@ -24,10 +26,11 @@ use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_r
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Keep, Store};
 
-use crate::drive::drive;
+use crate::drive::{Drive, drive};
 use crate::error::SyncError;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
+use crate::monitor::Monitor;
 use crate::place::{Resolved, expand, resolve};
 use crate::plan;
 use crate::transport::{
@@ -45,29 +48,39 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
+/// How an end goes about a session, whatever it is asked to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) counters: Arc<Counters>,
+    /// Most bytes a second to put on the wire or take from it.
+    pub(crate) bwlimit: Option<u64>,
+    /// Threads that compute; where none is said, as many as there are processors.
+    pub(crate) threads: Option<NonZeroUsize>,
+    pub(crate) monitor: Monitor,
+}
+
 /// A connection on which both ends have said hello.
 pub(crate) struct Greeted {
     terms: Terms,
     reader: Box<dyn AsyncRead + Send + Unpin>,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
+    conduct: Conduct,
 }
 
 impl Greeted {
     /// Says hello and hears the other's.
     pub(crate) async fn new(
         mut link: Link,
-        counters: Arc<Counters>,
-        bwlimit: Option<u64>,
+        conduct: Conduct,
     ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
-        let (batches, writing) = start_writer(link.writer, Arc::clone(&counters), bwlimit);
+        let (batches, writing) = start_writer(link.writer, conduct.clone());
         let ours = Hello::ours(draw_key());
         let hello = [&MAGIC[..], &ours.encode()].concat();
+        conduct.monitor.count_sent(Purpose::Control, hello.len());
         // A peer that reads nothing is found out by what it does not say.
         batches.send(hello).await.ok();
-        let theirs = hear_hello(&mut link.reader, &counters);
+        let theirs = hear_hello(&mut link.reader, &conduct.counters);
         let theirs = tokio::time::timeout(GREETING_PATIENCE, theirs).await;
         let late = || SyncError::Disconnected("the other end said nothing for too long".into());
         let terms = match theirs.map_err(|_| late()).flatten() {
@@ -78,10 +91,11 @@ impl Greeted {
             }
         };
         let reader = link.reader;
-        Ok((Self { terms, reader, batches, writing, counters, bwlimit }, link.child))
+        Ok((Self { terms, reader, batches, writing, conduct }, link.child))
     }
 
     async fn say(&mut self, frame: Vec<u8>) {
+        self.conduct.monitor.count_sent(Purpose::Control, frame.len());
         // If nobody listens any more, the reader hears why.
         self.batches.send(frame).await.ok();
     }
@@ -97,7 +111,7 @@ impl Greeted {
     }
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
-        let frame = read_frame(&mut self.reader, &self.counters).await?;
+        let frame = read_frame(&mut self.reader, &self.conduct.counters).await?;
         if frame.payload.len() > MAX_GREETING_BYTES {
             return Err(PeerError::Limit("greeting").into());
         }
@@ -193,8 +207,7 @@ impl Greeted {
         let names = (self.terms, &options.strategy);
         let hands = Arc::new(SendingHands::new(sources, own, names));
         let machine = Sender::new(self.terms, options);
-        let frames = self.frames();
-        drive(machine, hands, frames, &self.batches, watch).await
+        drive(machine, hands, self.by(), watch).await
     }
 
     async fn receive(
@@ -230,13 +243,15 @@ impl Greeted {
         let Options { modes, times, .. } = setting.options;
         let names = (self.terms, &setting.options.strategy);
         let hands = Arc::new(ReceivingHands::new(store, Keep { modes, times }, names));
-        let frames = self.frames();
-        drive(Receiver::new(setting), hands, frames, &self.batches, watch).await
+        drive(Receiver::new(setting), hands, self.by(), watch).await
     }
 
-    fn frames(&mut self) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
+    /// What a machine is driven with: the rest of the stream is frames.
+    fn by(&mut self) -> Drive<'_> {
         let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
-        start_reader(reader, Arc::clone(&self.counters), self.bwlimit)
+        let Conduct { threads, ref monitor, .. } = self.conduct;
+        let frames = start_reader(reader, self.conduct.clone());
+        Drive { frames, batches: &self.batches, threads, monitor: monitor.clone() }
     }
 
     /// Closes our side; if we gave up, says why first.

@@ -1,24 +1,29 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use deltic_core::strategy::Link as Figures;
 use deltic_protocol::PeerError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 
 use crate::error::SyncError;
+use crate::monitor::Stage;
 use crate::plan::{Remote, Traffic};
+use crate::session::Conduct;
+use crate::shape::carry;
 
 /// Bytes that a pipe in memory holds.
 const MEMORY_PIPE_BYTES: usize = 1 << 20;
+/// The same beside a shaped link: what waits to be sent, as in the buffer of a socket.
+const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
 /// Frames between the reader and the driver: with fills of their usual length a few MiB.
@@ -35,14 +40,27 @@ pub(crate) struct Link {
     pub(crate) child: Option<Child>,
 }
 
+impl Link {
+    fn within(stream: DuplexStream) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: Box::new(reader), writer: Box::new(writer), child: None }
+    }
+}
+
 /// Two ends of one connection inside this process.
 pub(crate) fn memory() -> (Link, Link) {
     let (one, other) = tokio::io::duplex(MEMORY_PIPE_BYTES);
-    let link = |stream| {
-        let (reader, writer) = tokio::io::split(stream);
-        Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
-    };
-    (link(one), link(other))
+    (Link::within(one), Link::within(other))
+}
+
+/// The same, with a link of these figures between them.
+pub(crate) fn shaped(figures: Figures) -> (Link, Link) {
+    let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+    let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+    let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+    tokio::spawn(carry(near.0, far.1, figures));
+    tokio::spawn(carry(far.0, near.1, figures));
+    (Link::within(one), Link::within(other))
 }
 
 /// This process's standard input and output.
@@ -164,12 +182,11 @@ pub(crate) async fn read_frame(
 /// The other end feels the limit because the connection between holds only so much.
 pub(crate) fn start_reader(
     reader: Box<dyn AsyncRead + Send + Unpin>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
+    Conduct { counters, bwlimit, monitor, .. }: Conduct,
 ) -> mpsc::Receiver<Result<RawFrame, ReadEnd>> {
     let (frames, taken) = mpsc::channel(FRAMES);
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
-    tokio::spawn(async move {
+    tokio::spawn(monitor.watched(Stage::Wire, async move {
         let mut limit = bwlimit.map(Limit::new);
         loop {
             let frame = read_frame(&mut reader, &counters).await;
@@ -181,18 +198,17 @@ pub(crate) fn start_reader(
                 return;
             }
         }
-    });
+    }));
     taken
 }
 
 /// Writes batches of frames from a bounded queue, at most `bwlimit` bytes a second, until the queue is closed.
 pub(crate) fn start_writer(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    counters: Arc<Counters>,
-    bwlimit: Option<u64>,
+    Conduct { counters, bwlimit, monitor, .. }: Conduct,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
     let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
         let mut limit = bwlimit.map(Limit::new);
         while let Some(mut batch) = taken.recv().await {
             while batch.len() < BUFFER_BYTES
@@ -214,7 +230,7 @@ pub(crate) fn start_writer(
         }
         writer.flush().await?;
         writer.shutdown().await
-    });
+    }));
     (batches, task)
 }
 

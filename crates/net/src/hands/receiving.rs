@@ -27,6 +27,7 @@ use super::sending::cut_segment;
 use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
 use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
+use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
 /// Changes a store for a [`Receiver`].
@@ -72,7 +73,7 @@ impl<S: Store> Slot<S> {
         let mut read = 0;
         for (snapshot, part) in spans.iter().flat_map(|span| self.parts(*span)) {
             let piece = &mut buffer[read..read + (part.end - part.start) as usize];
-            read += snapshot.read_at(part.start, piece)?;
+            read += within(Stage::Read, || snapshot.read_at(part.start, piece))?;
         }
         Ok(&buffer[..read])
     }
@@ -103,6 +104,29 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Cost::Flush
             }
             _ => Cost::Light,
+        }
+    }
+
+    fn stage(work: &Work) -> Stage {
+        match work {
+            Work::Index { .. } => Stage::Scan,
+            Work::Survey { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Copy { .. }
+            | Work::Write { .. }
+            | Work::Mend { .. }
+            | Work::Commit { .. }
+            | Work::Replace { .. }
+            | Work::Flush => Stage::Write,
+            Work::Look { .. }
+            | Work::Extra { .. }
+            | Work::MakeDir { .. }
+            | Work::MakeSymlink { .. }
+            | Work::SetMeta { .. }
+            | Work::SetDirs { .. }
+            | Work::Remove { .. }
+            | Work::OpenOld { .. }
+            | Work::Abandon { .. }
+            | Work::Sweep => Stage::Other,
         }
     }
 
@@ -544,7 +568,7 @@ fn checked(names: &Fingerprinter, pieces: &[Piece], bytes: &[u8]) -> Option<Vec<
         let fingerprint = names.of(chunk);
         piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
     };
-    pieces.iter().map(check).collect()
+    within(Stage::Sum, || pieces.iter().map(check).collect())
 }
 
 /// Most bytes that any of these holds.
@@ -569,7 +593,7 @@ fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
     debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
     let bytes = match payload {
         Payload::Plain(bytes) => bytes,
-        Payload::Zstd(frame) => zstd::bulk::decompress(&frame, len).ok()?,
+        Payload::Zstd(frame) => within(Stage::Pack, || zstd::bulk::decompress(&frame, len)).ok()?,
     };
     (bytes.len() == len).then_some(bytes)
 }

@@ -23,6 +23,7 @@ use deltic_store::{Snapshot, StoreError, Tree};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
+use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
 /// zstd's own default: higher levels cost more time than a fast network saves.
@@ -53,6 +54,16 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
             Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+        }
+    }
+
+    fn stage(work: &Work) -> Stage {
+        match work {
+            Work::Scan { .. } => Stage::Scan,
+            Work::Read { .. } => Stage::Read,
+            Work::Mend { .. } => Stage::Search,
+            Work::Seal { .. } => Stage::Sum,
+            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
         }
     }
 
@@ -240,7 +251,8 @@ impl<T: Tree> SendingHands<T> {
         self.buffers.with(longest, |buffer| {
             for Gap { span, sums } in gaps {
                 let bytes = &mut buffer[..span.len as usize];
-                let got = snapshot.read_at(span.start, bytes).map_err(|error| trouble(&error))?;
+                let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
+                    .map_err(|error| trouble(&error))?;
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
@@ -325,7 +337,8 @@ pub(super) fn cut_segment<S: Snapshot>(
     segment: &Segment,
     buffer: &mut [u8],
 ) -> Result<Option<Run<Chunk>>, StoreError> {
-    let read = |at, room: &mut [u8]| match snapshot.read_at(at, room) {
+    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
+    let read = |at, room: &mut [u8]| match read_at(at, room) {
         Ok(got) if got == room.len() => Ok(()),
         Ok(_) => Err(None),
         Err(error) => Err(Some(error)),
@@ -346,12 +359,12 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         rest = after;
         names.chunk(chunk)
     };
-    spans.iter().map(chunk).collect()
+    within(Stage::Sum, || spans.iter().map(chunk).collect())
 }
 
 /// As a zstd frame, unless that is no shorter.
 fn compressed(bytes: Vec<u8>) -> Payload {
-    match zstd::bulk::compress(&bytes, ZSTD_LEVEL) {
+    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
         Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
         _ => Payload::Plain(bytes),
     }
