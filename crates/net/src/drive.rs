@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_protocol::receiver::{self, Receiver};
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Counts, Notice};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
@@ -48,6 +48,8 @@ pub(crate) trait Machine {
     fn poll_frame(&mut self) -> Option<(Purpose, Vec<u8>)>;
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
+    /// How often sums were compared.
+    fn counts(&self) -> Counts;
     fn is_finished(&self) -> bool;
     /// Whether it should be given no frame now.
     fn is_full(&self) -> bool;
@@ -80,6 +82,9 @@ impl Machine for Sender {
     fn poll_notice(&mut self) -> Option<Notice> {
         Self::poll_notice(self)
     }
+    fn counts(&self) -> Counts {
+        Self::counts(self)
+    }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
     }
@@ -107,6 +112,9 @@ impl Machine for Receiver {
     }
     fn poll_notice(&mut self) -> Option<Notice> {
         Self::poll_notice(self)
+    }
+    fn counts(&self) -> Counts {
+        Self::counts(self)
     }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
@@ -166,6 +174,7 @@ async fn turn<M: Machine, H: Hands<M>>(
             send_ready(&mut machine, outlet);
         }
         if machine.is_finished() {
+            monitor.note_compared(machine.counts());
             return send_rest(&mut machine, outlet, watch).await;
         }
         tokio::select! {

@@ -12,11 +12,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use deltic_protocol::Purpose;
+use deltic_protocol::report::Counts;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::hands::lock;
 
 /// Kinds of work, as far as they are separate works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ impl Stage {
 pub struct Spent {
     cpu: [Duration; Stage::ALL.len()],
     sent: [u64; Purpose::ALL.len()],
+    /// How often sums were compared, where the strategy counts that.
+    pub compared: Counts,
     /// Wall time in which at least one of its threads was at work, be it that it waited for a disk.
     pub busy: Duration,
 }
@@ -136,6 +141,7 @@ impl Monitor {
                 Duration::from_nanos(ledger.cpu_nanos[at].load(Ordering::Relaxed))
             }),
             sent: std::array::from_fn(|at| ledger.sent[at].load(Ordering::Relaxed)),
+            compared: *lock(&ledger.compared),
             busy: ledger.own.total(),
         }
     }
@@ -144,6 +150,13 @@ impl Monitor {
     pub(crate) fn count_sent(&self, purpose: Purpose, bytes: usize) {
         if let Some(ledger) = &self.0 {
             ledger.sent[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes in how often sums were compared.
+    pub(crate) fn note_compared(&self, counts: Counts) {
+        if let Some(ledger) = &self.0 {
+            *lock(&ledger.compared) = counts;
         }
     }
 
@@ -203,6 +216,7 @@ struct Shift {
 struct Ledger {
     cpu_nanos: [AtomicU64; Stage::ALL.len()],
     sent: [AtomicU64; Purpose::ALL.len()],
+    compared: Mutex<Counts>,
     own: Busy,
     either: Arc<Busy>,
 }
@@ -254,7 +268,7 @@ struct Stretch {
 
 impl Busy {
     fn change(&self, by: isize) {
-        let mut stretch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stretch = lock(&self.0);
         stretch.working += by;
         if stretch.working > 0 {
             stretch.since.get_or_insert_with(Instant::now);
@@ -264,7 +278,7 @@ impl Busy {
     }
 
     fn total(&self) -> Duration {
-        let stretch = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stretch = *lock(&self.0);
         stretch.total + stretch.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }

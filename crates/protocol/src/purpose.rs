@@ -47,8 +47,9 @@ impl ToReceiver {
             | Self::End { .. }
             | Self::Failed { .. }
             | Self::Trouble(_) => Purpose::Control,
-            Self::Groups { .. } | Self::Chunks { .. } => Purpose::Recipe,
-            Self::Fill { .. } | Self::Mended { .. } => Purpose::Literal,
+            Self::Groups { .. } | Self::Chunks { .. } | Self::Sums { .. } => Purpose::Recipe,
+            Self::Deny { .. } => Purpose::Confirm,
+            Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
     }
 }
@@ -65,8 +66,10 @@ impl ToSender {
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
-            // Sums of what old has in the gaps.
-            Self::Mend { .. } => Purpose::Recipe,
+            // Sums of what old has in the gaps, or of all of its blocks.
+            Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
+            // With what is needed in any case: the two are one answer.
+            Self::Match { .. } => Purpose::Confirm,
         }
     }
 }

@@ -30,7 +30,7 @@ fn setback(error: &StoreError) -> Setback {
     Setback { trouble: failed(error), retry }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -109,8 +109,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn stage(work: &Work) -> Stage {
         match work {
-            Work::Index { .. } => Stage::Scan,
-            Work::Survey { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
+            Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
             | Work::Write { .. }
             | Work::Mend { .. }

@@ -61,8 +61,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
         match work {
             Work::Scan { .. } => Stage::Scan,
             Work::Read { .. } => Stage::Read,
-            Work::Mend { .. } => Stage::Search,
-            Work::Seal { .. } => Stage::Sum,
+            Work::Mend { .. } | Work::Search { .. } => Stage::Search,
+            Work::Sum { .. } => Stage::Scan,
+            Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
             Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
         }
     }
@@ -216,7 +217,8 @@ impl<T: Tree> SendingHands<T> {
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
         hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
-            let got = snapshot.read_at(span.start, bytes).map_err(|error| trouble(&error))?;
+            let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
+                .map_err(|error| trouble(&error))?;
             if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
         })
     }
@@ -238,7 +240,7 @@ impl<T: Tree> SendingHands<T> {
                     patches.literal(&bytes[from..from + new.len as usize]);
                 }
             });
-            digest.push(&bytes[..consumed]);
+            within(Stage::Sum, || digest.push(&bytes[..consumed]));
             let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
             Ok(Searched { patches, consumed: consumed as u64, at_end, searcher, digest })
         })

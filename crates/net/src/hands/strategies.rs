@@ -8,6 +8,7 @@ use deltic_protocol::sums::{Sum, Summing};
 use deltic_store::{Snapshot, StoreError};
 
 use super::Buffers;
+use crate::monitor::{Stage, within};
 
 /// What one piece of work reads at a time.
 pub(super) const READ_BYTES: usize = SEGMENT_BYTES as usize;
@@ -29,7 +30,7 @@ pub(super) fn sum_segment(
         sums.push(Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong });
     });
     if let Some(digest) = digest {
-        digest.push(&bytes[..consumed]);
+        within(Stage::Sum, || digest.push(&bytes[..consumed]));
     }
     Ok((sums, at_end == AtEnd::Yes))
 }
@@ -40,7 +41,7 @@ pub(super) fn segment<'a>(
     start: u64,
     buffer: &'a mut [u8],
 ) -> Result<(&'a [u8], AtEnd), StoreError> {
-    let got = snapshot.read_at(start, buffer)?;
+    let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
     let at_end = got < buffer.len() || start + got as u64 >= snapshot.meta().len;
     Ok((&buffer[..got], if at_end { AtEnd::Yes } else { AtEnd::No }))
 }
@@ -70,11 +71,11 @@ pub(super) fn digest_of_bytes<E>(
     let (mut digest, mut start) = (FileDigest::new(), 0);
     buffers.with(READ_BYTES, |buffer| {
         loop {
-            let got = read(start, buffer)?;
+            let got = within(Stage::Read, || read(start, buffer))?;
             if got == 0 {
                 return Ok(digest.finish());
             }
-            digest.push(&buffer[..got]);
+            within(Stage::Sum, || digest.push(&buffer[..got]));
             start += got as u64;
         }
     })

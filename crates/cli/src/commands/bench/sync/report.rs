@@ -95,6 +95,7 @@ impl Report {
                 put(&title, &self.table(&stages(end)));
             }
             put("bytes from the sender (up) and to it (down)", &self.table(&purposes()));
+            put("comparisons of sums", &self.table(&compared()));
         }
         lines
     }
@@ -193,6 +194,14 @@ fn purposes() -> Vec<Shown> {
         Purpose::ALL.map(column)
     };
     ["up", "down"].into_iter().flat_map(of).collect()
+}
+
+fn compared() -> Vec<Shown> {
+    let ends = ["sender", "receiver"].into_iter();
+    let column = |end: &str, sums: &str| {
+        Shown::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), (1.0, 0))
+    };
+    ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
 }
 
 /// A name as a cell of CSV that needs no quotes.

@@ -89,10 +89,13 @@ impl Sample {
         let stages = ends.iter().flat_map(|end| {
             Stage::ALL.map(|stage| format!("{end}_{}_cpu_s", stage.name())).into_iter()
         });
+        let compared = ends.iter().flat_map(|end| {
+            ["weak", "strong"].map(|sums| format!("{end}_{sums}_compared")).into_iter()
+        });
         let purposes = ["up", "down"].into_iter().flat_map(|way| {
             Purpose::ALL.map(|purpose| format!("{way}_{}_bytes", purpose.name())).into_iter()
         });
-        fixed.chain(stages).chain(purposes).collect()
+        fixed.chain(stages).chain(compared).chain(purposes).collect()
     }
 
     /// The figures, in seconds and bytes.
@@ -121,10 +124,14 @@ impl Sample {
         let stages = [0, 1].into_iter().flat_map(|end| {
             Stage::ALL.map(|stage| spent(end).map(|spent| spent.cpu(stage).as_secs_f64()))
         });
+        let compared = [0, 1].into_iter().flat_map(|end| {
+            let counts = spent(end).map(|spent| spent.compared);
+            [counts.map(|counts| counts.weak as f64), counts.map(|counts| counts.strong as f64)]
+        });
         let purposes = [0, 1].into_iter().flat_map(|end| {
             Purpose::ALL.map(|purpose| spent(end).map(|spent| spent.sent(purpose) as f64))
         });
-        fixed.into_iter().chain(stages).chain(purposes).collect()
+        fixed.into_iter().chain(stages).chain(compared).chain(purposes).collect()
     }
 }
 
@@ -148,10 +155,7 @@ pub(super) enum Ended {
 impl Way {
     /// Syncs `files`, which are in place.
     pub(super) fn run(&self, files: &Files) -> Result<Ended> {
-        let plan = match self.plan(files) {
-            Ok(plan) => plan,
-            Err(refusal) => return Ok(Ended::Refused(refusal)),
-        };
+        let plan = self.plan(files);
         let mut troubles = Vec::new();
         let mut note = |notice: Notice| {
             if let Notice::Trouble(Trouble { message, .. }) = notice {
@@ -185,20 +189,16 @@ impl Way {
         })))
     }
 
-    /// What to do, or why sessions do not do it.
-    fn plan(&self, files: &Files) -> Result<Plan, String> {
-        if self.strategy.name != Strategy::DELTIC.name {
-            return Err("sessions do not speak it yet".into());
-        }
-        let Self { compress, durable, .. } = *self;
-        let options = Options { times: true, compress, durable, ..Options::default() };
-        Ok(Plan {
+    fn plan(&self, files: &Files) -> Plan {
+        let Self { strategy, compress, durable, .. } = *self;
+        let options = Options { times: true, compress, durable, strategy, ..Options::default() };
+        Plan {
             sources: Sources::Local(vec![files.new.clone()]),
             destination: Destination::Local(files.dest.clone()),
             options,
             remote: Remote { shell: Vec::new(), program: "deltic".into() },
             bwlimit: None,
-        })
+        }
     }
 
     /// Processor time of cutting new, and old, with this strategy's chunker and no sums: a session cuts and sums in one
