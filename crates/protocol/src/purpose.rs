@@ -60,6 +60,7 @@ impl ToSender {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Want { .. }
+            | Self::Resume { .. }
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)
