@@ -1574,7 +1574,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
                 let fingerprints = vec![Chunk::of(&[luck]).fingerprint; patch.pieces.len()];
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
-                (!wrong).then(|| receiver::Mended { fingerprints, literal: len / 2 })
+                (!wrong).then_some(receiver::Mended { fingerprints, literal: len / 2 })
             };
             Answer::Mended(Ok(gaps.iter().map(mend).collect()))
         }

@@ -230,7 +230,7 @@ impl Attempt {
     }
 
     /// What may be read of the old versions now, whose lengths are `lens`; nothing more is behind the last one.
-    fn to_index(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
+    fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
         let Old::Indexing(index) = &mut self.old else { return Vec::new() };
         loop {
             let (version, at) = match &mut self.indexing {

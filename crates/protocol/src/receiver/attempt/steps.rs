@@ -95,7 +95,7 @@ impl Receiver {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let spec = attempt.spec;
-        for (part, segment) in attempt.to_index(&incoming.parts) {
+        for (part, segment) in attempt.next_segments(&incoming.parts) {
             let work = Work::Index { handle, part: part.version, segment, spec };
             self.jobs.ask(work, Place::Index(handle, part));
         }
