@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, value_parser};
+use deltic_core::Strategy;
 use deltic_core::rule::{Action, Rule};
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
@@ -123,6 +125,10 @@ pub(crate) struct SyncArgs {
     /// Send only what changed of a file; the default over a connection
     #[arg(long, overrides_with = "whole_file", help_heading = TRAVEL)]
     pub(crate) no_whole_file: bool,
+    /// How files go that do not go whole: Deltic's own way, or that of a system of the papers, to compare with
+    #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
+    #[arg(conflicts_with = "whole_file")]
+    pub(crate) strategy: Option<Strategy>,
     /// Compress what is sent (zstd)
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
@@ -169,6 +175,12 @@ pub(crate) struct SyncArgs {
     /// Write events for programs, one JSON object per line, and nothing else, to standard output
     #[arg(long, help_heading = SHOW)]
     pub(crate) json: bool,
+}
+
+/// Reads a strategy's name; the help and a refusal list all there are.
+fn strategies() -> impl TypedValueParser<Value = Strategy> {
+    let names = PossibleValuesParser::new(Strategy::ALL.map(|strategy| strategy.name));
+    names.try_map(|name| Strategy::named(&name))
 }
 
 /// A command, split as a shell splits words; at least one.

@@ -158,7 +158,8 @@ fn show(word: &OsStr) -> String {
     printable(word.as_bytes())
 }
 
-/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more.
+/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
+/// a strategy wants to see it.
 fn options(args: &SyncArgs, local: bool) -> Options {
     Options {
         recursive: recursive(args),
@@ -166,7 +167,7 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         modes: args.perms || (args.archive && !args.no_perms),
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
-        whole_file: args.whole_file || (local && !args.no_whole_file),
+        whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
         dry_run: args.dry_run,
         delete: match (args.delete, args.max_delete) {
             (false, _) => Delete::Never,
@@ -177,6 +178,7 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
+        strategy: args.strategy.unwrap_or_default(),
         rules: args.rules.0.clone(),
     }
 }
@@ -254,6 +256,8 @@ mod tests {
             ("a h:b", false),
             ("h:a b", false),
             ("-W a h:b", true),
+            ("--strategy rsync a b", false),
+            ("--strategy deltic a b", false),
         ] {
             assert_eq!(request(words).unwrap().plan.options.whole_file, whole, "{words}");
         }

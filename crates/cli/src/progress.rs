@@ -96,12 +96,17 @@ impl Steps {
 
     /// Begins the next step.
     pub(crate) fn next(&mut self, what: &str) {
+        self.show(what);
+        self.done += 1;
+    }
+
+    /// Says what goes on before the next step.
+    pub(crate) fn show(&mut self, what: &str) {
         if self.live && self.start.elapsed() >= SHORT_RUN {
             let bar = self.bar.get_or_insert_with(|| new_bar(self.whole));
             bar.set_position(self.done);
             bar.set_message(what.to_owned());
         }
-        self.done += 1;
     }
 
     /// Takes the bar away.

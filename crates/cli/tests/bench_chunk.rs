@@ -3,21 +3,8 @@
 
 mod common;
 
-use std::collections::HashMap;
-
+use common::csv::{csv, number};
 use common::{DELTIC, Run, World, noise};
-
-/// Lines of a CSV file, by the names in its header.
-fn csv(world: &World, name: &str) -> Vec<HashMap<String, String>> {
-    let text = String::from_utf8(world.read(name)).expect("figures are text");
-    let mut lines = text.lines().map(|line| line.split(',').map(String::from).collect::<Vec<_>>());
-    let header = lines.next().expect("a header");
-    let row = |cells: Vec<String>| {
-        assert_eq!(cells.len(), header.len(), "{cells:?}");
-        header.iter().cloned().zip(cells).collect()
-    };
-    lines.map(row).collect()
-}
 
 fn bench(world: &World, words: &str) -> Run {
     let words = format!("bench chunk {words}");
@@ -60,7 +47,6 @@ fn figures_for_programs_have_a_line_for_each_row() {
     let names: Vec<_> = rows.iter().map(|row| (&*row["algorithm"], &*row["isa"])).collect();
     let chunkers = [("gear-nc", ""), ("ram", "scalar"), ("fixed", "")];
     assert_eq!(names, [&[("vector sum", ""), ("sums alone", "")], &chunkers[..]].concat());
-    let number = |row: &HashMap<String, String>, name: &str| row[name].parse::<f64>().unwrap();
     let rows = &rows[2..];
     for row in rows {
         assert_eq!(number(row, "original_bytes"), 400_007.0);

@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::chunk::{FixedLen, cut_all};
@@ -175,12 +176,13 @@ fn searches(old: &[u8]) {
             BlockSpec { len: FixedLen::new(8192).expect("in range"), weak, strong, key: None };
         let mut sums = BlockSums::new(spec);
         sums.sum(old, AtEnd::Yes).expect("there are few blocks");
+        let sums = Arc::new(sums);
         let name = format!("{} {}", weak.weak().name(), strong.name());
         let (mut rates, mut alarms) = (String::new(), Vec::new());
         for new in [old, &moved, &other] {
             let mut times = Vec::new();
             for _ in 0..3 {
-                let mut searcher = Searcher::new(&sums, Locality::Neighbour);
+                let mut searcher = Searcher::new(Arc::clone(&sums), Locality::Neighbour);
                 times.push(time(|| {
                     searcher.search(new, AtEnd::Yes, |op| {
                         black_box(op);

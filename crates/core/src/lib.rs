@@ -34,7 +34,7 @@ pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Entry, Kind, Meta, Timestamp};
 pub use path::{Name, RelPath};
-pub use recipe::{Chunk, Digest, DigestBuilder, Group, Grouper, Scan, digest_of, scan};
+pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;

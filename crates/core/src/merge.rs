@@ -51,11 +51,7 @@ impl Run {
     /// What to do where the strong sums over the run of old and of new are not equal.
     #[must_use]
     pub const fn refuted(&self) -> Refuted {
-        if self.chunks == 1 || self.len < RESEND_BELOW_BYTES {
-            Refuted::Send
-        } else {
-            Refuted::Split
-        }
+        Refuted::of(self.chunks, self.len)
     }
 
     /// Its chunks as runs of one. `lens` says how long chunks of new are, in bytes.
@@ -78,6 +74,14 @@ pub enum Refuted {
     Send,
     /// Its chunks are asked about, each by itself ([`Run::split`]).
     Split,
+}
+
+impl Refuted {
+    /// The same for a run of so many chunks and bytes, wherever it lies in old: the other end does not know.
+    #[must_use]
+    pub const fn of(chunks: u32, len: u64) -> Self {
+        if chunks == 1 || len < RESEND_BELOW_BYTES { Self::Send } else { Self::Split }
+    }
 }
 
 /// Makes runs of matches, as they come.

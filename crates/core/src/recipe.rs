@@ -155,6 +155,30 @@ impl Default for DigestBuilder {
     }
 }
 
+/// Hashes a whole file as its bytes come: the proof of strategies whose sums prove nothing
+/// ([`Strategy::proof`](crate::Strategy::proof)).
+#[derive(Clone, Debug, Default)]
+pub struct FileDigest(blake3::Hasher);
+
+impl FileDigest {
+    /// At the start of a file.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// BLAKE3-256 of all bytes.
+    #[must_use]
+    pub fn finish(&self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// The digest of the file that consists of `chunks`.
 #[must_use]
 pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {

@@ -165,10 +165,29 @@ pub struct StrongSum {
 }
 
 impl StrongSum {
+    /// No bytes: where none was taken.
+    pub const NONE: Self = Self { bytes: [0; MAX_STRONG_BYTES], len: 0 };
+
     /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The sum, or what travels of it, that was written down as `bytes`; nothing if those are too many.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut sum = Self::from_array([]);
+        sum.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        sum.len = bytes.len() as u8;
+        Some(sum)
+    }
+
+    /// Its first `len` bytes, or all if it has no more.
+    #[must_use]
+    pub fn first(&self, len: usize) -> Self {
+        let bytes = self.as_bytes();
+        Self::from_bytes(&bytes[..len.min(bytes.len())]).expect("no longer than a sum")
     }
 
     fn from_array<const N: usize>(sum: [u8; N]) -> Self {

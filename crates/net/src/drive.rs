@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_protocol::receiver::{self, Receiver};
-use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Counts, Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 
 use crate::error::SyncError;
+use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::pool::{Cost, Pool};
 use crate::streams::{News, Role};
@@ -45,10 +47,12 @@ pub(crate) trait Machine {
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// The next frame, and what it may travel on where there are `several` streams.
-    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Vec<u8>)>;
+    /// The next frame, what it is sent for, and what it may travel on where there are `several` streams.
+    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Purpose, Vec<u8>)>;
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
+    /// How often sums were compared.
+    fn counts(&self) -> Counts;
     fn is_finished(&self) -> bool;
     /// Whether it should be given no frame now.
     fn is_full(&self) -> bool;
@@ -57,6 +61,8 @@ pub(crate) trait Machine {
 /// Whoever does a machine's work, from any thread.
 pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
     fn cost(work: &M::Work) -> Cost;
+    /// What its processor time counts as, but for the parts that say otherwise.
+    fn stage(work: &M::Work) -> Stage;
     fn perform(&self, work: M::Work) -> M::Answer;
 }
 
@@ -71,15 +77,16 @@ impl Machine for Sender {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Vec<u8>)> {
+    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Purpose, Vec<u8>)> {
         let (frame, attempt) = self.poll_for_streams()?;
+        let purpose = frame.purpose();
         let Some(attempt) = attempt.filter(|_| several) else {
-            return Some((Lane::First, frame.encode()));
+            return Some((Lane::First, purpose, frame.encode()));
         };
         let aside = Aside { attempt, frame };
         match aside.encode() {
-            Some(bytes) => Some((Lane::Any, bytes)),
-            None => Some((Lane::First, aside.frame.encode())),
+            Some(bytes) => Some((Lane::Any, purpose, bytes)),
+            None => Some((Lane::First, purpose, aside.frame.encode())),
         }
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
@@ -87,6 +94,9 @@ impl Machine for Sender {
     }
     fn poll_notice(&mut self) -> Option<Notice> {
         Self::poll_notice(self)
+    }
+    fn counts(&self) -> Counts {
+        Self::counts(self)
     }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
@@ -111,14 +121,17 @@ impl Machine for Receiver {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self, _: bool) -> Option<(Lane, Vec<u8>)> {
-        Self::poll_frame(self).map(|frame| (Lane::First, frame.encode()))
+    fn poll_frame(&mut self, _: bool) -> Option<(Lane, Purpose, Vec<u8>)> {
+        Self::poll_frame(self).map(|frame| (Lane::First, frame.purpose(), frame.encode()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
     }
     fn poll_notice(&mut self) -> Option<Notice> {
         Self::poll_notice(self)
+    }
+    fn counts(&self) -> Counts {
+        Self::counts(self)
     }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
@@ -131,25 +144,40 @@ impl Machine for Receiver {
 /// Threads that do the work of an `M`.
 type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
 
-/// What a machine is run over.
-pub(crate) struct Wire {
+/// What a machine is driven with, besides hands.
+pub(crate) struct Drive {
     pub(crate) frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
     pub(crate) outlets: Outlets,
     /// Streams that join, or do not.
     pub(crate) news: mpsc::Receiver<News>,
     /// Threads that compute, 0 for as many as there are processors.
     pub(crate) threads: u32,
+    pub(crate) monitor: Monitor,
 }
 
 /// Runs `machine` to its end.
 pub(crate) async fn drive<M: Machine, H: Hands<M>>(
-    mut machine: M,
+    machine: M,
     hands: Arc<H>,
-    wire: Wire,
+    by: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let Wire { mut frames, mut outlets, mut news, threads } = wire;
-    let perform = move |(id, work)| (id, hands.perform(work));
+    let monitor = by.monitor.clone();
+    monitor.watched(Stage::Decide, turn(machine, hands, by, watch)).await
+}
+
+/// The loop.
+async fn turn<M: Machine, H: Hands<M>>(
+    mut machine: M,
+    hands: Arc<H>,
+    Drive { mut frames, mut outlets, mut news, threads, monitor }: Drive,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<(), SyncError> {
+    let watched = monitor.clone();
+    let perform = move |(id, work)| {
+        let stage = H::stage(&work);
+        (id, watched.work(stage, || hands.perform(work)))
+    };
     let (mut pool, mut results) = Pool::new(threads, perform);
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let (mut answers, mut taken) = (Vec::new(), Vec::new());
@@ -170,6 +198,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
             outlets.send_ready(&mut machine);
         }
         if machine.is_finished() {
+            monitor.note_compared(machine.counts());
             outlets.send_rest(&mut machine).await;
             while let Some(notice) = machine.poll_notice() {
                 watch(notice);

@@ -2,16 +2,20 @@
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `session` greets and takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `transport` moves bytes, `place` knows what a destination argument means.
+//! at once, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! measure them, by [`monitor`] and over a link from `shape`.
 
 mod drive;
 pub mod error;
 mod hands;
+pub mod monitor;
 mod outlets;
 mod place;
 pub mod plan;
 mod pool;
+pub mod rehearsal;
 mod session;
+mod shape;
 mod streams;
 mod transport;
 
@@ -21,12 +25,13 @@ use std::time::{Duration, Instant};
 
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
+pub use pool::most_threads;
 
 use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
-use session::{Further, Greeted, dial};
-use transport::{Counters, Heard, Link, Part};
+use session::{Conduct, Further, Greeted, Watch, dial};
+use transport::{Heard, Link, Part};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +59,18 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             place::check_apart(from, &resolved)?;
         }
     }
+    let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
+    let counters = Arc::clone(&conduct.counters);
+    let totals = supervised(watch, async |watch| converse(plan, conduct, watch).await)?;
+    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
+}
+
+/// Runs a session of its own in a runtime of its own, to its end or until the user interrupts it.
+fn supervised(
+    watch: Watch<'_>,
+    session: impl AsyncFnOnce(Watch<'_>) -> Result<(), SyncError>,
+) -> Result<Totals, SyncError> {
     let runtime = runtime()?;
-    let counters = Arc::new(Counters::default());
     let mut totals = Totals::default();
     let mut note = |notice: Notice| {
         if let Notice::Finished(finished) = notice {
@@ -65,14 +80,13 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
     };
     let result = runtime.block_on(async {
         tokio::select! {
-            result = converse(plan, &counters, &mut note) => result,
+            result = session(&mut note) => result,
             _ = tokio::signal::ctrl_c() => Err(SyncError::Interrupted),
         }
     });
     // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
     runtime.shutdown_timeout(Duration::from_millis(500));
-    result?;
-    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
+    result.map(|()| totals)
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
@@ -82,7 +96,8 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
 /// [`SyncError`] where the session did not end well; the other end has been told.
 pub fn agent(dirs: Vec<PathBuf>) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let result = runtime.block_on(serve(transport::stdio(), Further::Answer { dirs }));
+    let conduct = Conduct { further: Further::Answer { dirs }, ..Conduct::default() };
+    let result = runtime.block_on(serve(transport::stdio(), conduct));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
     result
@@ -99,13 +114,9 @@ pub fn join() -> Result<(), SyncError> {
     result
 }
 
-async fn converse(
-    plan: &Plan,
-    counters: &Arc<Counters>,
-    watch: &mut (dyn FnMut(Notice) + Send),
-) -> Result<(), SyncError> {
-    let end = connect(plan)?;
-    let (greeted, child) = Greeted::new(end, Arc::clone(counters), plan.bwlimit).await?;
+async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
+    let (link, further) = connect(plan)?;
+    let (greeted, child) = Greeted::new(link, Conduct { further, ..conduct }).await?;
     let result = dial(greeted, plan, watch).await;
     match (result, transport::farewell(child, Heard::Hello).await) {
         // How the other end's shell ended says more than that its stream did.
@@ -126,12 +137,12 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs, Further::Never));
+    tokio::spawn(serve(theirs, Conduct::default()));
     Ok((ours, Further::Never))
 }
 
-async fn serve(link: Link, further: Further) -> Result<(), SyncError> {
-    let (greeted, _) = Greeted::new((link, further), Arc::default(), None).await?;
+async fn serve(link: Link, conduct: Conduct) -> Result<(), SyncError> {
+    let (greeted, _) = Greeted::new(link, conduct).await?;
     greeted.serve(&mut |_| ()).await
 }
 

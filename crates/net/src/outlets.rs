@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use deltic_protocol::streams::over;
 
 use crate::drive::Machine;
+use crate::monitor::Monitor;
 
 /// Bytes of frames that travel to the writer together.
 const BATCH_BYTES: usize = 256 << 10;
@@ -32,6 +33,7 @@ pub(crate) struct Outlets {
     outlets: Vec<Outlet>,
     /// What a machine said and no stream has taken yet: at most two batches.
     held: VecDeque<(Lane, Vec<u8>)>,
+    monitor: Monitor,
 }
 
 struct Outlet {
@@ -41,8 +43,9 @@ struct Outlet {
 }
 
 impl Outlets {
-    pub(crate) fn new(first: mpsc::Sender<Vec<u8>>) -> Self {
-        Self { outlets: vec![Outlet { batches: first, bytes: 0 }], held: VecDeque::new() }
+    /// The first stream alone; what leaves on any is counted by `monitor`.
+    pub(crate) fn new(first: mpsc::Sender<Vec<u8>>, monitor: Monitor) -> Self {
+        Self { outlets: vec![Outlet { batches: first, bytes: 0 }], held: VecDeque::new(), monitor }
     }
 
     /// One more stream.
@@ -119,8 +122,12 @@ impl Outlets {
     }
 
     fn next_frame<M: Machine>(&mut self, machine: &mut M) -> Option<(Lane, Vec<u8>)> {
-        let several = self.outlets.len() > 1;
-        self.held.pop_front().or_else(|| machine.poll_frame(several))
+        if let Some(held) = self.held.pop_front() {
+            return Some(held);
+        }
+        let (lane, purpose, frame) = machine.poll_frame(self.outlets.len() > 1)?;
+        self.monitor.count_sent(purpose, frame.len());
+        Some((lane, frame))
     }
 }
 

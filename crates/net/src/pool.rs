@@ -9,6 +9,8 @@ use std::panic::AssertUnwindSafe;
 use crossbeam_channel as channel;
 use tokio::sync::mpsc;
 
+use deltic_protocol::limits::MAX_THREADS;
+
 /// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
 const FLUSHERS: usize = 16;
 /// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
@@ -162,13 +164,23 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
     }
 }
 
-/// Threads that are started where so many are asked for: a peer cannot make a machine start any number.
+/// Threads that are started where so many are asked for.
 fn width(asked: u32) -> usize {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    match asked as usize {
-        0 => cores.max(2),
-        asked => asked.min(cores.saturating_mul(MAX_FOR_EACH)),
+    match asked {
+        0 => processors().max(2),
+        asked => asked.min(most_threads()) as usize,
     }
+}
+
+/// Most threads that an end computes with here, however many are asked for: a peer cannot make a machine start any number.
+#[must_use]
+pub fn most_threads() -> u32 {
+    let most = processors().saturating_mul(MAX_FOR_EACH);
+    u32::try_from(most).map_or(MAX_THREADS, |most| most.min(MAX_THREADS))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 #[cfg(test)]
@@ -180,6 +192,8 @@ mod tests {
         let cores = std::thread::available_parallelism().unwrap().get();
         assert_eq!((width(1), width(2)), (1, 2));
         assert_eq!(width(0), cores.max(2));
-        assert_eq!(width(u32::MAX), cores * MAX_FOR_EACH);
+        let most = most_threads() as usize;
+        assert_eq!(most, (cores * MAX_FOR_EACH).min(MAX_THREADS as usize));
+        assert_eq!((width(u32::MAX), width(most as u32 + 1)), (most, most));
     }
 }

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Name};
+use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_GREETING_BYTES, MAX_STREAMS};
 use deltic_protocol::options::Options;
@@ -25,10 +26,11 @@ use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_r
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Keep, Store};
 
-use crate::drive::{Hands, Machine, Wire, drive, fewer};
+use crate::drive::{Drive, Hands, Machine, drive, fewer};
 use crate::error::SyncError;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
+use crate::monitor::Monitor;
 use crate::outlets::Outlets;
 use crate::place::{Resolved, expand, resolve};
 use crate::plan;
@@ -49,6 +51,16 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
+/// How an end goes about a session, whatever it is asked to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) counters: Arc<Counters>,
+    /// Most bytes a second to put on the wire or take from it.
+    pub(crate) bwlimit: Option<u64>,
+    pub(crate) monitor: Monitor,
+    pub(crate) further: Further,
+}
+
 /// A connection on which both ends have said hello.
 pub(crate) struct Greeted {
     terms: Terms,
@@ -60,9 +72,10 @@ pub(crate) struct Greeted {
 }
 
 /// How this end could have more streams than one.
-#[derive(Clone)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Further {
     /// Not at all: nothing is between the ends.
+    #[default]
     Never,
     /// By starting more remote shells.
     Dial { remote: plan::Remote, host: String },
@@ -73,14 +86,14 @@ pub(crate) enum Further {
 impl Greeted {
     /// Says hello and hears the other's.
     pub(crate) async fn new(
-        (mut link, further): (Link, Further),
-        counters: Arc<Counters>,
-        bwlimit: Option<u64>,
+        mut link: Link,
+        conduct: Conduct,
     ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
-        let flow = Flow::new(counters, bwlimit);
+        let flow = Flow::new(&conduct);
         let (batches, writing) = start_writer(link.writer, &flow);
         let ours = Hello::ours(draw_key());
         let hello = [&MAGIC[..], &ours.encode()].concat();
+        conduct.monitor.count_sent(Purpose::Control, hello.len());
         // A peer that reads nothing is found out by what it does not say.
         batches.send(hello).await.ok();
         let theirs = hear_hello(&mut link.reader, &flow.counters);
@@ -94,10 +107,12 @@ impl Greeted {
             }
         };
         let reader = link.reader;
+        let further = conduct.further;
         Ok((Self { terms, reader, batches, writing, flow, further }, link.child))
     }
 
     async fn say(&mut self, frame: Vec<u8>) {
+        self.flow.monitor.count_sent(Purpose::Control, frame.len());
         // If nobody listens any more, the reader hears why.
         self.batches.send(frame).await.ok();
     }
@@ -131,6 +146,7 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        self.terms.admits(&options.strategy)?;
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
         self.ask(&Request::Send { sources, options: options.clone() }).await?;
         let frame = self.hear().await?;
@@ -154,6 +170,7 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        self.terms.admits(&options.strategy)?;
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let sources = open_sources(&paths, &options)?;
         let single = sources.single_file();
@@ -178,6 +195,11 @@ impl Greeted {
 
     async fn serve_request(&mut self, request: Request, watch: Watch<'_>) -> Result<(), SyncError> {
         match request {
+            Request::Send { options, .. } | Request::Receive { options, .. }
+                if self.terms.admits(&options.strategy).is_err() =>
+            {
+                Err(PeerError::NothingInCommon("strategy of this name").into())
+            }
             Request::Send { sources, options } => {
                 let paths: Vec<_> =
                     sources.iter().map(|path| expand(path).into_os_string()).collect();
@@ -229,9 +251,9 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
+        let hands = SendingHands::new(sources, own, (self.terms, &options.strategy));
         let threads = options.threads;
         let machine = Sender::new(self.terms, options);
-        let hands = SendingHands::new(sources, own, self.terms);
         self.run((machine, hands), joining, threads, watch).await
     }
 
@@ -269,7 +291,8 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, threads, .. } = setting.options;
-        let hands = ReceivingHands::new(store, Keep { modes, times }, self.terms);
+        let names = (self.terms, &setting.options.strategy);
+        let hands = ReceivingHands::new(store, Keep { modes, times }, names);
         self.run((Receiver::new(setting), hands), joining, threads, watch).await
     }
 
@@ -287,9 +310,10 @@ impl Greeted {
         let (open, mut closed) = mpsc::channel(1);
         let joined =
             Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
-        let outlets = Outlets::new(self.batches.clone());
-        let wire = Wire { frames, outlets, news, threads };
-        let session = drive(machine, Arc::new(hands), wire, watch);
+        let monitor = self.flow.monitor.clone();
+        let outlets = Outlets::new(self.batches.clone(), monitor.clone());
+        let by = Drive { frames, outlets, news, threads, monitor };
+        let session = drive(machine, Arc::new(hands), by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
             // A stream is left only once who sends has said that it is over: an early end would be a fault.

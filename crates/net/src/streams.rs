@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
 use crate::error::SyncError;
+use crate::monitor::Stage;
 use crate::plan::Remote;
 use crate::transport::{
     Flow, Frames, Heard, Link, Part, ReadEnd, Stream, farewell, read_frames, spawn, start_writer,
@@ -191,7 +192,8 @@ impl Joined {
         let Self { frames, flow, open, .. } = self.clone();
         tokio::spawn(async move {
             let heard = async {
-                read_frames(reader, &frames, &flow, Stream::Further).await;
+                let reading = read_frames(reader, &frames, &flow, Stream::Further);
+                flow.monitor.clone().watched(Stage::Wire, reading).await;
                 drop(kept);
             };
             let said = async {
@@ -384,10 +386,10 @@ impl Drop for SocketWriter {
 #[expect(clippy::disallowed_methods, reason = "the socket's own directory is looked at")]
 mod tests {
     use super::*;
+    use crate::session::Conduct;
     use crate::transport::{RawFrame, start_reader};
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
-    use std::sync::Arc;
 
     /// What became of a session's streams.
     struct Attached {
@@ -398,7 +400,7 @@ mod tests {
     }
 
     fn attached() -> Attached {
-        let flow = Flow::new(Arc::default(), None);
+        let flow = Flow::new(&Conduct::default());
         let (frames, taken) = start_reader(Box::new(tokio::io::empty()), &flow);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
         let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };

@@ -5,21 +5,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use deltic_core::strategy::Link as Figures;
 use deltic_protocol::PeerError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::SyncError;
+use crate::monitor::{Monitor, Stage};
 use crate::plan::{Remote, Traffic};
+use crate::session::Conduct;
+use crate::shape::carry;
 
 /// Bytes that a pipe in memory holds.
 const MEMORY_PIPE_BYTES: usize = 1 << 20;
+/// The same beside a shaped link: what waits to be sent, as in the buffer of a socket.
+const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
 /// Frames between the reader and the driver: with fills of their usual length a few MiB.
@@ -36,14 +42,27 @@ pub(crate) struct Link {
     pub(crate) child: Option<Child>,
 }
 
+impl Link {
+    fn within(stream: DuplexStream) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: Box::new(reader), writer: Box::new(writer), child: None }
+    }
+}
+
 /// Two ends of one connection inside this process.
 pub(crate) fn memory() -> (Link, Link) {
     let (one, other) = tokio::io::duplex(MEMORY_PIPE_BYTES);
-    let link = |stream| {
-        let (reader, writer) = tokio::io::split(stream);
-        Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
-    };
-    (link(one), link(other))
+    (Link::within(one), Link::within(other))
+}
+
+/// The same, with a link of these figures between them.
+pub(crate) fn shaped(figures: Figures) -> (Link, Link) {
+    let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+    let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+    let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+    tokio::spawn(carry(near.0, far.1, figures));
+    tokio::spawn(carry(far.0, near.1, figures));
+    (Link::within(one), Link::within(other))
 }
 
 /// This process's standard input and output.
@@ -162,19 +181,21 @@ pub(crate) enum Stream {
     Further,
 }
 
-/// What all streams of a session are counted and held back by.
+/// What all streams of a session are counted, watched and held back by.
 #[derive(Clone)]
 pub(crate) struct Flow {
     pub(crate) counters: Arc<Counters>,
+    pub(crate) monitor: Monitor,
     reading: Option<Arc<Limit>>,
     writing: Option<Arc<Limit>>,
 }
 
 impl Flow {
-    /// At most `bwlimit` bytes a second in either direction.
-    pub(crate) fn new(counters: Arc<Counters>, bwlimit: Option<u64>) -> Self {
+    /// All at most as fast, in either direction, as `conduct` has it.
+    pub(crate) fn new(conduct: &Conduct) -> Self {
+        let Conduct { counters, bwlimit, monitor, .. } = conduct.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
-        Self { counters, reading: limit(), writing: limit() }
+        Self { counters, monitor, reading: limit(), writing: limit() }
     }
 }
 
@@ -213,7 +234,10 @@ pub(crate) fn start_reader(
 ) -> (Frames, mpsc::Receiver<Result<RawFrame, ReadEnd>>) {
     let (frames, taken) = mpsc::channel(FRAMES);
     let (flow, into) = (flow.clone(), frames.clone());
-    tokio::spawn(async move { read_frames(reader, &into, &flow, Stream::First).await });
+    tokio::spawn(async move {
+        let reading = read_frames(reader, &into, &flow, Stream::First);
+        flow.monitor.clone().watched(Stage::Wire, reading).await;
+    });
     (frames, taken)
 }
 
@@ -254,8 +278,8 @@ pub(crate) fn start_writer(
     flow: &Flow,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
     let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
-    let Flow { counters, writing: limit, .. } = flow.clone();
-    let task = tokio::spawn(async move {
+    let Flow { counters, writing: limit, monitor, .. } = flow.clone();
+    let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
         while let Some(mut batch) = taken.recv().await {
             while batch.len() < BUFFER_BYTES
                 && let Ok(more) = taken.try_recv()
@@ -276,7 +300,7 @@ pub(crate) fn start_writer(
         }
         writer.flush().await?;
         writer.shutdown().await
-    });
+    }));
     (batches, task)
 }
 

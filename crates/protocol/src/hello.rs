@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::printable;
-use deltic_core::{Fingerprinter, Key, KeyedSum, Name};
+use deltic_core::strategy::Conversation;
+use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::frame::framed;
@@ -55,9 +56,10 @@ impl Hello {
     pub fn ours(part: Key) -> Self {
         let names =
             [RECIPE, SIEVE, ZSTD, STREAMS].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
+        let strategies = Strategy::ALL.iter().map(capability);
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
-            capabilities: names.map(String::from).collect(),
+            capabilities: names.map(String::from).chain(strategies).collect(),
             part,
         }
     }
@@ -101,12 +103,19 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     if bytes == MAGIC { Ok(()) } else { Err(PeerError::NotDeltic(printable(bytes))) }
 }
 
+/// What an end that knows a strategy says. The meaning of a name never changes.
+fn capability(strategy: &Strategy) -> String {
+    format!("strategy:{}", strategy.name)
+}
+
 /// What both ends agreed on. Only [`negotiate`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
     streams: bool,
     keyed: bool,
+    /// A bit for each of [`Strategy::ALL`].
+    strategies: u32,
     key: Key,
 }
 
@@ -123,10 +132,31 @@ impl Terms {
         self.streams
     }
 
-    /// How chunks are named in this session.
+    /// Checks that both ends know a strategy.
+    ///
+    /// # Errors
+    /// [`PeerError::NothingInCommon`].
+    pub fn admits(self, strategy: &Strategy) -> Result<(), PeerError> {
+        let place = Strategy::ALL.iter().position(|known| known == strategy);
+        let admitted = *strategy == Strategy::DELTIC
+            || place.is_some_and(|place| self.strategies >> place & 1 == 1);
+        if admitted { Ok(()) } else { Err(PeerError::NothingInCommon("strategy of this name")) }
+    }
+
+    /// The key of strong sums in this session.
     #[must_use]
-    pub fn fingerprinter(self) -> Fingerprinter {
-        self.fingerprinter_with(&self.key)
+    pub const fn sum_key(self) -> SumKey {
+        SumKey::from_bytes(*self.key.as_bytes())
+    }
+
+    /// How chunks are named in this session. Strategies of the papers prove what they found by BLAKE3.
+    #[must_use]
+    pub fn fingerprinter(self, strategy: &Strategy) -> Fingerprinter {
+        if strategy.conversation == Conversation::Recipe {
+            self.fingerprinter_with(&self.key)
+        } else {
+            Fingerprinter::blake3(&self.key)
+        }
     }
 
     /// How chunks of a file are named whose transfer began in another session, under that session's `key`.
@@ -166,8 +196,10 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
+    let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
+    let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
-    Ok(Terms { zstd, streams, keyed, key: Key::agreed(one.part, other.part) })
+    Ok(Terms { zstd, streams, keyed, strategies, key: Key::agreed(one.part, other.part) })
 }
 
 /// What the dialling end asks of the other.
@@ -335,18 +367,21 @@ impl Wire for Options {
         let Self { recursive, links, modes, times, checksum, whole_file, dry_run, .. } = *self;
         let flags = [recursive, links, modes, times, checksum, whole_file, dry_run];
         let flags = flags.into_iter().chain([self.compress, self.durable]);
+        let strategy = Some(self.strategy).filter(|own| *own != Strategy::DELTIC);
+        let flags = flags.chain([strategy.is_some()]);
         let bits = flags.enumerate().fold(0, |bits, (n, flag)| bits | u64::from(flag) << n);
         to.put_varint(bits);
         self.delete.put(to);
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
+        strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let bits = from.varint()?;
         let flag = |n: u32| bits >> n & 1 == 1;
-        if bits >> 9 != 0 {
+        if bits >> 10 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
         let delete = Delete::take(from)?;
@@ -358,6 +393,7 @@ impl Wire for Options {
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
+        let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
             links: flag(1),
@@ -371,9 +407,16 @@ impl Wire for Options {
             delete,
             threads,
             streams,
+            strategy,
             rules,
         })
     }
+}
+
+/// A strategy's name; the default has no need of one.
+fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
+    let named = Strategy::named(&String::take(from)?).ok();
+    Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)
 }
 
 impl Wire for Delete {

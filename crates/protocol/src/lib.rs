@@ -21,14 +21,17 @@ pub mod hello;
 pub mod limits;
 pub mod message;
 pub mod options;
+pub mod purpose;
 pub mod receiver;
 pub mod report;
 pub mod sender;
 pub mod streams;
+pub mod sums;
 mod wire;
 pub mod work;
 
 pub use error::PeerError;
 pub use hello::{Hello, Terms, negotiate};
 pub use message::{FileNo, ToReceiver, ToSender};
+pub use purpose::Purpose;
 pub use work::WorkId;

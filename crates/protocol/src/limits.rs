@@ -32,6 +32,12 @@ pub const GAP_WINDOW: u64 = 1 << 10;
 pub const MAX_GAPS_OUT: u64 = 1 << 12;
 /// Most groups in one file's recipe.
 pub const MAX_GROUPS: usize = 1 << 21;
+/// Most sums of one file that either end tells by a strategy of the papers.
+pub const MAX_SUMS: usize = 1 << 22;
+/// Most chunks that are told by a strategy that pipelines, and that no match has named.
+pub const SUM_WINDOW: u32 = 1 << 18;
+/// Bytes of all chunks of one token, unless it is a single one.
+pub const MAX_TOKEN_BYTES: u64 = 8 << 20;
 /// Literal bytes that one fill carries, unless a single chunk is longer.
 pub const FILL_BYTES: u64 = 256 << 10;
 /// Length of the blocks in which a file is sent whole, in bytes.
@@ -67,7 +73,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES
         ]
         .into_iter()

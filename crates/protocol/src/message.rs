@@ -14,6 +14,7 @@ use deltic_core::{Entry, Key, Meta, RelPath};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
 /// A listed entry's place in the sender's list, counted from 0 over all directories.
@@ -27,6 +28,10 @@ pub enum How {
     Recipe,
     /// Whole, as literals of fixed blocks.
     Whole,
+    /// As the session's strategy has it, which is not Deltic's own.
+    Strategy,
+    /// The same with its stronger sum.
+    Stronger,
 }
 
 /// A group of a recipe as it travels: enough to find it, not to prove it.
@@ -114,6 +119,12 @@ pub enum ToReceiver {
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
     Mended { file: FileNo, gaps: Vec<Range<u32>>, bytes: u32, payload: Payload },
+    /// The sums of the next chunks of new; the last once there are no more.
+    Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
+    /// Answers one `Match`: the chunks of its tokens that are others than the receiver has.
+    Deny { file: FileNo, chunks: Vec<Range<u32>> },
+    /// The next bytes of new, as blocks of old and literals.
+    Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
     /// The recipe is complete, the file did not change while it was read, and this proves the result.
     End { file: FileNo, digest: Digest },
     /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
@@ -138,6 +149,10 @@ pub enum ToSender {
     Need { file: FileNo, chunks: Vec<Range<u32>> },
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
+    /// The sums of the next blocks of old; the last once there are no more.
+    Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
+    /// Chunks that must be sent, and those that may be in old.
+    Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
     /// The file is settled, and how.
     Done { file: FileNo, done: Done },
     /// A directory, link or attribute changed, or a name was removed.
@@ -160,7 +175,7 @@ pub enum Done {
     Failed(Trouble),
 }
 
-closed_set!(How: Recipe = 0, Whole = 1);
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
 closed_set!(Extent: More = 0, Last = 1);
 
 impl Wire for FileNo {
@@ -359,7 +374,10 @@ frames!(ToReceiver {
     21 Fill { file, chunks, payload }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
-    25 Mended { file, gaps, bytes, payload };
+    25 Mended { file, gaps, bytes, payload }
+    26 Sums { file, sums, extent }
+    27 Deny { file, chunks }
+    28 Patch { file, steps, payload };
     24 Trouble(trouble)
 });
 
@@ -370,6 +388,8 @@ frames!(ToSender {
     35 Need { file, chunks }
     36 Done { file, done }
     40 Mend { file, gaps }
+    42 Sums { file, sums, extent }
+    43 Match { file, needs, tokens }
     41 Resume { file, key, spec };
     37 Changed(change)
     38 Trouble(trouble)

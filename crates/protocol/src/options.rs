@@ -1,5 +1,6 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
+use deltic_core::Strategy;
 use deltic_core::rule::Rule;
 
 /// How a tree is brought over. Everything is off by default.
@@ -31,6 +32,8 @@ pub struct Options {
     /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
     /// [know how](crate::Terms::streams).
     pub streams: u32,
+    /// Whose way files go, where they do not go whole (`--strategy`).
+    pub strategy: Strategy,
     /// `--include` and `--exclude` in order; the first that matches wins.
     pub rules: Vec<Rule>,
 }

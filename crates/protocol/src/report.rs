@@ -138,6 +138,22 @@ pub enum Notice {
     Finished(Totals),
 }
 
+/// How often an end compared sums, by the session's strategy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Weak sums of chunks or windows that were met again on the other side. A rolling search counts each comparison.
+    pub weak: u64,
+    /// Strong sums that were compared.
+    pub strong: u64,
+}
+
+impl Counts {
+    pub(crate) const fn add(&mut self, weak: u64, strong: u64) {
+        self.weak += weak;
+        self.strong += strong;
+    }
+}
+
 /// How much of what was listed is settled: keeps the promise of [`Notice::Settled`], whatever a peer claims.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {

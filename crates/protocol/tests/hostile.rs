@@ -16,7 +16,7 @@ use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind, Meta,
-    RelPath, ShortFingerprint, Timestamp,
+    RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
@@ -28,9 +28,11 @@ use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
+use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
 use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
 use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
 
 /// What each frame does in each state of either machine.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/states.txt");
@@ -160,6 +162,35 @@ impl Victim {
         victim
     }
 
+    /// `a` has been started by a strategy of the papers with a version of two chunks, 10,000 bytes.
+    fn by(name: &str) -> Self {
+        let strategy = Strategy::named(name).unwrap();
+        let options = Options { strategy, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Strategy }));
+        victim.take([start_by(name)]).unwrap();
+        victim
+    }
+
+    /// Its chunks were told and both may be in old: the sender was asked.
+    fn asked() -> Self {
+        let mut victim = Self::by("parasync");
+        victim.take([sums_of_old("parasync")]).unwrap();
+        let asks =
+            |frame: &ToSender| matches!(frame, ToSender::Match { tokens, .. } if tokens.len() == 2);
+        assert!(victim.frames.iter().any(asks), "{:?}", victim.frames);
+        victim
+    }
+
+    /// Its blocks were told, and the first is not in old.
+    fn rolled() -> Self {
+        let mut victim = Self::by("webr2sync");
+        victim.take([sums(&[(8192, 1), (1808, 2)], 16)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Need { file: A, chunks: one(0..2) }));
+        victim
+    }
+
     /// A file that is new comes whole.
     fn whole(len: u64) -> Self {
         let mut victim = Self::plain();
@@ -191,6 +222,36 @@ fn start(len: u64) -> ToReceiver {
 fn start_whole(len: u64) -> ToReceiver {
     let spec = ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap());
     ToReceiver::Start { file: A, meta: file_of(len), how: How::Whole, spec }
+}
+
+fn start_by(name: &str) -> ToReceiver {
+    let spec = Strategy::named(name).unwrap().chunker(10_000, None);
+    ToReceiver::Start { file: A, meta: file_of(10_000), how: How::Strategy, spec }
+}
+
+/// Sums that nothing has, strong ones of so many bytes.
+fn sums(chunks: &[(u32, u32)], strong: usize) -> ToReceiver {
+    let strong = StrongSum::from_bytes(&vec![3; strong]).unwrap();
+    let line = |&(len, weak): &(u32, u32)| SumLine::New(Sum { len, weak, strong });
+    ToReceiver::Sums { file: A, sums: chunks.iter().map(line).collect(), extent: Extent::Last }
+}
+
+/// The sums of the victim's own version, cut in two.
+fn sums_of_old(name: &str) -> ToReceiver {
+    let strategy = Strategy::named(name).unwrap();
+    let chunker = strategy.chunker(10_000, None);
+    let summing = Summing { chunker, weak: strategy.weak.unwrap(), strong: None };
+    let (sums, ..) = common::source::sum(summing, &old_bytes(), 0, 1 << 20);
+    let sums = sums.into_iter().map(SumLine::New).collect();
+    ToReceiver::Sums { file: A, sums, extent: Extent::Last }
+}
+
+fn deny(chunks: Vec<Range<u32>>) -> ToReceiver {
+    ToReceiver::Deny { file: A, chunks }
+}
+
+fn patch(steps: Vec<PatchStep>, literal: usize) -> ToReceiver {
+    ToReceiver::Patch { file: A, steps, payload: Payload::Plain(vec![1; literal]) }
 }
 
 fn groups(lines: &[(u64, u32)]) -> ToReceiver {
@@ -266,6 +327,23 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
                 payload: Payload::Plain(vec![1]),
             },
         ),
+        ("Start.strategy", start_by("parasync")),
+        ("Start.blocks", start_by("rsync")),
+        ("Sums", sums_of_old("parasync")),
+        ("Sums.blocks", sums(&[(8192, 1), (1808, 2)], 16)),
+        ("Sums.incomplete", sums(&[(8192, 1)], 0)),
+        ("Sums.again", {
+            let sums = vec![SumLine::Again(1)];
+            ToReceiver::Sums { file: A, sums, extent: Extent::More }
+        }),
+        ("Deny", deny(one(0..1))),
+        ("Deny.nothing", deny(Vec::new())),
+        ("Deny.beyond", deny(one(1..u32::MAX))),
+        ("Patch", patch(vec![PatchStep::Copy(0..1)], 0)),
+        ("Patch.literal", patch(vec![PatchStep::Literal(5), PatchStep::Copy(0..1)], 5)),
+        ("Patch.beyond", patch(vec![PatchStep::Copy(0..u32::MAX)], 0)),
+        ("Patch.much", patch(vec![PatchStep::Literal(10_001)], 10_001)),
+        ("Patch.nothing", patch(Vec::new(), 0)),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -285,11 +363,42 @@ const NUMBERS: [FileNo; 2] = [FileNo(0), FileNo(1)];
 
 impl Target {
     fn of(tree: Tree) -> Self {
+        Self::with(tree, options())
+    }
+
+    fn with(tree: Tree, options: Options) -> Self {
         let hello = Hello::ours(Key::from_bytes([7; 32]));
         let terms = negotiate(&hello, &hello).unwrap();
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
-        let mut target = Self { machine: Sender::new(terms, options()), hands, frames: Vec::new() };
+        let mut target = Self { machine: Sender::new(terms, options), hands, frames: Vec::new() };
         target.work();
+        target
+    }
+
+    /// `a`, of a megabyte, is wanted by a strategy of the papers, and told.
+    fn by(name: &str) -> Self {
+        let strategy = Strategy::named(name).unwrap();
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(1 << 20), NOW, 0o600));
+        tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
+        tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        let mut target = Self::with(tree, Options { strategy, ..options() });
+        target.take([ToSender::Want { file: A, how: How::Strategy }]).unwrap();
+        target
+    }
+
+    /// Nearly all chunks were named as one run, which is not what the receiver has.
+    fn split() -> Self {
+        let mut target = Self::by("netsync");
+        let told = |frame: &ToReceiver| match frame {
+            ToReceiver::Sums { sums, .. } => sums.len() as u32,
+            _ => 0,
+        };
+        let chunks: u32 = target.frames.iter().map(told).sum();
+        let run = token(1..chunks, Over::Run, 20);
+        target.take([matching(one(0..1), vec![run])]).unwrap();
+        let denied = ToReceiver::Deny { file: A, chunks: one(1..chunks) };
+        assert!(target.frames.contains(&denied), "{:?}", target.frames);
         target
     }
 
@@ -370,6 +479,20 @@ fn blocks() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap())
 }
 
+fn token(chunks: Range<u32>, over: Over, strong: usize) -> Token {
+    Token { chunks, over, strong: StrongSum::from_bytes(&vec![3; strong]).unwrap() }
+}
+
+fn matching(needs: Vec<Range<u32>>, tokens: Vec<Token>) -> ToSender {
+    ToSender::Match { file: A, needs, tokens }
+}
+
+fn old_sums(lens: &[u32], strong: usize) -> ToSender {
+    let strong = StrongSum::from_bytes(&vec![3; strong]).unwrap();
+    let line = |&len: &u32| SumLine::New(Sum { len, weak: 1, strong });
+    ToSender::Sums { file: A, sums: lens.iter().map(line).collect(), extent: Extent::Last }
+}
+
 fn each_to_sender() -> Vec<(&'static str, ToSender)> {
     let foreign = FileNo(1 << 40);
     let same = Done::Same { touched: false, differs: Differs::default() };
@@ -397,6 +520,24 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Mend.much", mend(A, 0..1, 100_000)),
         ("Mend.beyond", mend(A, 0..100, 500)),
         ("Mend.foreign", mend(foreign, 0..1, 500)),
+        ("Want.strategy", ToSender::Want { file: A, how: How::Strategy }),
+        ("Want.stronger", ToSender::Want { file: A, how: How::Stronger }),
+        ("Sums", old_sums(&[8192, 8192, 5], 16)),
+        ("Sums.long", old_sums(&[8193], 16)),
+        ("Sums.behind", old_sums(&[5, 8192], 16)),
+        ("Sums.strong", old_sums(&[8192], 15)),
+        ("Sums.nothing", old_sums(&[], 16)),
+        ("Match", matching(one(1..2), vec![token(2..3, Over::Run, 20)])),
+        ("Match.short", matching(Vec::new(), vec![token(2..3, Over::Run, 16)])),
+        ("Match.each", matching(Vec::new(), vec![token(1..3, Over::Each, 16)])),
+        ("Match.first", matching(one(0..1), Vec::new())),
+        ("Match.twice", matching(vec![5..6, 5..6], Vec::new())),
+        ("Match.runs", matching(Vec::new(), vec![token(5..7, Over::Run, 20)])),
+        ("Match.beyond", matching(one(0..u32::MAX), Vec::new())),
+        ("Match.nothing", matching(Vec::new(), Vec::new())),
+        ("Need.blocks", ToSender::Need { file: A, chunks: vec![0..2, 5..6] }),
+        ("Need.again", ToSender::Need { file: A, chunks: vec![0..2, 1..2] }),
+        ("Need.beyond", ToSender::Need { file: A, chunks: one(0..u32::MAX) }),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
         ("Changed", ToSender::Changed(Change { path: path("a"), item, action, differs })),
@@ -411,7 +552,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 10] = [
+    let receivers: [State<Victim>; 15] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
@@ -430,14 +571,28 @@ fn every_frame_has_its_answer_in_every_state() {
             victim
         }),
         ("finished", Victim::finished),
+        ("by parasync", || Victim::by("parasync")),
+        ("asked", Victim::asked),
+        ("by webr2sync", || Victim::by("webr2sync")),
+        ("rolled", Victim::rolled),
+        ("by rsync", || Victim::by("rsync")),
     ];
-    let senders: [State<Target>; 6] = [
+    let senders: [State<Target>; 11] = [
         ("listed", Target::plain),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
         ("needed", Target::needed),
         ("failed", Target::failed),
         ("finished", Target::finished),
+        ("told", || Target::by("netsync")),
+        ("named", || {
+            let mut target = Target::by("parasync");
+            target.take([matching(one(0..1), Vec::new())]).unwrap();
+            target
+        }),
+        ("split", Target::split),
+        ("by webr2sync", || Target::by("webr2sync")),
+        ("by rsync", || Target::by("rsync")),
     ];
     let mut table = String::new();
     for (state, make) in receivers {
@@ -472,6 +627,70 @@ fn shown(result: Result<(), PeerError>, ignored: bool) -> String {
     match result {
         Ok(()) => if ignored { "ignored" } else { "taken" }.into(),
         Err(error) => error.to_string(),
+    }
+}
+
+/// Law 9: a weaker sum that lied is not believed again.
+#[test]
+fn what_is_not_proven_comes_by_the_stronger_sum_and_then_whole() {
+    let mut victim = Victim::by("webr2sync+");
+    let spec = Strategy::named("webr2sync+").unwrap().chunker(10_000, None);
+    for (strong, next) in [(8, How::Stronger), (16, How::Whole)] {
+        victim.frames.clear();
+        let literals = [fill(one(0..1), 8192), fill(one(1..2), 1808)];
+        victim.take([sums(&[(8192, 1), (1808, 2)], strong)]).unwrap();
+        victim.take(literals.into_iter().chain([end()])).unwrap();
+        let wants = ToSender::Want { file: A, how: next };
+        assert!(victim.frames.contains(&wants), "{:?}", victim.frames);
+        if next == How::Stronger {
+            let (file, meta) = (A, file_of(10_000));
+            victim.take([ToReceiver::Start { file, meta, how: next, spec }]).unwrap();
+        }
+    }
+    assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
+}
+
+/// Who writes both versions can give every chunk one weak sum: each of new is looked for once, and no more bytes of old are
+/// hashed than new has.
+#[test]
+fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
+    const CHUNKS: usize = 50_000;
+    let len = CHUNKS as u64 * 8192;
+    let forged = Sum { len: 8192, weak: 7, strong: StrongSum::NONE };
+    // The first of old is of another length: no chunk is in its own place.
+    let olds = [&[Sum { len: 4096, ..forged }][..], &vec![forged; CHUNKS]].concat();
+    for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
+        let strategy = Strategy::named(name).unwrap();
+        let options = Options { strategy, ..options() };
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
+        let (file, meta, how) = (A, file_of(len), How::Strategy);
+        let spec = strategy.chunker(len, None);
+        victim.machine.handle(ToReceiver::Start { file, meta, how, spec }).unwrap();
+        for (nth, batch) in vec![forged; CHUNKS].chunks(MAX_BATCH).enumerate() {
+            let last = (nth + 1) * MAX_BATCH >= CHUNKS;
+            let extent = if last { Extent::Last } else { Extent::More };
+            let sums = batch.iter().map(|sum| SumLine::New(*sum)).collect();
+            victim.machine.handle(ToReceiver::Sums { file: A, sums, extent }).unwrap();
+        }
+        let mut hashed = 0;
+        while let Some((id, work)) = victim.machine.poll_work() {
+            let answer = match work {
+                receiver::Work::SumOld { .. } => {
+                    let sums = olds.clone();
+                    receiver::Answer::Summed(Ok(receiver::SummedOld { sums, at_end: true }))
+                }
+                receiver::Work::HashOld { strong, spans, .. } => {
+                    hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
+                    let sums = vec![strong.of(None, b"old"); spans.len()];
+                    receiver::Answer::Hashed(Ok(sums))
+                }
+                other => panic!("{other:?}"),
+            };
+            victim.machine.answer(id, answer).unwrap();
+        }
+        assert_eq!(victim.machine.counts().weak, CHUNKS as u64, "{name}");
+        assert!(hashed <= len, "{name}: {hashed}");
     }
 }
 
@@ -842,7 +1061,7 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     let mut victim = Victim::needed();
     victim.machine.handle_aside(aside(1)).unwrap();
     assert_eq!(victim.machine.backlog_bytes(), 3000);
-    let whole = Err(PeerError::Unexpected("an aside of a whole file"));
+    let whole = Err(PeerError::Unexpected("an aside of a file that goes in order"));
     assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), whole);
 }
 
@@ -1209,14 +1428,14 @@ enum Event<F> {
 }
 
 fn events<F: Clone + std::fmt::Debug + 'static>(
-    frame: impl Strategy<Value = F> + 'static,
-) -> impl Strategy<Value = Vec<Event<F>>> {
+    frame: impl prop::strategy::Strategy<Value = F> + 'static,
+) -> impl prop::strategy::Strategy<Value = Vec<Event<F>>> {
     let work = (0..5usize, any::<u8>()).prop_map(|(pick, luck)| Event::Work { pick, luck });
     prop::collection::vec(prop_oneof![3 => frame.prop_map(Event::Frame), 2 => work], 0..60)
 }
 
 /// Frames that fit a small tree more often than any would.
-fn likely_to_receiver() -> impl Strategy<Value = ToReceiver> {
+fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
@@ -1271,7 +1490,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
     }
 }
 
-fn likely_to_sender() -> impl Strategy<Value = ToSender> {
+fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     let about = (0..4u64, 0..9usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
@@ -1305,9 +1524,25 @@ fn any_kept(luck: u8) -> receiver::Kept {
 }
 
 /// An answer of the right kind and of any content.
-fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
+fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     use receiver::{Answer, OldLens, Work};
     let fails = luck.is_multiple_of(5);
+    let work = match work {
+        Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
+        Work::Roll { search, .. } => {
+            let (mut searcher, mut found) = (search.searcher(None), Vec::new());
+            let bytes = vec![luck % 2; 3000];
+            let consumed = searcher.search(&bytes, AtEnd::Yes, |op| found.push(op)) as u64;
+            return Answer::Rolled(Ok(receiver::Rolled {
+                found,
+                consumed,
+                at_end: true,
+                searcher,
+            }));
+        }
+        other => other,
+    };
+    let work = &work;
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
         Work::Look { paths } => {
@@ -1342,6 +1577,15 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
             let bytes = vec![luck % 2; segment.read_len()];
             Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
+        Work::SumOld { .. } if fails => Answer::Summed(Err(setback(luck))),
+        Work::SumOld { summing, .. } => {
+            let (sums, ..) = common::source::sum(*summing, &vec![luck % 2; 3000], 0, 1 << 20);
+            Answer::Summed(Ok(receiver::SummedOld { sums, at_end: luck.is_multiple_of(2) }))
+        }
+        Work::HashOld { .. } if fails => Answer::Hashed(Err(setback(luck))),
+        Work::HashOld { strong, spans, .. } => {
+            Answer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()]))
+        }
         Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
         Work::Survey { gaps, .. } => {
             let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
@@ -1353,7 +1597,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
                 let fingerprints = vec![Chunk::of(&[luck]).fingerprint; patch.pieces.len()];
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
-                (!wrong).then(|| receiver::Mended { fingerprints, literal: len / 2 })
+                (!wrong).then_some(receiver::Mended { fingerprints, literal: len / 2 })
             };
             Answer::Mended(Ok(gaps.iter().map(mend).collect()))
         }
@@ -1363,7 +1607,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Written(done(luck).map(|()| pieces.iter().map(fingerprint).collect()))
         }
         Work::Commit { proof, .. } | Work::Confirm { proof, .. } => {
-            _ = proof.holds();
+            _ = proof.holds(|| Ok::<_, ()>(digest_of([])));
             Answer::Done(done(luck))
         }
         _ => Answer::Done(done(luck)),
@@ -1371,7 +1615,7 @@ fn receiver_answer(work: &receiver::Work, luck: u8) -> receiver::Answer {
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Work};
+    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Summed, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -1403,7 +1647,25 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             Answer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
-        Work::Seal { chunks, .. } => Answer::Sealed(Ok(digest_of(chunks.iter()))),
+        Work::Seal { proof: Sealing::Chunks(chunks), .. } => {
+            Answer::Sealed(Ok(digest_of(chunks.iter())))
+        }
+        Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest)),
+        Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
+        Work::Sum { summing, digest, .. } => {
+            let (sums, ..) = common::source::sum(summing, &vec![luck; 3000], 0, 1 << 20);
+            Answer::Summed(Ok(Summed { sums, at_end: !luck.is_multiple_of(3), digest }))
+        }
+        Work::Hash { .. } if fails => Answer::Hashed(Err(sad())),
+        Work::Hash { strong, spans, .. } => {
+            Answer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()]))
+        }
+        Work::Search { .. } if fails => Answer::Searched(Err(sad())),
+        Work::Search { search, digest, .. } => {
+            let patches = vec![(vec![PatchStep::Literal(3000)], plain(3000))];
+            let (searcher, at_end) = (search.searcher(None), !luck.is_multiple_of(3));
+            Answer::Searched(Ok(Searched { patches, consumed: 3000, at_end, searcher, digest }))
+        }
         Work::Read { .. } if fails => Answer::Read(Err(sad())),
         Work::Read { spans, .. } => {
             let len = spans.iter().map(|span| span.len as usize).sum();
@@ -1423,9 +1685,10 @@ proptest! {
         events in events(likely_to_receiver()),
         flags: [bool; 4],
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
+        strategy in prop::sample::select(Strategy::ALL.to_vec()),
     ) {
         let [dry_run, checksum, whole_file, recursive] = flags;
-        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, ..options() };
+        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, strategy, ..options() };
         let mut machine = Receiver::new(Setting { options, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {
@@ -1435,7 +1698,7 @@ proptest! {
                     waiting.extend(std::iter::from_fn(|| machine.poll_work()));
                     if !waiting.is_empty() {
                         let (id, work) = waiting.swap_remove(pick % waiting.len());
-                        let answer = receiver_answer(&work, luck);
+                        let answer = receiver_answer(work, luck);
                         machine.answer(id, answer).unwrap();
                     }
                 }
@@ -1446,9 +1709,13 @@ proptest! {
     }
 
     #[test]
-    fn no_frames_and_answers_make_a_sender_panic(events in events(likely_to_sender())) {
+    fn no_frames_and_answers_make_a_sender_panic(
+        events in events(likely_to_sender()),
+        strategy in prop::sample::select(Strategy::ALL.to_vec()),
+    ) {
         let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+        let options = Options { strategy, ..options() };
+        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {

@@ -13,7 +13,8 @@ use common::destination::DestinationFaults;
 use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, path};
-use deltic_core::{Kind, RelPath, Timestamp};
+use deltic_core::strategy::Conversation;
+use deltic_core::{Kind, RelPath, Strategy, Timestamp};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Item, Totals};
@@ -355,6 +356,31 @@ fn a_journal_of_other_bytes_ends_in_a_file_that_is_right() {
     let totals = session.finish();
     check_result(&case, &session, &totals);
     assert_eq!(totals.literal, 900_000);
+}
+
+/// Law 5, and 9: what weak sums suggest and strong ones refute comes otherwise, and once.
+#[test]
+fn refuted_matches_are_asked_about_again_or_sent() {
+    for strategy in Strategy::ALL {
+        let bytes = Dice::new(13).bytes(3_000_000);
+        let mut old = bytes.clone();
+        old[1_500_000] ^= 1;
+        let mut case = plain(tree_of(&[("a", bytes)]), tree_of(&[("a", old)]));
+        case.options.strategy = strategy;
+        case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+        let literals = [0, 100].map(|deceive| {
+            case.destination_faults.deceive = deceive;
+            let mut session = Session::new(&case, &mut Dice::new(14));
+            let totals = session.finish();
+            check_result(&case, &session, &totals);
+            let counts = (session.sender.counts(), session.receiver.counts());
+            let compares = strategy.conversation != Conversation::Recipe;
+            assert_eq!(counts.0.strong + counts.1.strong > 0, compares, "{}", strategy.name);
+            assert_eq!(counts.0.weak + counts.1.weak > 0, compares, "{}", strategy.name);
+            totals.literal
+        });
+        assert!(literals[0] < 50_000, "{}: {literals:?}", strategy.name);
+    }
 }
 
 /// Equal groups are found where they are, not where the first of them is.

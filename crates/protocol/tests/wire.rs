@@ -52,11 +52,11 @@ fn a_golden_frame_cut_short_or_drawn_out_is_malformed() {
         let (kind, payload) = split(&bytes);
         assert!(decodes(kind, payload), "{name}");
         for len in 0..payload.len() {
-            let is_fill = name.starts_with("Fill") || name == "Mended";
+            let is_fill = name.starts_with("Fill") || ["Mended", "Patch"].contains(&name);
             assert!(is_fill || !decodes(kind, &payload[..len]), "{name} cut to {len}");
         }
         let longer = [payload, &[0]].concat();
-        let is_fill = name.starts_with("Fill") || name == "Mended";
+        let is_fill = name.starts_with("Fill") || ["Mended", "Patch"].contains(&name);
         assert!(is_fill || !decodes(kind, &longer), "{name} and a byte");
     }
 }
@@ -77,9 +77,9 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !(16..=25).contains(&kind)
+            !(16..=28).contains(&kind)
         );
-        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=41).contains(&kind));
+        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=43).contains(&kind));
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);

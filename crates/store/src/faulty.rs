@@ -169,6 +169,11 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
         self.inner.note(bytes)
     }
 
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        self.plan.enter(Call::Read, &self.path)?;
+        self.inner.read_at(start, buf)
+    }
+
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError> {
         self.plan.enter(Call::Commit, &self.path)?;
         let Commit { meta, keep, replaces } = commit;

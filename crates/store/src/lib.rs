@@ -180,6 +180,12 @@ pub trait Rebuild: Send + Sync + 'static {
     /// Where it cannot be written: then nothing can be noted of this rebuild any more.
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// Reads back what is staged, from `start` on; fewer bytes at its end.
+    ///
+    /// # Errors
+    /// Where the staged file cannot be read.
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
+
     /// Makes this the file at its path, in one step.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! `dst`. Where rsync is installed it judges what Deltic did; where it is not, [`rsync`] says so and the test goes on.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod csv;
 pub mod peer;
 pub mod tree;
 

@@ -28,9 +28,11 @@
 //! 5. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
 //! 6. In a run of one byte `sixteens` is not zero, whatever the byte: holes and padding make the longest chunks.
 
+use std::hint::black_box;
+
 use super::{Chunker, Sizes, split_mix};
-use crate::simd::search::{padded, read_ahead};
-use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
+use crate::simd::search::read_ahead;
+use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +66,21 @@ impl Sieve {
         }
     }
 
-    /// The first end behind the bytes from `at` on that passed the mesh.
+    /// The first end in `data` among those that passed the mesh.
     #[inline(always)]
-    fn first_end(&self, data: &[u8], at: usize, mut passed: u64) -> Option<usize> {
-        while passed != 0 {
-            let end = at + passed.trailing_zeros() as usize + 1;
-            if self.ends(data, end) {
-                return Some(end);
+    fn first_end(&self, data: &[u8], passed: &Passed) -> Option<usize> {
+        if passed.any == 0 {
+            return None;
+        }
+        for (n, mut word) in passed.words.into_iter().enumerate() {
+            while word != 0 {
+                let end = passed.start + n * MAX_LANES + word.trailing_zeros() as usize + 1;
+                // Behind the data there is only what a block was filled up with.
+                if end < data.len() && self.ends(data, end) {
+                    return Some(end);
+                }
+                word &= word - 1;
             }
-            passed &= passed - 1;
         }
         None
     }
@@ -116,29 +124,43 @@ impl Kernel for Cut<'_> {
         let mut mesh = Mesh::new(simd, sieve.mesh);
         // A chunk may end behind byte min - 1. What lies before only warms up.
         let first = sieve.min - 1;
-        mesh.passes(&data[first - WARM_UP.max(S::LANES)..first]);
+        for bytes in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
+            mesh.sums(mesh.terms(bytes));
+        }
         // The last byte's end is an end anyway.
         let blocks = data[first..data.len() - 1].chunks_exact(BLOCK);
         let rest = blocks.remainder();
-        let mut at = first;
+        let mut start = first;
+        let mut before = Passed { start, words: [0; WORDS], any: 0 };
         for block in blocks {
             // Where this chunk may end the next one begins, and skips its minimum.
-            let next = at + sieve.min;
+            let next = start + sieve.min;
             read_ahead(simd, data, next..next + BLOCK);
-            let passed = mesh.passes(block);
-            if passed != 0
-                && let Some(end) = sieve.first_end(data, at, passed)
-            {
+            let passed = mesh.block(start, block);
+            // Whether a position passed cannot be foretold, and a wrong guess throws away what was begun behind it. So a
+            // block is asked about only when the sums of the next one are under way.
+            if let Some(end) = sieve.first_end(data, &before) {
                 return end;
             }
-            at += BLOCK;
+            before = passed;
+            start += BLOCK;
         }
-        if rest.is_empty() {
-            return data.len();
-        }
-        let passed = mesh.passes(&padded(rest)) & all_lanes(rest.len());
-        sieve.first_end(data, at, passed).unwrap_or(data.len())
+        let mut last = [0; BLOCK];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = mesh.block(start, &last);
+        [before, last].iter().find_map(|passed| sieve.first_end(data, passed)).unwrap_or(data.len())
     }
+}
+
+/// Where the mesh let positions of a block pass.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// Where the block starts.
+    start: usize,
+    /// A bit for each position.
+    words: [u64; WORDS],
+    /// All words in one.
+    any: u64,
 }
 
 /// The sieve's first part, over one vector after the other.
@@ -157,28 +179,55 @@ impl<S: Simd> Mesh<S> {
         Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
     }
 
-    /// Behind which of the next bytes, whole vectors of them and at most a block, a chunk may end.
+    /// Where the next block, which starts at `start`, has positions that pass.
     #[inline(always)]
-    fn passes(&mut self, bytes: &[u8]) -> u64 {
+    fn block(&mut self, start: usize, block: &[u8]) -> Passed {
         let simd = self.simd;
-        let mut passed = 0u64;
-        // Rotated into place, as for SeqCDC.
-        for bytes in bytes.chunks_exact(S::LANES) {
-            let bytes = simd.load(bytes);
-            let low = simd.low_nibbles(self.low, bytes);
-            let terms = simd.xor(low, simd.high_nibbles(self.high, bytes));
-            let [eights, sixteens] = simd.sums(&mut self.before, terms);
-            let zeros = simd.or(sixteens, simd.and(eights, self.bits));
-            passed = (passed | simd.eq(zeros, simd.splat(0))).rotate_right(S::LANES as u32);
+        let mut words = [0; WORDS];
+        for (n, group) in block.chunks_exact(S::LANES * UNROLLED).enumerate() {
+            // Step by step, not vector by vector: each waits for its own steps only.
+            let mut vectors = [simd.splat(0); UNROLLED];
+            for (vector, bytes) in vectors.iter_mut().zip(group.chunks_exact(S::LANES)) {
+                *vector = self.terms(bytes);
+            }
+            for vector in &mut vectors {
+                *vector = self.sums(*vector);
+            }
+            for (m, sums) in vectors.into_iter().enumerate() {
+                let at = (n * UNROLLED + m) * S::LANES;
+                words[at / MAX_LANES] |= simd.eq(sums, simd.splat(0)) << (at % MAX_LANES);
+            }
         }
-        passed
+        // Opaque, or the compiler would put all of this off until it is known that no chunk ends in the block before.
+        let any = black_box(words.iter().fold(0, |any, word| any | word));
+        Passed { start, words, any }
+    }
+
+    /// The terms of the first bytes of `bytes`, a vector of them.
+    #[inline(always)]
+    fn terms(&self, bytes: &[u8]) -> S::Vector {
+        let simd = self.simd;
+        let bytes = simd.load(bytes);
+        simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes))
+    }
+
+    /// What is zero where a position passes, with the next `terms`.
+    #[inline(always)]
+    fn sums(&mut self, terms: S::Vector) -> S::Vector {
+        let simd = self.simd;
+        let [eights, sixteens] = simd.sums(&mut self.before, terms);
+        simd.or(sixteens, simd.and(eights, self.bits))
     }
 }
 
 /// Bytes before the first position that its sums depend on, and a vector may be longer.
 const WARM_UP: usize = 16;
-/// Positions judged between two branches: a bit for each.
-const BLOCK: usize = MAX_LANES;
+/// Vectors that take each step together.
+const UNROLLED: usize = 4;
+/// Words with a bit for each position of a block: as many as the longest vectors fill.
+const WORDS: usize = UNROLLED;
+/// Positions judged between two branches.
+const BLOCK: usize = WORDS * MAX_LANES;
 /// Bits of `sixteens`.
 const SIXTEENS_BITS: u32 = u8::BITS;
 /// Bits at least that the hash decides behind the mean.

@@ -95,6 +95,13 @@ impl BlockSums {
         Ok(())
     }
 
+    /// The same with `key` for the key of its strong sums: whoever collects sums need not know it.
+    #[must_use]
+    pub const fn keyed(mut self, key: Option<SumKey>) -> Self {
+        self.spec.key = key;
+        self
+    }
+
     /// How blocks are made and summed.
     #[must_use]
     pub const fn spec(&self) -> &BlockSpec {

@@ -32,6 +32,7 @@ mod table;
 pub use blocks::{BadBlock, BlockSpec, BlockSums};
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use table::Table;
 
@@ -72,8 +73,8 @@ pub struct Counts {
 
 /// Finds blocks of old in new.
 #[derive(Debug)]
-pub struct Searcher<'a> {
-    looker: Looker<'a>,
+pub struct Searcher {
+    looker: Looker,
     roller: Roller,
     /// How many bytes of new are settled.
     settled: u64,
@@ -88,16 +89,16 @@ enum Roller {
     Crc32c(RollCrc32c),
 }
 
-impl<'a> Searcher<'a> {
+impl Searcher {
     /// A search for the blocks of `old`, at the start of new.
     #[must_use]
-    pub fn new(old: &'a BlockSums, locality: Locality) -> Self {
+    pub fn new(old: Arc<BlockSums>, locality: Locality) -> Self {
         let len = old.spec().len.get();
         let roller = match old.spec().weak {
             Rolling::Adler => Roller::Adler(RollAdler::new(len)),
             Rolling::Crc32c => Roller::Crc32c(RollCrc32c::new(len)),
         };
-        let table = Table::new(old);
+        let table = Table::new(&old);
         let looker =
             Looker { old, table, locality, expected: None, spent: 0, counts: Counts::default() };
         Self { looker, roller, settled: 0, window: None, runs: CopyRuns::new() }
@@ -137,6 +138,12 @@ impl<'a> Searcher<'a> {
         }
         self.settled += at as u64;
         at
+    }
+
+    /// The length of each block but the last, in bytes.
+    #[must_use]
+    pub fn block_len(&self) -> u32 {
+        self.looker.block_len() as u32
     }
 
     /// What the search has cost so far.
@@ -205,8 +212,8 @@ struct Piece<'d>(u64, &'d [u8]);
 
 /// The side of a search that knows old.
 #[derive(Debug)]
-struct Looker<'a> {
-    old: &'a BlockSums,
+struct Looker {
+    old: Arc<BlockSums>,
     table: Table,
     locality: Locality,
     /// Where in new which block is expected next.
@@ -216,7 +223,7 @@ struct Looker<'a> {
     counts: Counts,
 }
 
-impl Looker<'_> {
+impl Looker {
     fn block_len(&self) -> usize {
         self.old.spec().len.get() as usize
     }
@@ -314,7 +321,7 @@ impl Looker<'_> {
             Some(taken) => taken,
             None => self.strong(piece, range)?,
         };
-        let found = self.table.find_strong(first, strong.as_bytes(), self.old);
+        let found = self.table.find_strong(first, strong.as_bytes(), &self.old);
         self.counts.false_alarms += u64::from(found.is_none());
         found
     }

@@ -295,11 +295,11 @@ impl Simd for Avx512 {
             _mm_cvtsi128_si32(lowest(low)) as u8
         }
         fn low_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
-            _mm512_shuffle_epi8(table, _mm512_and_si512(a, _mm512_set1_epi8(15)))
+            // Six bits choose of the table, which has the sixteen bytes four times: no bits need to be cleared.
+            _mm512_permutexvar_epi8(a, table)
         }
         fn high_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
-            let high = _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15));
-            _mm512_shuffle_epi8(table, high)
+            _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(a), table)
         }
         fn nothing(self) -> Before<__m512i> { Before::new(_mm512_setzero_si512()) }
     }

@@ -225,6 +225,12 @@ impl Strategy {
     }
 }
 
+impl Default for Strategy {
+    fn default() -> Self {
+        Self::DELTIC
+    }
+}
+
 impl FromStr for Strategy {
     type Err = UnknownStrategy;
 

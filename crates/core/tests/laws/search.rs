@@ -1,5 +1,7 @@
 //! Laws of the rolling search.
 
+use std::sync::Arc;
+
 use deltic_core::chunk::FixedLen;
 use deltic_core::search::{Counts, SLACK_BYTES, STRONG_PER_BYTE};
 use deltic_core::{
@@ -28,7 +30,7 @@ fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
 
 /// What a search by pieces of these lengths, over and over, hands out.
 fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) -> (Vec<Op>, Counts) {
-    let mut searcher = Searcher::new(sums, locality);
+    let mut searcher = Searcher::new(Arc::new(sums.clone()), locality);
     let (mut ops, mut settled, mut end) = (Vec::new(), 0, 0);
     for piece in pieces.iter().cycle() {
         end = new.len().min(end + piece);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn kept(start: u64, text: &str, terms: Terms) -> KeptChunk {
-        let names: Fingerprinter = terms.fingerprinter();
+        let names: Fingerprinter = terms.fingerprinter(&deltic_core::Strategy::DELTIC);
         KeptChunk { start, chunk: names.chunk(text.as_bytes()) }
     }
 

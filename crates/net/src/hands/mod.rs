@@ -3,6 +3,7 @@
 mod journal;
 pub(crate) mod receiving;
 pub(crate) mod sending;
+mod strategies;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,7 @@ fn setback(error: &StoreError) -> Setback {
     Setback { trouble: failed(error), retry }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

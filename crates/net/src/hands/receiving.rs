@@ -6,21 +6,28 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Chunk, Digest, digest_of};
-use deltic_core::{Fingerprint, Fingerprinter, Meta, Name, Reader, RelPath, Span};
+use deltic_core::strategy::Conversation;
+use deltic_core::{
+    AtEnd, Fingerprint, Fingerprinter, Meta, Name, Op, Reader, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
+};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Proof, Receiver, Work,
+    Proof, Receiver, Rolled, SummedOld, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
+use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
 use super::sending::cut_segment;
+use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
 use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
+use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
 /// Changes a store for a [`Receiver`].
@@ -28,9 +35,13 @@ pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
     terms: Terms,
+    /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
+    keeps_notes: bool,
     /// How chunks are named in this session.
     names: Fingerprinter,
     gap_seed: u64,
+    /// Of strong sums.
+    key: SumKey,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -62,7 +73,7 @@ impl<S: Store> Slot<S> {
         let mut read = 0;
         for (snapshot, part) in spans.iter().flat_map(|span| self.parts(*span)) {
             let piece = &mut buffer[read..read + (part.end - part.start) as usize];
-            read += snapshot.read_at(part.start, piece)?;
+            read += within(Stage::Read, || snapshot.read_at(part.start, piece))?;
         }
         Ok(&buffer[..read])
     }
@@ -87,11 +98,36 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
             }
             _ => Cost::Light,
+        }
+    }
+
+    fn stage(work: &Work) -> Stage {
+        match work {
+            Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
+            Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Roll { .. } => Stage::Search,
+            Work::Copy { .. }
+            | Work::Write { .. }
+            | Work::Mend { .. }
+            | Work::Commit { .. }
+            | Work::Replace { .. }
+            | Work::Flush => Stage::Write,
+            Work::Look { .. }
+            | Work::Extra { .. }
+            | Work::MakeDir { .. }
+            | Work::MakeSymlink { .. }
+            | Work::SetMeta { .. }
+            | Work::SetDirs { .. }
+            | Work::Remove { .. }
+            | Work::OpenOld { .. }
+            | Work::Abandon { .. }
+            | Work::Sweep => Stage::Other,
         }
     }
 
@@ -147,6 +183,16 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     },
                 ),
             ),
+            Work::SumOld { handle, part, start, summing } => Answer::Summed(
+                (self.sum_old(handle, (part, start), summing)).map_err(|error| setback(&error)),
+            ),
+            Work::HashOld { handle, strong, spans } => Answer::Hashed(
+                self.hash_old(handle, strong, &spans).map_err(|error| setback(&error)),
+            ),
+            Work::Roll { handle, part, start, search } => Answer::Rolled(
+                (self.roll(handle, (part, start), search.searcher(Some(self.key))))
+                    .map_err(|error| setback(&error)),
+            ),
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
             }
@@ -166,13 +212,15 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep, terms: Terms) -> Self {
+    pub(crate) fn new(store: S, keep: Keep, (terms, strategy): (Terms, &Strategy)) -> Self {
         Self {
             store,
             keep,
             terms,
-            names: terms.fingerprinter(),
+            keeps_notes: strategy.conversation == Conversation::Recipe,
+            names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
         }
@@ -267,6 +315,49 @@ impl<S: Store> ReceivingHands<S> {
         Arc::clone(lock(&self.slots).entry(handle).or_default())
     }
 
+    fn sum_old(
+        &self,
+        handle: Handle,
+        (part, start): (usize, u64),
+        summing: Summing,
+    ) -> Result<SummedOld, StoreError> {
+        let slot = self.slot(handle);
+        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
+            sum_segment(&slot.old[part], (summing, &self.key), (start, buffer), None)
+        })?;
+        Ok(SummedOld { sums, at_end })
+    }
+
+    fn hash_old(
+        &self,
+        handle: Handle,
+        strong: Strong,
+        spans: &[Span],
+    ) -> Result<Vec<StrongSum>, StoreError> {
+        let slot = self.slot(handle);
+        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
+            slot.read(&[span], bytes).map(<[u8]>::len)
+        })
+    }
+
+    fn roll(
+        &self,
+        handle: Handle,
+        (part, start): (usize, u64),
+        mut searcher: Box<Searcher>,
+    ) -> Result<Rolled, StoreError> {
+        let slot = self.slot(handle);
+        self.buffers.with(READ_BYTES, |buffer| {
+            let (bytes, at_end) = segment(&slot.old[part], start, buffer)?;
+            let mut found = Vec::new();
+            let consumed = searcher.search(bytes, at_end, |op| {
+                found.extend(Some(op).filter(|op| matches!(op, Op::Copy { .. })));
+            });
+            let at_end = at_end == AtEnd::Yes;
+            Ok(Rolled { found, consumed: consumed as u64, at_end, searcher })
+        })
+    }
+
     /// The rebuild of an attempt, started by whoever needs it first.
     fn rebuild(
         &self,
@@ -280,7 +371,7 @@ impl<S: Store> ReceivingHands<S> {
             return Ok(Arc::clone(rebuild));
         }
         let made = Arc::new(self.store.create(path, new.len)?);
-        if journal::is_kept(new.len) {
+        if self.keeps_notes && journal::is_kept(new.len) {
             // Without its first note the others are of no use, and no harm.
             let _ = made.note(&journal::version(&new, self.terms));
         }
@@ -310,7 +401,7 @@ impl<S: Store> ReceivingHands<S> {
 
     /// Notes that these are in place.
     fn note(&self, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
-        if !chunks.is_empty() {
+        if self.keeps_notes && !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
             let _ = rebuild.note(&journal::chunks(chunks, self.terms));
         }
@@ -400,16 +491,22 @@ impl<S: Store> ReceivingHands<S> {
         (meta, seen): (&Meta, Option<&Meta>),
         proof: &Proof,
     ) -> Result<(), Setback> {
-        if !proof.holds() {
+        // Of an empty file nothing was written.
+        let staged = lock(&self.slot(handle).rebuild).clone();
+        let read = |start, buffer: &mut [u8]| {
+            staged.as_ref().map_or(Ok(0), |rebuild| rebuild.read_at(start, buffer))
+        };
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
+        drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.rebuild).take();
         let rebuild = match staged {
             Some(rebuild) => {
                 Arc::into_inner(rebuild).expect("the last work of an attempt has it alone")
             }
-            // Of an empty file nothing was written.
             None => self.store.create(path, meta.len).map_err(|error| setback(&error))?,
         };
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
@@ -444,10 +541,14 @@ impl<S: Store> ReceivingHands<S> {
 
     fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
-        if let Some(old) = slot.old.first() {
+        let old = slot.old.first();
+        let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        let holds = holds.map_err(|error| setback(&error))?;
+        if let Some(old) = old {
             old.check_unchanged().map_err(|error| setback(&error))?;
         }
-        if proof.holds() { Ok(()) } else { Err(unproven(&RelPath::root())) }
+        if holds { Ok(()) } else { Err(unproven(&RelPath::root())) }
     }
 
     fn abandon(&self, handle: Handle) -> Result<(), StoreError> {
@@ -468,7 +569,7 @@ fn checked(names: &Fingerprinter, pieces: &[Piece], bytes: &[u8]) -> Option<Vec<
         let fingerprint = names.of(chunk);
         piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
     };
-    pieces.iter().map(check).collect()
+    within(Stage::Sum, || pieces.iter().map(check).collect())
 }
 
 /// Most bytes that any of these holds.
@@ -493,7 +594,7 @@ fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
     debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
     let bytes = match payload {
         Payload::Plain(bytes) => bytes,
-        Payload::Zstd(frame) => zstd::bulk::decompress(&frame, len).ok()?,
+        Payload::Zstd(frame) => within(Stage::Pack, || zstd::bulk::decompress(&frame, len)).ok()?,
     };
     (bytes.len() == len).then_some(bytes)
 }

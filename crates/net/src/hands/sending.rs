@@ -4,18 +4,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::chunk::{Run, Segment};
-use deltic_core::recipe::{Chunk, digest_of};
-use deltic_core::{ChunkerSpec, Fingerprinter, GapDelta, Meta, RelPath, Span};
+use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::{
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
+};
 use deltic_protocol::Terms;
-use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
+use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sender, Sums, Work};
+use deltic_protocol::sender::{
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
+};
+use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
+use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
 /// zstd's own default: higher levels cost more time than a fast network saves.
@@ -29,6 +37,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// How chunks are named in this session.
     names: Fingerprinter,
     gap_seed: u64,
+    /// Of strong sums.
+    key: SumKey,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
@@ -42,7 +52,19 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
                 Cost::Heavy
             }
+            Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
             Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+        }
+    }
+
+    fn stage(work: &Work) -> Stage {
+        match work {
+            Work::Scan { .. } => Stage::Scan,
+            Work::Read { .. } => Stage::Read,
+            Work::Mend { .. } | Work::Search { .. } => Stage::Search,
+            Work::Sum { .. } => Stage::Scan,
+            Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
+            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
         }
     }
 
@@ -65,15 +87,28 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
-            Work::Seal { handle, chunks } => Answer::Sealed(
+            Work::Seal { handle, proof } => Answer::Sealed(
                 (self.snapshot(handle).check_unchanged())
-                    .map(|()| digest_of(chunks.iter()))
+                    .map(|()| match proof {
+                        Sealing::Chunks(chunks) => digest_of(chunks.iter()),
+                        Sealing::Bytes(digest) => digest,
+                    })
                     .map_err(|error| trouble(&error)),
             ),
             Work::Read { handle, spans, sums, zstd } => {
                 Answer::Read(self.read(handle, &spans, (sums, zstd)))
             }
             Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
+            Work::Sum { handle, summing, start, digest } => Answer::Summed(
+                self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
+            ),
+            Work::Hash { handle, strong, spans } => {
+                Answer::Hashed(self.hash(handle, strong, &spans))
+            }
+            Work::Search { handle, start, search, digest, zstd } => Answer::Searched(
+                (self.search(handle, start, (search.searcher(Some(self.key)), digest, zstd)))
+                    .map_err(|error| trouble(&error)),
+            ),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -84,12 +119,13 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, terms: Terms) -> Self {
+    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, strategy): (Terms, &Strategy)) -> Self {
         Self {
             tree,
             own,
-            names: terms.fingerprinter(),
+            names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             terms,
@@ -155,6 +191,61 @@ impl<T: Tree> SendingHands<T> {
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
     }
 
+    fn sum(
+        &self,
+        handle: Handle,
+        summing: Summing,
+        (start, mut digest): (u64, Option<Box<FileDigest>>),
+    ) -> Result<Summed, StoreError> {
+        let snapshot = self.snapshot(handle);
+        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
+            let digest = digest.as_deref_mut();
+            sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
+        })?;
+        let end = start + sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        if at_end && end != snapshot.meta().len {
+            snapshot.check_unchanged()?;
+        }
+        Ok(Summed { sums, at_end, digest })
+    }
+
+    fn hash(
+        &self,
+        handle: Handle,
+        strong: Strong,
+        spans: &[Span],
+    ) -> Result<Vec<StrongSum>, Trouble> {
+        let snapshot = self.snapshot(handle);
+        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
+            let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
+                .map_err(|error| trouble(&error))?;
+            if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
+        })
+    }
+
+    fn search(
+        &self,
+        handle: Handle,
+        start: u64,
+        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, bool),
+    ) -> Result<Searched, StoreError> {
+        let snapshot = self.snapshot(handle);
+        self.buffers.with(READ_BYTES, |buffer| {
+            let (bytes, at_end) = segment(&*snapshot, start, buffer)?;
+            let mut patches = Patches::new(searcher.block_len(), zstd);
+            let consumed = searcher.search(bytes, at_end, |op| match op {
+                Op::Copy { old, .. } => patches.copy(old),
+                Op::Literal { new } => {
+                    let from = (new.start - start) as usize;
+                    patches.literal(&bytes[from..from + new.len as usize]);
+                }
+            });
+            within(Stage::Sum, || digest.push(&bytes[..consumed]));
+            let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
+            Ok(Searched { patches, consumed: consumed as u64, at_end, searcher, digest })
+        })
+    }
+
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut deltas = Vec::new();
@@ -162,7 +253,8 @@ impl<T: Tree> SendingHands<T> {
         self.buffers.with(longest, |buffer| {
             for Gap { span, sums } in gaps {
                 let bytes = &mut buffer[..span.len as usize];
-                let got = snapshot.read_at(span.start, bytes).map_err(|error| trouble(&error))?;
+                let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
+                    .map_err(|error| trouble(&error))?;
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
@@ -172,6 +264,56 @@ impl<T: Tree> SendingHands<T> {
         })?;
         let len = deltas.len() as u32;
         Ok((if zstd { compressed(deltas) } else { Payload::Plain(deltas) }, len))
+    }
+}
+
+/// Gathers the steps of a search into patches that frames may hold.
+struct Patches {
+    block: u32,
+    zstd: bool,
+    steps: Vec<PatchStep>,
+    literals: Vec<u8>,
+    done: Vec<(Vec<PatchStep>, Payload)>,
+}
+
+impl Patches {
+    const fn new(block: u32, zstd: bool) -> Self {
+        Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
+    }
+
+    fn copy(&mut self, old: Span) {
+        let first = (old.start / u64::from(self.block)) as u32;
+        self.step(PatchStep::Copy(first..first + old.len.div_ceil(self.block)));
+    }
+
+    fn literal(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = FILL_BYTES as usize - self.literals.len();
+            let (piece, after) = bytes.split_at(room.min(bytes.len()));
+            self.literals.extend_from_slice(piece);
+            self.step(PatchStep::Literal(piece.len() as u32));
+            bytes = after;
+        }
+    }
+
+    fn step(&mut self, step: PatchStep) {
+        self.steps.push(step);
+        if self.steps.len() == MAX_BATCH || self.literals.len() as u64 == FILL_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
+        let packs = self.zstd && !bytes.is_empty();
+        self.done.push((steps, if packs { compressed(bytes) } else { Payload::Plain(bytes) }));
+    }
+
+    fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
+        if !self.steps.is_empty() {
+            self.flush();
+        }
+        self.done
     }
 }
 
@@ -197,7 +339,8 @@ pub(super) fn cut_segment<S: Snapshot>(
     segment: &Segment,
     buffer: &mut [u8],
 ) -> Result<Option<Run<Chunk>>, StoreError> {
-    let read = |at, room: &mut [u8]| match snapshot.read_at(at, room) {
+    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
+    let read = |at, room: &mut [u8]| match read_at(at, room) {
         Ok(got) if got == room.len() => Ok(()),
         Ok(_) => Err(None),
         Err(error) => Err(Some(error)),
@@ -218,12 +361,12 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         rest = after;
         names.chunk(chunk)
     };
-    spans.iter().map(chunk).collect()
+    within(Stage::Sum, || spans.iter().map(chunk).collect())
 }
 
 /// As a zstd frame, unless that is no shorter.
 fn compressed(bytes: Vec<u8>) -> Payload {
-    match zstd::bulk::compress(&bytes, ZSTD_LEVEL) {
+    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
         Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
         _ => Payload::Plain(bytes),
     }

@@ -5,10 +5,14 @@ use std::collections::HashSet;
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Fingerprint, Key, Meta, Name, RelPath, ShortFingerprint, Span, Timestamp};
+use deltic_core::{
+    Fingerprint, Key, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong, StrongSum,
+    Timestamp,
+};
 
 use crate::message::Payload;
 use crate::report::{Item, Trouble};
+use crate::sums::{Search, Sum, Summing};
 use crate::work::{Handle, Setback};
 
 use super::Proof;
@@ -49,6 +53,12 @@ pub enum Work {
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
+    /// Read old version `part` from `start`, cut and sum what is final in about a segment; answer with [`Answer::Summed`].
+    SumOld { handle: Handle, part: usize, start: u64, summing: Summing },
+    /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
+    HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
+    /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
+    Roll { handle: Handle, part: usize, start: u64, search: Search },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
@@ -187,10 +197,38 @@ pub enum Answer {
     /// Each gap, in order; `None` where its chunks are not what was announced, though its delta is one: sums of blocks are
     /// short. For a gap that came as it is, that is an error.
     Mended(Result<Vec<Option<Mended>>, Setback>),
+    /// The sums of a segment of old.
+    Summed(Result<SummedOld, Setback>),
+    /// Of each span, in order.
+    Hashed(Result<Vec<StrongSum>, Setback>),
+    /// What a search found.
+    Rolled(Result<Rolled, Setback>),
     /// How many names were removed.
     Removed(Result<u64, Trouble>),
     /// It is done.
     Done(Result<(), Setback>),
+}
+
+/// What a strategy of the papers knows of a segment of old.
+#[derive(Debug)]
+pub struct SummedOld {
+    /// The chunks that are final.
+    pub sums: Vec<Sum>,
+    /// Whether the part's end was reached.
+    pub at_end: bool,
+}
+
+/// What a search through old found.
+#[derive(Debug)]
+pub struct Rolled {
+    /// Copies from blocks of new (there called old) to places in old (there called new), in order of these.
+    pub found: Vec<Op>,
+    /// How many bytes of old are settled; the next search goes on behind them.
+    pub consumed: u64,
+    /// Whether the part's end was reached.
+    pub at_end: bool,
+    /// For the next segment.
+    pub searcher: Box<Searcher>,
 }
 
 /// The lengths in bytes of a file's old versions; laid end to end in this order they are what copies refer to.

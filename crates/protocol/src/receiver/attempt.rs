@@ -1,8 +1,13 @@
 //! One attempt at one file: match its recipe against what is known of old, copy, write what is sent, prove the whole.
 
+mod confirm;
 mod keeping;
+mod known;
 mod mending;
+mod patched;
+mod roll;
 mod steps;
+mod talk;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -11,18 +16,21 @@ use std::sync::Arc;
 use deltic_core::chunk::{ChunkerSpec, Segment};
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
-use deltic_core::{ChunkNo, Fingerprint, Index, Meta, ShortFingerprint, Span};
+use deltic_core::{ChunkNo, Fingerprint, Index, Meta, ShortFingerprint, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
 
+use super::proof::ProofOf;
 use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
 
+pub(super) use confirm::Asked;
 use keeping::Keeping;
 pub(super) use mending::Gap;
 use mending::Gaps;
+use talk::Talk;
 
 /// What is known of the new version so far, and where its bytes come from.
 #[derive(Debug)]
@@ -63,6 +71,8 @@ pub(super) struct Attempt {
     literal: u64,
     end: Option<Digest>,
     settling: bool,
+    /// Where it comes by a strategy of the papers.
+    talk: Option<Box<Talk>>,
 }
 
 /// What is known of the old versions.
@@ -142,7 +152,8 @@ enum By {
 }
 
 impl Attempt {
-    fn new(meta: Meta, how: How, spec: ChunkerSpec) -> Self {
+    fn new(meta: Meta, (how, spec): (How, ChunkerSpec), strategy: Strategy) -> Self {
+        let talk = Talk::new(strategy, (how, spec), meta.len);
         let cover = Cover::new(meta.len);
         Self {
             meta,
@@ -171,6 +182,7 @@ impl Attempt {
             literal: 0,
             end: None,
             settling: false,
+            talk,
         }
     }
 
@@ -218,7 +230,7 @@ impl Attempt {
     }
 
     /// What may be read of the old versions now, whose lengths are `lens`; nothing more is behind the last one.
-    fn to_index(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
+    fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
         let Old::Indexing(index) = &mut self.old else { return Vec::new() };
         loop {
             let (version, at) = match &mut self.indexing {
@@ -408,6 +420,10 @@ impl Attempt {
     /// Marks a chunk as arrived, by itself or in its gap; where it goes.
     fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
+        if let Some(talk) = &mut self.talk {
+            let span = talk.receive(chunk).filter(|_| by == By::Itself).ok_or(UNASKED)?;
+            return Ok(Piece { span, short: None });
+        }
         if self.how == How::Whole {
             let block = u64::from(WHOLE_BLOCK_BYTES);
             let start = u64::from(chunk) * block;
@@ -434,6 +450,9 @@ impl Attempt {
 
     /// Notes a chunk that was written.
     fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
+        if let Some(talk) = &mut self.talk {
+            return talk.wrote(chunk, fingerprint);
+        }
         if self.how == How::Whole {
             self.blocks.insert(chunk, Some(fingerprint));
             return;
@@ -482,13 +501,14 @@ impl Attempt {
     fn is_quiet(&self) -> bool {
         let asked = !self.told.is_empty() || !self.lacked.is_empty() || self.needed > 0;
         let indexing = self.how == How::Recipe && !self.knows_old() && !self.unread;
-        self.end.is_some() && !asked && !indexing && self.jobs == 0 && !self.settling
+        let talking = self.talk.as_ref().is_some_and(|talk| !talk.is_quiet());
+        self.end.is_some() && !asked && !indexing && !talking && self.jobs == 0 && !self.settling
     }
 
     /// Whether the one in place, of `len` bytes, is the new version already.
     fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
-        self.how == How::Recipe && held == Some(self.meta.len) && len == Some(self.meta.len)
+        self.how != How::Whole && held == Some(self.meta.len) && len == Some(self.meta.len)
     }
 
     fn proof(&self, digest: Digest) -> Proof {
@@ -496,13 +516,14 @@ impl Attempt {
             Old::Known(index) => Arc::clone(index),
             Old::Indexing(_) => Arc::new(Index::new(0)),
         };
+        if let Some(talk) = &self.talk {
+            return Proof { digest, of: talk.proof_of() };
+        }
         let parts = match self.how {
-            How::Recipe => {
-                self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect()
-            }
             How::Whole => vec![ProofPart::New(self.block_chunks())],
+            _ => self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect(),
         };
-        Proof { digest, index, parts }
+        Proof { digest, of: ProofOf::Chunks { index, parts } }
     }
 
     fn block_chunks(&self) -> Vec<Chunk> {

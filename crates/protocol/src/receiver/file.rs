@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::{Meta, RelPath};
+use deltic_core::strategy::Conversation;
+use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
-    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, WHOLE_BELOW_BYTES,
+    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
+use crate::options::Options;
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
@@ -135,15 +137,21 @@ fn candidate_leftover(candidate: &Candidate) -> u64 {
     candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
+/// Whether the sums of so many bytes of old may be told, if they are to be.
+fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
+    let block = u64::from(strategy.chunker(bytes, None).min_len());
+    strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
+}
+
 impl Incoming {
     /// Whether an attempt is over, the present one, or still to come.
     pub(super) fn is_at(&self, attempt: u32) -> std::cmp::Ordering {
         attempt.cmp(&self.wants)
     }
 
-    /// Whether blocks of all of it are on their way, in order.
-    pub(super) fn comes_whole(&self) -> bool {
-        self.how == How::Whole && self.attempt.is_some()
+    /// Whether it is on its way in order: whole, or as another strategy has it.
+    pub(super) fn comes_in_order(&self) -> bool {
+        self.how != How::Recipe && self.attempt.is_some()
     }
 
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
@@ -153,6 +161,11 @@ impl Incoming {
         let is_comparison = old.is_some() && *differs == Differs::default();
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
+    }
+
+    /// The first old version that holds anything: one that begins where all do, laid end to end.
+    pub(super) fn first_part(&self) -> usize {
+        self.parts.iter().position(|len| *len > 0).unwrap_or(0)
     }
 
     /// Length in bytes of the version in place.
@@ -192,12 +205,22 @@ impl Receiver {
         let options = &self.setting.options;
         let compare = options.checksum && candidate.old.is_some();
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
-        if whole && !compare { How::Whole } else { How::Recipe }
+        if whole && !compare { How::Whole } else { self.not_whole() }
+    }
+
+    /// How files go that do not go whole.
+    pub(super) fn not_whole(&self) -> How {
+        match self.setting.options.strategy.conversation {
+            Conversation::Recipe => How::Recipe,
+            _ => How::Strategy,
+        }
     }
 
     /// Begins an attempt: with the old version, if it is to be matched against.
     fn begin(&mut self, file: FileNo) {
-        let dry_run = self.setting.options.dry_run;
+        let Options { dry_run, strategy, .. } = self.setting.options;
+        // Strategies of the papers keep no notes.
+        let by_recipe = strategy.conversation == Conversation::Recipe;
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
@@ -205,41 +228,42 @@ impl Receiver {
         incoming.handle = handle;
         incoming.asked = false;
         incoming.kept = None;
-        let goes_on = if dry_run { None } else { incoming.may_go_on() };
+        let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
         if incoming.how == How::Whole && goes_on.is_none() {
             return self.want(file, How::Whole);
         }
         let path = incoming.candidate.path.clone();
         let most = match incoming.how {
-            How::Recipe => candidate_leftover(&incoming.candidate),
+            How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
             How::Whole => 0,
         };
         self.jobs.ask(Work::OpenOld { handle, path, most, goes_on }, Place::OpenOld(handle));
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let dry_run = self.setting.options.dry_run;
+        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
-        let asked_whole = incoming.how == How::Whole;
+        let how = incoming.how;
         let lens = match lens {
             Ok(lens) => lens,
             // It comes whole whatever there is of it.
-            Err(_) if asked_whole => OldLens::default(),
+            Err(_) if how == How::Whole => OldLens::default(),
             Err(setback) => return self.fail(handle, setback),
         };
-        if !asked_whole {
+        if how != How::Whole {
             incoming.in_place = lens.in_place.is_some();
             incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
         }
+        let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
         if let Some(kept) = lens.kept {
             incoming.how = How::Recipe;
             let (key, spec) = (kept.key, kept.spec);
             incoming.kept = Some(kept);
             self.asked_for(file);
             self.frames.push_back(ToSender::Resume { file, key, spec });
-        } else if incoming.parts.iter().any(|len| *len > 0) {
-            self.want(file, How::Recipe);
+        } else if first > 0 && can_tell(&strategy, first) {
+            self.want(file, how);
         } else if dry_run {
             self.differs(file, handle);
         } else {
@@ -313,7 +337,7 @@ impl Receiver {
     }
 
     pub(super) fn abandoned(&mut self, file: FileNo) {
-        let dry_run = self.setting.options.dry_run;
+        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some(incoming) = self.files.get_mut(&file) else { return };
         match incoming.failure.take() {
             Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
@@ -322,7 +346,9 @@ impl Receiver {
                 let changed = setback.trouble.kind == TroubleKind::Vanished;
                 let again = changed && incoming.tries + 1 < MAX_ATTEMPTS;
                 if !dry_run && !again {
-                    incoming.how = How::Whole;
+                    let doubted = incoming.how == How::Strategy && !changed;
+                    let stronger = strategy.stronger.filter(|_| doubted);
+                    incoming.how = stronger.map_or(How::Whole, |_| How::Stronger);
                 }
                 incoming.parts.clear();
                 incoming.tries += 1;

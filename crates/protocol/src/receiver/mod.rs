@@ -25,11 +25,11 @@ use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::streams::Aside;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use attempt::{Gap, IndexPart};
+use attempt::{Asked, Gap, IndexPart};
 use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
@@ -38,7 +38,7 @@ use proof::ProofPart;
 
 pub use ask::{
     Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Work,
+    Rolled, SummedOld, Work,
 };
 pub use proof::Proof;
 
@@ -94,6 +94,7 @@ pub struct Receiver {
     unasked: BTreeSet<FileNo>,
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
+    counts: Counts,
     groups_out: u64,
     /// Groups of all recipes under way.
     groups_held: u64,
@@ -132,6 +133,9 @@ enum Place {
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Survey { handle: Handle, gaps: Vec<Gap> },
     Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
+    SumOld(Handle),
+    HashOld { handle: Handle, needs: Vec<std::ops::Range<u32>>, tokens: Vec<Asked> },
+    Roll(Handle),
     Commit(Handle),
     Replace { handle: Handle, payload_bytes: usize },
     Confirm(Handle),
@@ -149,6 +153,9 @@ impl Concerns for Place {
             | Self::Write { handle, .. }
             | Self::Survey { handle, .. }
             | Self::Mend { handle, .. }
+            | Self::SumOld(handle)
+            | Self::HashOld { handle, .. }
+            | Self::Roll(handle)
             | Self::Commit(handle)
             | Self::Confirm(handle)
             | Self::TouchFile(handle) => Some(*handle),
@@ -188,6 +195,7 @@ impl Receiver {
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
             next_handle: 0,
+            counts: Counts::default(),
             groups_out: 0,
             groups_held: 0,
             gaps_out: 0,
@@ -231,6 +239,12 @@ impl Receiver {
         self.frames.len()
     }
 
+    /// How often sums were compared so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
     /// Takes a frame from the sender.
     ///
     /// # Errors
@@ -252,6 +266,9 @@ impl Receiver {
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;
             }
+            ToReceiver::Sums { file, sums, extent } => self.sums(file, sums, extent)?,
+            ToReceiver::Deny { file, chunks } => self.deny(file, &chunks)?,
+            ToReceiver::Patch { file, steps, payload } => self.patch(file, &steps, payload)?,
             ToReceiver::End { file, digest } => self.end(file, digest)?,
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
@@ -275,8 +292,8 @@ impl Receiver {
         let Some(incoming) = file else { return Ok(()) };
         match incoming.is_at(attempt) {
             Ordering::Less => Ok(()),
-            Ordering::Equal if incoming.comes_whole() => {
-                Err(PeerError::Unexpected("an aside of a whole file"))
+            Ordering::Equal if incoming.comes_in_order() => {
+                Err(PeerError::Unexpected("an aside of a file that goes in order"))
             }
             Ordering::Equal => self.handle(frame),
             Ordering::Greater => Err(PeerError::Unexpected("an attempt to come")),
@@ -322,6 +339,11 @@ impl Receiver {
                 self.backlog_bytes -= payload_bytes;
                 self.mended(handle, gaps, mended);
             }
+            (Place::SumOld(handle), Answer::Summed(summed)) => self.summed_old(handle, summed),
+            (Place::HashOld { handle, needs, tokens }, Answer::Hashed(sums)) => {
+                self.hashed_old(handle, (needs, tokens), sums);
+            }
+            (Place::Roll(handle), Answer::Rolled(rolled)) => self.rolled(handle, rolled),
             (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
             (Place::Replace { handle, payload_bytes }, Answer::Done(done)) => {
                 self.backlog_bytes -= payload_bytes;

@@ -10,8 +10,16 @@ use deltic_core::{ChunkNo, Index};
 #[derive(Debug)]
 pub struct Proof {
     pub(super) digest: Digest,
-    pub(super) index: Arc<Index>,
-    pub(super) parts: Vec<ProofPart>,
+    pub(super) of: ProofOf,
+}
+
+/// What its digest is taken of.
+#[derive(Debug)]
+pub(super) enum ProofOf {
+    /// The chunks of new.
+    Chunks { index: Arc<Index>, parts: Vec<ProofPart> },
+    /// The bytes of new.
+    Bytes,
 }
 
 /// A run of the new version's chunks, by where their fingerprints are.
@@ -24,30 +32,38 @@ pub(super) enum ProofPart {
 }
 
 impl Proof {
-    /// Whether the chunks that were copied and written have the digest that the sender took. Hashes about 1 % of the
-    /// file's length.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
-        let mut take = |chunk: Chunk| {
-            len += u64::from(chunk.len);
-            if let Some(group) = grouper.push(&chunk) {
-                digest.push(&group);
-            }
+    /// Whether the digest is the one that the sender took: over the chunks that were copied and written, which hashes about
+    /// 1 % of the file's length; or else the one that `of_bytes` takes of the bytes themselves.
+    ///
+    /// # Errors
+    /// Those of `of_bytes`.
+    pub fn holds<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
+        let digest = match &self.of {
+            ProofOf::Bytes => of_bytes()?,
+            ProofOf::Chunks { index, parts } => digest_of_parts(index, parts),
         };
-        for part in &self.parts {
-            match part {
-                ProofPart::Old(range) => {
-                    self.index.chunks(range.clone()).for_each(|(span, fingerprint)| {
-                        take(Chunk { len: span.len, fingerprint });
-                    })
-                }
-                ProofPart::New(chunks) => chunks.iter().copied().for_each(&mut take),
-            }
-        }
-        if let Some(group) = grouper.finish() {
+        Ok(digest == self.digest)
+    }
+}
+
+fn digest_of_parts(index: &Index, parts: &[ProofPart]) -> Digest {
+    let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
+    let mut take = |chunk: Chunk| {
+        len += u64::from(chunk.len);
+        if let Some(group) = grouper.push(&chunk) {
             digest.push(&group);
         }
-        digest.finish(len) == self.digest
+    };
+    for part in parts {
+        match part {
+            ProofPart::Old(range) => index.chunks(range.clone()).for_each(|(span, fingerprint)| {
+                take(Chunk { len: span.len, fingerprint });
+            }),
+            ProofPart::New(chunks) => chunks.iter().copied().for_each(&mut take),
+        }
     }
+    if let Some(group) = grouper.finish() {
+        digest.push(&group);
+    }
+    digest.finish(len)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
-use deltic_core::{Key, RelPath, Span};
+use deltic_core::{Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
@@ -15,11 +15,13 @@ use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::{Body, Opened, Place, Sender, Sums, Work};
+use super::telling::Talk;
+use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
 
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
 
+pub(super) const CHANGED: &str = "it changed while it was read";
 const TOO_LONG: &str = "it is too long";
 /// It is tried again, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
@@ -29,15 +31,17 @@ const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
 pub(super) struct Outgoing {
     pub(super) handle: Handle,
     how: How,
-    len: u64,
-    spec: ChunkerSpec,
+    pub(super) len: u64,
+    pub(super) spec: ChunkerSpec,
     /// What a resumed transfer is cut by.
     agreed: Option<ChunkerSpec>,
     /// The recipe so far; shared with the sealing work at the end.
-    chunks: Arc<Vec<Chunk>>,
+    pub(super) chunks: Arc<Vec<Chunk>>,
     /// Where each group starts.
-    groups: Vec<GroupStart>,
-    next_group: GroupStart,
+    pub(super) groups: Vec<GroupStart>,
+    pub(super) next_group: GroupStart,
+    /// Up to where it was cut or searched, if it goes by a strategy of the papers.
+    pub(super) scanned: u64,
     /// Present from when the file is open, if it goes by recipe.
     cutting: Option<Cutting>,
     grouper: Grouper,
@@ -51,12 +55,14 @@ pub(super) struct Outgoing {
     told: VecDeque<Range<u32>>,
     /// Chunks spelled out and not answered, ranges for each frame.
     spelled: VecDeque<Vec<Range<u32>>>,
-    needs: VecDeque<Range<u32>>,
-    need_bytes: u64,
-    complete: bool,
+    pub(super) needs: VecDeque<Range<u32>>,
+    pub(super) need_bytes: u64,
+    pub(super) complete: bool,
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
-    settled: u64,
+    pub(super) settled: u64,
+    /// Where it goes by a strategy of the papers.
+    pub(super) talk: Option<Box<Talk>>,
 }
 
 /// How the transfer of a file began that goes on in this session.
@@ -75,9 +81,9 @@ impl Resumed {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct GroupStart {
-    start: u64,
-    chunk: u32,
+pub(super) struct GroupStart {
+    pub(super) start: u64,
+    pub(super) chunk: u32,
 }
 
 /// How far the blocks of a file that is sent whole have been read.
@@ -91,7 +97,11 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(handle: Handle, how: How, agreed: Option<ChunkerSpec>) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        (how, agreed): (How, Option<ChunkerSpec>),
+        strategy: Strategy,
+    ) -> Self {
         Self {
             agreed,
             handle,
@@ -101,6 +111,7 @@ impl Outgoing {
             chunks: Arc::default(),
             groups: Vec::new(),
             next_group: GroupStart::default(),
+            scanned: 0,
             cutting: None,
             grouper: Grouper::new(),
             untold: VecDeque::new(),
@@ -113,6 +124,7 @@ impl Outgoing {
             complete: false,
             whole: Whole::default(),
             settled: 0,
+            talk: Talk::new(strategy, how),
         }
     }
 
@@ -191,6 +203,8 @@ impl Sender {
         if how == How::Recipe {
             outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
+        } else if let Some(talk) = &outgoing.talk {
+            outgoing.spec = talk.ways.strategy.chunker(meta.len, None);
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
@@ -202,6 +216,7 @@ impl Sender {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
             (How::Whole, None) => self.read_blocks(handle),
             (How::Recipe, _) => self.cut(handle, Vec::new()),
+            (How::Strategy | How::Stronger, _) => self.begin(file),
         }
     }
 
@@ -267,7 +282,8 @@ impl Sender {
         let seal = complete.then(|| Arc::clone(&outgoing.chunks));
         self.scanners.push_back(file);
         if let Some(chunks) = seal {
-            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+            let proof = Sealing::Chunks(chunks);
+            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
         }
     }
 
@@ -320,6 +336,11 @@ impl Sender {
     /// The receiver needs these of the chunks that one frame spelled out.
     pub(super) fn need(&mut self, file: FileNo, needed: Vec<Range<u32>>) -> Result<(), PeerError> {
         let outgoing = self.files.get_mut(&file).expect("the caller found the attempt");
+        if outgoing.rolls() {
+            outgoing.need_blocks(&needed)?;
+            self.read_needs(file);
+            return Ok(());
+        }
         let spelled = outgoing.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
         within(&needed, &spelled)?;
         let spelled_bytes: u64 = spelled.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
@@ -334,10 +355,14 @@ impl Sender {
     }
 
     /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
-    fn read_needs(&mut self, file: FileNo) {
+    pub(super) fn read_needs(&mut self, file: FileNo) {
         let (sums, zstd) = (Sums::Known, self.compresses());
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        let settled = outgoing.complete && outgoing.told.is_empty() && outgoing.spelled.is_empty();
+        if outgoing.holds_back() {
+            return;
+        }
+        let answered = outgoing.told.is_empty() && outgoing.spelled.is_empty();
+        let settled = outgoing.complete && answered && outgoing.is_named() || outgoing.rolls();
         while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
             let (chunks, bytes) = outgoing.take_needs();
             let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
@@ -366,8 +391,8 @@ impl Sender {
         }
         if whole.reading == 0 && whole.next == whole.count {
             let chunks: Option<Vec<_>> = whole.blocks.iter().copied().collect();
-            let chunks = Arc::new(chunks.expect("every block was read"));
-            self.jobs.ask(Work::Seal { handle, chunks }, Place::Seal(handle));
+            let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
+            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
         }
     }
 
@@ -397,7 +422,7 @@ impl Sender {
     }
 
     /// Ends an attempt that may do better as another.
-    fn fail_for(&mut self, handle: Handle, why: &str) {
+    pub(super) fn fail_for(&mut self, handle: Handle, why: &str) {
         let listing = self.handles.get(&handle).and_then(|file| self.entries.get(file));
         let Some(listing) = listing else { return };
         let message = format!("send {}: {why}", listing.path);

@@ -8,17 +8,21 @@
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 
+mod confirm;
 mod file;
 mod listing;
 mod mending;
+mod searching;
+mod telling;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
-use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Entry, Key, Meta, RelPath, Span};
+use deltic_core::recipe::{Chunk, Digest, FileDigest};
+use deltic_core::strategy::Conversation;
+use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -26,7 +30,8 @@ use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble};
+use crate::sums::{PatchStep, Search, Sum, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Outgoing, Resumed};
@@ -45,7 +50,14 @@ pub enum Work {
     /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
-    Seal { handle: Handle, chunks: Arc<Vec<Chunk>> },
+    Seal { handle: Handle, proof: Sealing },
+    /// Read from `start`, cut and sum what is final in about a segment, and hash it for the file's digest if one is under
+    /// way; answer with [`Answer::Summed`].
+    Sum { handle: Handle, summing: Summing, start: u64, digest: Option<Box<FileDigest>> },
+    /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
+    Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
+    /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
+    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
     /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
@@ -61,6 +73,15 @@ pub struct Gap {
     pub span: Span,
     /// Of the blocks of old.
     pub sums: GapSums,
+}
+
+/// What the digest of a file is taken of.
+#[derive(Clone, Debug)]
+pub enum Sealing {
+    /// These chunks.
+    Chunks(Arc<Vec<Chunk>>),
+    /// Its bytes; taken already.
+    Bytes(Digest),
 }
 
 /// Whether a read also takes each span's fingerprint.
@@ -87,8 +108,40 @@ pub enum Answer {
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
     /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
     Mended(Result<(Payload, u32), Trouble>),
+    /// A segment's sums.
+    Summed(Result<Summed, Trouble>),
+    /// Of each span, in order.
+    Hashed(Result<Vec<StrongSum>, Trouble>),
+    /// What a search found.
+    Searched(Result<Searched, Trouble>),
     /// The handle is gone.
     Closed,
+}
+
+/// What a strategy of the papers knows of a segment.
+#[derive(Debug)]
+pub struct Summed {
+    /// The chunks that are final.
+    pub sums: Vec<Sum>,
+    /// Whether the file's end was reached.
+    pub at_end: bool,
+    /// For the next segment.
+    pub digest: Option<Box<FileDigest>>,
+}
+
+/// What a search settled.
+#[derive(Debug)]
+pub struct Searched {
+    /// In order; each no longer than a frame may be.
+    pub patches: Vec<(Vec<PatchStep>, Payload)>,
+    /// How many bytes of new are settled; the next search goes on behind them.
+    pub consumed: u64,
+    /// Whether the file's end was reached.
+    pub at_end: bool,
+    /// For the next segment.
+    pub searcher: Box<Searcher>,
+    /// For the next segment.
+    pub digest: Box<FileDigest>,
 }
 
 /// A directory as a tree lists it.
@@ -142,6 +195,7 @@ pub struct Sender {
     /// Gaps to be mended.
     gaps_out: u64,
     progress: Progress,
+    counts: Counts,
     finished: bool,
 }
 
@@ -175,6 +229,9 @@ enum Place {
     Open(Handle),
     Scan(Handle, Part),
     Seal(Handle),
+    Sum(Handle),
+    Hash(Handle),
+    Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
     Close,
@@ -184,6 +241,7 @@ impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
+            Self::Sum(handle) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(_) | Self::Close => None,
         }
@@ -209,6 +267,7 @@ impl Sender {
             groups_out: 0,
             gaps_out: 0,
             progress: Progress::default(),
+            counts: Counts::default(),
             finished: false,
         }
     }
@@ -249,6 +308,12 @@ impl Sender {
         self.finished
     }
 
+    /// How often sums were compared so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
     /// Takes a frame from the receiver.
     ///
     /// # Errors
@@ -275,6 +340,14 @@ impl Sender {
                 Some(_) => self.mend(file, gaps),
                 None => Ok(()),
             },
+            ToSender::Sums { file, sums, extent } => match self.attempt(file)? {
+                Some(_) => self.old_sums(file, sums, extent),
+                None => Ok(()),
+            },
+            ToSender::Match { file, needs, tokens } => match self.attempt(file)? {
+                Some(_) => self.matched(file, &needs, tokens),
+                None => Ok(()),
+            },
             ToSender::Done { file, done } => self.done(file, done),
             ToSender::Changed(change) => {
                 self.notices.push_back(Notice::Changed(change));
@@ -298,6 +371,9 @@ impl Sender {
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
+            (Place::Sum(handle), Answer::Summed(summed)) => self.summed(handle, summed),
+            (Place::Hash(handle), Answer::Hashed(sums)) => self.hashed(handle, sums),
+            (Place::Search(handle), Answer::Searched(searched)) => self.searched(handle, searched),
             (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
                 self.read(handle, (chunks, bytes), read);
             }
@@ -316,6 +392,16 @@ impl Sender {
             .entries
             .get_mut(&file)
             .ok_or(PeerError::Unexpected("a file that was not listed"))?;
+        let strategy = self.options.strategy;
+        let is_own = strategy.conversation == Conversation::Recipe;
+        let knows = match how {
+            How::Whole => true,
+            How::Recipe => is_own,
+            How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
+        };
+        if !knows {
+            return Err(PeerError::Unexpected("a way that is not the strategy's"));
+        }
         listing.attempts += 1;
         if listing.attempts > MAX_ATTEMPTS {
             return Err(PeerError::Limit("attempts at one file"));
@@ -337,7 +423,8 @@ impl Sender {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let (zstd, key) = (self.compresses(), resumed.map(|resumed| resumed.key));
-        self.files.insert(file, Outgoing::new(handle, how, resumed.map(|resumed| resumed.spec)));
+        let agreed = resumed.map(|resumed| resumed.spec);
+        self.files.insert(file, Outgoing::new(handle, (how, agreed), strategy));
         self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
     }

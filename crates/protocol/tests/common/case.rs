@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::{Kind, Name, RelPath, Timestamp};
+use deltic_core::{Kind, Name, RelPath, Strategy, Timestamp};
 use deltic_protocol::options::{Delete, Options};
 
 use super::Dice;
@@ -90,6 +90,7 @@ impl Case {
             copy: chance(30),
             write: chance(40),
             commit: chance(40),
+            unproven: chance(60),
         };
         if dice.percent(30) {
             self.cut = Some(dice.below(120));
@@ -99,9 +100,11 @@ impl Case {
     pub fn has_faults(&self) -> bool {
         let SourceFaults { list, open, scan, seal, read, corrupt, change } = self.source_faults;
         let source = list + open + scan + seal + read + corrupt + change;
-        let DestinationFaults { look, make, open, index, survey, deceive, copy, write, commit } =
+        let DestinationFaults { look, make, open, index, survey, .. } = self.destination_faults;
+        let DestinationFaults { deceive, copy, write, commit, unproven, .. } =
             self.destination_faults;
-        let destination = look + make + open + index + survey + deceive + copy + write + commit;
+        let destination =
+            look + make + open + index + survey + deceive + copy + write + commit + unproven;
         source + destination > 0
     }
 
@@ -209,6 +212,7 @@ fn random_options(dice: &mut Dice) -> Options {
         },
         compress: dice.percent(20),
         durable: dice.percent(50),
+        strategy: *dice.pick(&Strategy::ALL),
         ..Options::default()
     }
 }

@@ -4,18 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::recipe::{Chunk, digest_of};
+use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
+use deltic_core::strategy::Conversation;
 use deltic_core::{
-    BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader, RelPath,
+    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader,
+    RelPath, Span,
 };
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Work,
+    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled, SummedOld,
+    Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
+use super::source::{segment, sum};
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -32,6 +36,8 @@ pub struct DestinationFaults {
     pub copy: u64,
     pub write: u64,
     pub commit: u64,
+    /// Strong sums are equal by ill will: only the proof sees it.
+    pub unproven: u64,
 }
 
 pub struct Destination {
@@ -182,6 +188,9 @@ impl Destination {
                 Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
             }
             Work::OpenOld { .. }
+            | Work::SumOld { .. }
+            | Work::HashOld { .. }
+            | Work::Roll { .. }
             | Work::Survey { .. }
             | Work::Mend { .. }
             | Work::Index { .. }
@@ -275,6 +284,7 @@ impl Destination {
                     return Answer::Copied(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).joined);
+                let by_recipe = self.options.strategy.conversation == Conversation::Recipe;
                 let stage = self.stage(handle, &path, new);
                 for run in &runs {
                     let bytes = &old[run.old.start as usize..run.old.end() as usize];
@@ -286,7 +296,9 @@ impl Destination {
                 }
                 let told: u64 = chunks.iter().map(|kept| u64::from(kept.chunk.len)).sum();
                 let copied: u64 = runs.iter().map(|run| u64::from(run.old.len)).sum();
-                assert_eq!(told, copied, "a copy is of whole chunks");
+                if by_recipe {
+                    assert_eq!(told, copied, "a copy is of whole chunks");
+                }
                 stage.kept.extend(chunks);
                 Answer::Copied(Ok(()))
             }
@@ -297,6 +309,44 @@ impl Destination {
                     self.fails(self.faults.write)
                         .and_then(|()| self.stage(handle, &path, new).fill(&pieces, payload)),
                 )
+            }
+            Work::SumOld { handle, part, start, summing } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return Answer::Summed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).old[part]);
+                let (sums, _, at_end) = sum(summing, &old, start, segment(&mut self.dice));
+                Answer::Summed(Ok(SummedOld { sums, at_end }))
+            }
+            Work::HashOld { handle, strong, spans } => {
+                if let Err(setback) = self.fails(self.faults.survey) {
+                    return Answer::Hashed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let sum =
+                    |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
+                let deceived = self.dice.percent(self.faults.deceive);
+                let mut sums: Vec<_> = spans.iter().map(sum).collect();
+                if deceived {
+                    // As if other bytes had the same weak sum.
+                    let at = self.dice.below(sums.len());
+                    sums[at] = strong.of(None, b"other bytes");
+                }
+                Answer::Hashed(Ok(sums))
+            }
+            Work::Roll { handle, part, start, search } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return Answer::Rolled(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).old[part]);
+                let mut searcher = search.searcher(None);
+                let end = old.len().min(start as usize + segment(&mut self.dice));
+                let at_end = end == old.len();
+                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
+                let mut found = Vec::new();
+                let piece = &old[start as usize..end];
+                let consumed = searcher.search(piece, place, |op| found.push(op)) as u64;
+                Answer::Rolled(Ok(Rolled { found, consumed, at_end, searcher }))
             }
             Work::Survey { handle, gaps } => {
                 if let Err(setback) = self.fails(self.faults.survey) {
@@ -326,7 +376,12 @@ impl Destination {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
-                    if !proof.holds() {
+                    let deceived = self.dice.percent(self.faults.unproven);
+                    let staged = self.slot(handle).stage.as_ref();
+                    // Of an empty file nothing was written.
+                    let bytes = staged.map_or(&[][..], |stage| &stage.bytes);
+                    let holds = proof.holds(|| Ok::<_, Setback>(digest_of_bytes(bytes)))?;
+                    if !holds || deceived {
                         return Err(setback("unproven", true));
                     }
                     self.commit(handle, &path, &meta)
@@ -349,7 +404,8 @@ impl Destination {
             Work::Confirm { handle, proof } => {
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
-                    if !proof.holds() {
+                    let old = Arc::clone(&self.slot(handle).old[0]);
+                    if !proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&old)))? {
                         return Err(setback("unproven", true));
                     }
                     self.slots.remove(&handle);
@@ -490,6 +546,12 @@ impl Destination {
         self.commits += 1;
         Ok(())
     }
+}
+
+fn digest_of_bytes(bytes: &[u8]) -> Digest {
+    let mut digest = FileDigest::new();
+    digest.push(bytes);
+    digest.finish()
 }
 
 /// What old has in the place of a gap.

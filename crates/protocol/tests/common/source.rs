@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::recipe::{Chunk, digest_of};
-use deltic_core::{GapDelta, Meta, Name, RelPath, Span};
-use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
+use deltic_core::chunk::cut_all;
+use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::{AtEnd, Chunker, GapDelta, Meta, Name, Op, RelPath, Span, StrongSum};
+use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sums, Work};
+use deltic_protocol::sender::{
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Summed, Sums, Work,
+};
+use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
 
 use super::tree::{Node, Tree};
@@ -41,6 +45,28 @@ pub struct Source {
     open: BTreeMap<Handle, (RelPath, Node)>,
     closed: BTreeSet<Handle>,
     pub opens: usize,
+}
+
+/// The length of the blocks of every strategy that rolls.
+const BLOCK: u32 = 8 << 10;
+
+/// What one piece of work reads: now more, now less.
+pub fn segment(dice: &mut Dice) -> usize {
+    1 << dice.between(15, 19)
+}
+
+/// The sums of about a segment of `bytes`, how many bytes they are of, and whether they reach the end.
+pub fn sum(summing: Summing, bytes: &[u8], start: u64, segment: usize) -> (Vec<Sum>, usize, bool) {
+    let chunker = summing.chunker.build();
+    let from = bytes.len().min(start as usize);
+    let to = bytes.len().min(from + segment.max(chunker.max_len() + 1));
+    let place = if to == bytes.len() { AtEnd::Yes } else { AtEnd::No };
+    let mut sums = Vec::new();
+    let consumed = cut_all(&chunker, &bytes[from..to], place, |chunk| {
+        let strong = summing.strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
+        sums.push(Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong });
+    });
+    (sums, consumed, place == AtEnd::Yes)
 }
 
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
@@ -89,12 +115,43 @@ impl Source {
                     Ok(segment.cut(&spec.build(), read, Chunk::of))
                 }))
             }
-            Work::Seal { handle, chunks } => {
+            Work::Sum { handle, summing, start, mut digest } => {
+                let summed = self.bytes(handle, self.faults.scan).map(|bytes| {
+                    let (sums, consumed, at_end) =
+                        sum(summing, &bytes, start, segment(&mut self.dice));
+                    let from = bytes.len().min(start as usize);
+                    digest.iter_mut().for_each(|digest| digest.push(&bytes[from..from + consumed]));
+                    Summed { sums, at_end, digest }
+                });
+                Answer::Summed(summed)
+            }
+            Work::Hash { handle, strong, spans } => {
+                let read = self.bytes(handle, self.faults.read);
+                Answer::Hashed(read.and_then(|bytes| {
+                    let sum = |span: &Span| {
+                        let piece = bytes.get(span.start as usize..span.end() as usize);
+                        let piece =
+                            piece.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
+                        Ok(strong.of(None, piece))
+                    };
+                    spans.iter().map(sum).collect()
+                }))
+            }
+            Work::Search { handle, start, search, digest, zstd } => {
+                let read = self.bytes(handle, self.faults.scan);
+                let searched = read.map(|bytes| self.search(&bytes, start, (search, digest, zstd)));
+                Answer::Searched(searched)
+            }
+            Work::Seal { handle, proof } => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
                     let (path, opened) = &self.open[&handle];
                     let same = self.tree.0.get(path).is_some_and(|node| node == opened);
                     let changed = || trouble(TroubleKind::Vanished, "changed");
-                    if same { Ok(digest_of(chunks.iter())) } else { Err(changed()) }
+                    let digest = match &proof {
+                        Sealing::Chunks(chunks) => digest_of(chunks.iter()),
+                        Sealing::Bytes(digest) => *digest,
+                    };
+                    if same { Ok(digest) } else { Err(changed()) }
                 });
                 Answer::Sealed(sealed)
             }
@@ -112,6 +169,40 @@ impl Source {
                 Answer::Closed
             }
         }
+    }
+
+    /// A segment, each step of the search a patch of its own.
+    fn search(
+        &mut self,
+        bytes: &[u8],
+        start: u64,
+        (search, mut digest, zstd): (Search, Box<FileDigest>, bool),
+    ) -> Searched {
+        let mut searcher = search.searcher(None);
+        let from = bytes.len().min(start as usize);
+        let to = bytes.len().min(from + segment(&mut self.dice));
+        let (piece, at_end) = (&bytes[from..to], to == bytes.len());
+        let (place, mut ops) = (if at_end { AtEnd::Yes } else { AtEnd::No }, Vec::new());
+        let consumed = searcher.search(piece, place, |op| ops.push(op));
+        digest.push(&piece[..consumed]);
+        let mut patches = Vec::new();
+        for op in ops {
+            match op {
+                Op::Copy { old, .. } => {
+                    let first = (old.start / u64::from(BLOCK)) as u32;
+                    let step = PatchStep::Copy(first..first + old.len.div_ceil(BLOCK));
+                    patches.push((vec![step], Payload::Plain(Vec::new())));
+                }
+                Op::Literal { new } => {
+                    let literal = &bytes[new.start as usize..new.end() as usize];
+                    for piece in literal.chunks(FILL_BYTES as usize) {
+                        let step = PatchStep::Literal(piece.len() as u32);
+                        patches.push((vec![step], self.packed(piece.to_vec(), zstd)));
+                    }
+                }
+            }
+        }
+        Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
     }
 
     fn list(&mut self, dir: &RelPath) -> Result<Listed, Trouble> {

@@ -8,7 +8,7 @@ use deltic_core::path::printable;
 use deltic_core::rule::{self, Rule};
 use deltic_core::{
     BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, Name, RelPath,
-    ShortFingerprint, Timestamp,
+    ShortFingerprint, StrongSum, Timestamp,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
@@ -16,7 +16,8 @@ use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
-use deltic_protocol::streams::{Aside, Join, Token};
+use deltic_protocol::streams::{self, Aside, Join};
+use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -70,7 +71,14 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: options.clone(),
     };
-    let join = Join::new(Token::from_bytes([0x70; 32]), b"/run/s"[..].into()).unwrap();
+    let token = streams::Token::from_bytes([0x70; 32]);
+    let join = Join::new(token, b"/run/s"[..].into()).unwrap();
+    let strategy = deltic_core::Strategy::named("webr2sync+").unwrap();
+    let by_strategy = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { strategy, ..options.clone() },
+    };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
@@ -85,6 +93,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Hello", hello.encode()),
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
         ("Request.Receive", request.encode()),
+        ("Request.strategy", by_strategy.encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
         (
@@ -150,6 +159,48 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        (
+            "Start.strategy",
+            ToReceiver::Start {
+                file,
+                meta: meta_of(5000),
+                how: How::Strategy,
+                spec: deltic_core::Strategy::named("parasync").unwrap().chunker(5000, None),
+            }
+            .encode(),
+        ),
+        (
+            "Sums.to_receiver",
+            ToReceiver::Sums { file, sums: sum_lines_of(0), extent: Extent::More }.encode(),
+        ),
+        ("Deny", ToReceiver::Deny { file, chunks: vec![0..1, 4..9] }.encode()),
+        (
+            "Patch",
+            ToReceiver::Patch {
+                file,
+                steps: vec![PatchStep::Literal(7), PatchStep::Copy(2..5)],
+                payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
+        (
+            "Sums.to_sender",
+            ToSender::Sums { file, sums: sum_lines_of(16), extent: Extent::Last }.encode(),
+        ),
+        (
+            "Match",
+            ToSender::Match {
+                file,
+                needs: one(0..2),
+                tokens: vec![
+                    Token { chunks: 2..9, over: Over::Run, strong: strong_of(8) },
+                    Token { chunks: 9..11, over: Over::Each, strong: strong_of(16) },
+                ],
+            }
+            .encode(),
+        ),
+        ("Want.strategy", ToSender::Want { file, how: How::Strategy }.encode()),
+        ("Want.stronger", ToSender::Want { file, how: How::Stronger }.encode()),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
@@ -179,6 +230,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+fn meta_of(len: u64) -> Meta {
+    Meta { kind: Kind::File, len, modified: Timestamp { secs: 1, nanos: 0 }, mode: 0o644 }
+}
+
+fn strong_of(len: usize) -> StrongSum {
+    StrongSum::from_bytes(&vec![0xab; len]).unwrap()
+}
+
+fn sum_lines_of(strong: usize) -> Vec<SumLine> {
+    let sum = Sum { len: 4096, weak: 0x0403_0201, strong: strong_of(strong) };
+    vec![SumLine::New(sum), SumLine::Again(1)]
+}
+
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
         (rel_path(), option(meta()), vec(entry(), 0..4), any::<bool>()).prop_map(
@@ -205,6 +269,14 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
             ToReceiver::Mended { file, gaps, bytes, payload }
         }),
+        (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToReceiver::Sums {
+            file,
+            sums,
+            extent
+        }),
+        (file(), ranges()).prop_map(|(file, chunks)| ToReceiver::Deny { file, chunks }),
+        (file(), vec(patch_step(), 0..4), payload())
+            .prop_map(|(file, steps, payload)| ToReceiver::Patch { file, steps, payload }),
         (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
             file,
             digest: Digest::from_bytes(digest)
@@ -236,6 +308,16 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }
         ),
+        (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToSender::Sums {
+            file,
+            sums,
+            extent
+        }),
+        (file(), ranges(), vec(token(), 0..4)).prop_map(|(file, needs, tokens)| ToSender::Match {
+            file,
+            needs,
+            tokens
+        }),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
         (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
             ToSender::Changed(Change { path, item, action, differs })
@@ -274,8 +356,9 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
             Request::Receive { destination, single, options }
         }),
     ];
-    let join = (any::<[u8; 32]>(), vec(any::<u8>(), 1..108))
-        .prop_map(|(token, socket)| Join::new(Token::from_bytes(token), socket.into()).unwrap());
+    let join = (any::<[u8; 32]>(), vec(any::<u8>(), 1..108)).prop_map(|(token, socket)| {
+        Join::new(streams::Token::from_bytes(token), socket.into()).unwrap()
+    });
     let reply = (option(name()), option(join)).prop_map(|(single, join)| Reply { single, join });
     let cause = of(&[
         AbortCause::Selection,
@@ -295,8 +378,9 @@ fn options() -> impl Strategy<Value = Options> {
         Rule { action, pattern }
     });
     let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
-    (any::<[bool; 9]>(), delete, numbers, vec(rule, 0..3)).prop_map(
-        |(flag, delete, (threads, streams), rules)| Options {
+    let strategy = of(&deltic_core::Strategy::ALL);
+    (any::<[bool; 9]>(), delete, numbers, strategy, vec(rule, 0..3)).prop_map(
+        |(flag, delete, (threads, streams), strategy, rules)| Options {
             recursive: flag[0],
             links: flag[1],
             modes: flag[2],
@@ -309,6 +393,7 @@ fn options() -> impl Strategy<Value = Options> {
             delete,
             threads,
             streams,
+            strategy,
             rules,
         },
     )
@@ -340,8 +425,37 @@ pub fn ranges() -> impl Strategy<Value = Vec<Range<u32>>> {
     vec(range, 0..3)
 }
 
+fn extent() -> impl Strategy<Value = Extent> {
+    of(&[Extent::More, Extent::Last])
+}
+
+fn strong() -> impl Strategy<Value = StrongSum> {
+    let bytes = (of(&[0, 8, 16, 20, 32]), of(&[1u8, 2])).prop_map(|(len, byte)| vec![byte; len]);
+    bytes.prop_map(|bytes| StrongSum::from_bytes(&bytes).unwrap())
+}
+
+fn sum_lines() -> impl Strategy<Value = Vec<SumLine>> {
+    let new = (len(), 0..3u32, strong())
+        .prop_map(|(len, weak, strong)| SumLine::New(Sum { len: len as u32, weak, strong }));
+    vec(prop_oneof![3 => new, 1 => (1..4u32).prop_map(SumLine::Again)], 0..6)
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
+    (range, of(&[Over::Run, Over::Each]), strong()).prop_map(|(chunks, over, strong)| Token {
+        chunks,
+        over,
+        strong,
+    })
+}
+
+fn patch_step() -> impl Strategy<Value = PatchStep> {
+    let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
+    prop_oneof![range.prop_map(PatchStep::Copy), small().prop_map(PatchStep::Literal)]
+}
+
 fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole])
+    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger])
 }
 
 fn short() -> impl Strategy<Value = ShortFingerprint> {

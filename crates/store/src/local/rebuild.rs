@@ -13,7 +13,7 @@ use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
 use super::reserve::Reserved;
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
@@ -173,6 +173,10 @@ impl Rebuild for LocalRebuild {
         let dir = || self.store.stages.dir(home);
         let noted = lock(&self.log).append(dir, (file, name), bytes);
         noted.at("note what is written of", &self.path)
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        read_at(self.staged.file.as_fd(), start, buf).at("read", &self.path)
     }
 
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {

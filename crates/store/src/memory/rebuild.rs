@@ -72,6 +72,15 @@ impl Rebuild for MemoryRebuild {
         Ok(())
     }
 
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let mut state = lock(&self.store.state);
+        let bytes = &state.staged_mut(self.id).bytes;
+        let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
+        let read = buf.len().min(bytes.len() - start);
+        buf[..read].copy_from_slice(&bytes[start..start + read]);
+        Ok(read)
+    }
+
     fn commit(self, commit: Commit<'_, MemorySnapshot>) -> Result<(), StoreError> {
         let mut state = lock(&self.store.state);
         let old = state.find(&self.path).at("commit", &self.path)?;

@@ -2,9 +2,8 @@
 //! chunks; and what one edit costs, which is what a sync pays for.
 
 use std::env;
-use std::fs;
 use std::io::{IsTerminal, stderr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -324,7 +323,7 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     // Before anything is measured, for that may take long.
     let csv = plan.args.csv.as_deref().map(Csv::new);
     let plots = plan.args.plot.as_deref();
-    plots.map_or(Ok(()), make_dir)?;
+    plots.map_or(Ok(()), files::make_dir)?;
     let files = plan.files(csv.as_ref());
     files.iter().try_for_each(|file| files::try_out(file))?;
     let inputs = plan.inputs();
@@ -344,10 +343,6 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     csv.map_or(Ok(()), |csv| csv.write(&report))?;
     plots.map_or(Ok(()), |dir| plots::draw(&report, dir))?;
     Ok(if inputs.failed { Exit::Partial } else { Exit::Success })
-}
-
-fn make_dir(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))
 }
 
 /// Says where figures do not mean quite what their headings say.

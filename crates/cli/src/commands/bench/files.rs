@@ -23,6 +23,11 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     output.commit()
 }
 
+/// Makes a directory for figures, if it is not there.
+pub(super) fn make_dir(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))
+}
+
 fn create(path: &Path) -> Result<Output> {
     Output::open(Some(path)).with_context(|| format!("write {}", shown(path)))
 }

@@ -168,7 +168,7 @@ impl Reader {
 }
 
 /// What tells a file from all others, whatever its names.
-fn id(meta: &Metadata) -> (u64, u64) {
+pub(super) fn id(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 

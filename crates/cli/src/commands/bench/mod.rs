@@ -7,11 +7,13 @@ mod figure;
 mod files;
 mod inputs;
 mod machine;
+mod median;
 mod plots;
 mod random;
 mod report;
 mod scale;
 mod speed;
+mod sync;
 mod table;
 
 use crate::exit::Exit;
@@ -29,16 +31,19 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Bench {
     Chunk(Box<chunk::Args>),
+    Sync(Box<sync::Args>),
 }
 
 /// Measures what `args` say.
 pub(crate) fn run(args: &Args) -> Exit {
     match &args.bench {
         Bench::Chunk(args) => chunk::run(args),
+        Bench::Sync(args) => sync::run(args),
     }
 }
 
 const EXAMPLES: &str = "\
 EXAMPLES:
   deltic bench chunk                              all chunkers on random bytes
-  deltic bench chunk --help                       every option";
+  deltic bench sync                               whole syncs, on files made for it
+  deltic bench sync --help                        every option";

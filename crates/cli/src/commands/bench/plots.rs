@@ -33,7 +33,8 @@ fn of_block(dir: &Path, name: &str, avg: Size) -> [PathBuf; 2] {
     both(dir, &format!("{name}-{}", avg.to_string().replace(' ', "")))
 }
 
-fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
+/// A figure in its two formats.
+pub(super) fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
     ["svg", "png"].map(|format| dir.join(format!("{name}.{format}")))
 }
 

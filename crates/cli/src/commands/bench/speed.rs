@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::cuts::{bounds, pieces};
 use super::inputs::Inputs;
 use super::machine::Machine;
+use super::median::median;
 
 /// What goes over the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -156,13 +157,7 @@ pub(super) fn measure(
 }
 
 fn medians(turns: &[Speed]) -> Speed {
-    let median = |figure: fn(&Speed) -> f64| {
-        let mut figures: Vec<_> = turns.iter().map(figure).collect();
-        figures.sort_unstable_by(f64::total_cmp);
-        let upper = figures.len() / 2;
-        let lower = figures.len().saturating_sub(1) / 2;
-        figures.get(lower..=upper).map_or(0.0, |middle| (middle[0] + middle[upper - lower]) / 2.0)
-    };
+    let median = |figure: fn(&Speed) -> f64| median(turns.iter().map(figure));
     Speed {
         cold: Pace { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
         hot: Pace { cpu: median(|turn| turn.hot.cpu), wall: median(|turn| turn.hot.wall) },

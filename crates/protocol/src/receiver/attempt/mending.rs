@@ -112,18 +112,16 @@ impl Attempt {
         } else {
             self.found_in_old(chunks.end).map(|span| span.start)
         };
-        let spans = match (before, behind) {
+        match (before, behind) {
             (Some(from), Some(to)) if from <= to && to - from <= 2 * len => {
-                vec![from..to]
+                as_spans(std::iter::once(from..to))
             }
             (from, to) => {
                 let after = from.map(|from| from..(from + len).min(parts.end_behind(from)));
                 let ahead = to.map(|to| to.saturating_sub(len).max(parts.start_before(to))..to);
-                after.into_iter().chain(ahead).collect()
+                as_spans(after.into_iter().chain(ahead))
             }
-        };
-        let spans = spans.into_iter().filter(|range| !range.is_empty());
-        spans.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
+        }
     }
 
     /// Where old has this chunk, if it was found.
@@ -158,6 +156,12 @@ impl Attempt {
         self.gaps.surveyed += taken.len() as u64;
         taken
     }
+}
+
+/// Those that are not empty; none is longer than two gaps.
+fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
+    let ranges = ranges.into_iter().filter(|range| !range.is_empty());
+    ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
 }
 
 impl Receiver {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen, Run};
 use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Fingerprint, Meta, Span};
+use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
 use crate::cutting::Cutting;
 use crate::error::PeerError;
@@ -25,17 +25,22 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
+        let strategy = self.setting.options.strategy;
         // An attempt may have ended here while its beginning was on the way.
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         if !self.handles.contains_key(&incoming.handle) {
             return Ok(());
         }
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
-        let fits = how == incoming.how && (how == How::Recipe || Ok(spec) == blocks);
+        let fits = how == incoming.how && (how != How::Whole || Ok(spec) == blocks);
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
-        if !is_agreed(&spec) {
+        let agreed = match how {
+            How::Recipe | How::Whole => is_agreed(&spec),
+            How::Strategy | How::Stronger => may_cut(&strategy, meta.len, spec),
+        };
+        if !agreed {
             return Err(PeerError::Unexpected("chunker"));
         }
         let handle = incoming.handle;
@@ -47,7 +52,7 @@ impl Receiver {
             self.fail(handle, Setback { trouble, retry: false });
             return Ok(());
         }
-        let mut attempt = Box::new(Attempt::new(meta, how, spec));
+        let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
@@ -70,6 +75,7 @@ impl Receiver {
         if how == How::Recipe {
             self.index_more(handle);
         }
+        self.begin_talk(handle);
         Ok(())
     }
 
@@ -89,7 +95,7 @@ impl Receiver {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let spec = attempt.spec;
-        for (part, segment) in attempt.to_index(&incoming.parts) {
+        for (part, segment) in attempt.next_segments(&incoming.parts) {
             let work = Work::Index { handle, part: part.version, segment, spec };
             self.jobs.ask(work, Place::Index(handle, part));
         }
@@ -169,7 +175,7 @@ impl Receiver {
     }
 
     /// Copies what was found, or holds it back while it may turn out that nothing changed.
-    fn copy(&mut self, handle: Handle, found: Vec<Op>, differs: bool) {
+    pub(super) fn copy(&mut self, handle: Handle, found: Vec<Op>, differs: bool) {
         let dry_run = self.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place().unwrap_or(0);
@@ -324,10 +330,10 @@ impl Receiver {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
         let whole = attempt.how == How::Whole;
         let blocks = attempt.meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
-        let complete = if whole {
-            attempt.blocks.len() as u64 == blocks
-        } else {
-            attempt.next_start == attempt.meta.len
+        let complete = match &attempt.talk {
+            Some(talk) => talk.is_told(),
+            None if whole => attempt.blocks.len() as u64 == blocks,
+            None => attempt.next_start == attempt.meta.len,
         };
         if attempt.end.replace(digest).is_some() || !complete {
             return Err(PeerError::Unexpected("the end of an incomplete file"));
@@ -344,6 +350,11 @@ impl Receiver {
         let seen = incoming.candidate.seen.clone();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
+        if let Some(late) = attempt.talk.as_mut().and_then(|talk| talk.take_late()) {
+            let differs = attempt.literal > 0;
+            self.copy(handle, late, differs);
+            return self.try_settle(handle);
+        }
         if attempt.is_single_block() {
             attempt.settling = true;
             let meta = attempt.meta.clone();
@@ -358,7 +369,7 @@ impl Receiver {
             attempt.settling = true;
             let proof = attempt.proof(digest);
             self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
-        } else if attempt.held.is_some() && attempt.how == How::Recipe {
+        } else if attempt.held.is_some() && attempt.how != How::Whole {
             // A prefix of the one in place: what was held back is needed after all.
             self.copy(handle, Vec::new(), true);
             self.try_settle(handle);
@@ -419,4 +430,10 @@ impl Receiver {
 /// Whether a sender may cut with it: every session agrees on these two. Others cost the receiver more time for each byte.
 const fn is_agreed(spec: &ChunkerSpec) -> bool {
     matches!(spec, ChunkerSpec::Fixed(_) | ChunkerSpec::ByContent(Algorithm::Sieve, _))
+}
+
+/// Whether a sender may cut with it by a strategy of the papers: how fast its link is, it alone knows.
+fn may_cut(strategy: &Strategy, len: u64, spec: ChunkerSpec) -> bool {
+    let rates = [None, Some(1), Some(20_000_000), Some(u64::MAX)];
+    rates.into_iter().any(|rate| strategy.chunker(len, rate) == spec)
 }

@@ -1,0 +1,270 @@
+//! The words of `deltic bench sync`: how much changes and how, the link, the programs beside Deltic.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use deltic_core::strategy::Link;
+
+use crate::size::{BadSize, Size};
+
+/// How many bytes of a file change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Amount {
+    Bytes(Size),
+    Percent(f64),
+}
+
+impl Amount {
+    /// Bytes of a file of `len`.
+    pub(super) fn of(self, len: u64) -> u64 {
+        match self {
+            Self::Bytes(size) => size.bytes(),
+            Self::Percent(percent) => (len as f64 * percent / 100.0).round() as u64,
+        }
+    }
+}
+
+impl FromStr for Amount {
+    type Err = BadWord;
+
+    fn from_str(word: &str) -> Result<Self, BadWord> {
+        let Some(number) = word.strip_suffix('%') else {
+            return word.parse().map(Self::Bytes).map_err(BadWord::Size);
+        };
+        match number.parse() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
+            _ => Err(BadWord::Percent),
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(size) => f.write_str(&length(*size)),
+            Self::Percent(percent) => write!(f, "{percent} %"),
+        }
+    }
+}
+
+/// A length in the shorter of two notations.
+pub(super) fn length(size: Size) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    let bytes = size.bytes();
+    let fits = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    let decimal = fits.map(|(unit, name)| format!("{} {name}", bytes / unit));
+    let binary = size.to_string();
+    decimal.filter(|decimal| decimal.len() < binary.len()).unwrap_or(binary)
+}
+
+/// What a piece of a change does to the bytes at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Change {
+    /// New bytes come in between.
+    Insert,
+    /// Bytes go.
+    Cut,
+    /// All bits are turned.
+    Inverse,
+}
+
+impl Change {
+    /// What tables call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Cut => "cut",
+            Self::Inverse => "inverse",
+        }
+    }
+}
+
+/// What lies between the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    Nothing,
+    Link(Link),
+}
+
+impl Between {
+    /// The link, if there is one.
+    pub(super) fn link(self) -> Option<Link> {
+        match self {
+            Self::Nothing => None,
+            Self::Link(link) => Some(link),
+        }
+    }
+}
+
+/// `none`, or a rate in bits a second and a round trip, `500Mbit,50ms`.
+impl FromStr for Between {
+    type Err = BadWord;
+
+    fn from_str(word: &str) -> Result<Self, BadWord> {
+        if word == "none" {
+            return Ok(Self::Nothing);
+        }
+        let (rate, round_trip) = word.split_once(',').ok_or(BadWord::Link)?;
+        let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+        let bits_per_second = number(rate, &units).filter(|bits| *bits >= 1000.0);
+        let bits_per_second = bits_per_second.ok_or(BadWord::Link)? as u64;
+        let seconds = number(round_trip, &[("ms", 1e-3), ("s", 1.0)]).ok_or(BadWord::Link)?;
+        let round_trip = Duration::try_from_secs_f64(seconds).map_err(|_| BadWord::Link)?;
+        if bits_per_second > MAX_BITS_PER_SECOND || round_trip > MAX_ROUND_TRIP {
+            return Err(BadWord::Link);
+        }
+        Ok(Self::Link(Link { bits_per_second, round_trip }))
+    }
+}
+
+impl fmt::Display for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Link(Link { bits_per_second, round_trip }) = self else {
+            return f.write_str("none");
+        };
+        let rate = *bits_per_second as f64 / 1e6;
+        write!(f, "{rate} Mbit/s {} ms", round_trip.as_secs_f64() * 1e3)
+    }
+}
+
+/// The number before one of these units, times what the unit is worth.
+fn number(word: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let word = word.trim().to_ascii_lowercase();
+    let found = units.iter().find_map(|(unit, worth)| Some((word.strip_suffix(unit)?, worth)));
+    let (digits, worth) = found?;
+    let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    plain.then(|| digits.parse::<f64>().ok()).flatten().map(|number| number * worth)
+}
+
+/// A program that does the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) kind: PeerKind,
+    /// The program.
+    pub(super) program: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerKind {
+    Rsync,
+    Rdiff,
+}
+
+impl FromStr for Peer {
+    type Err = BadWord;
+
+    fn from_str(word: &str) -> Result<Self, BadWord> {
+        let (name, program) = word.split_once('=').unwrap_or((word, word));
+        let kind = match name {
+            "rsync" => PeerKind::Rsync,
+            "rdiff" => PeerKind::Rdiff,
+            _ => return Err(BadWord::Peer),
+        };
+        if program.is_empty() {
+            Err(BadWord::Peer)
+        } else {
+            Ok(Self { kind, program: program.into() })
+        }
+    }
+}
+
+/// Why a word makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadWord {
+    Size(BadSize),
+    Percent,
+    Link,
+    Peer,
+}
+
+impl std::error::Error for BadWord {}
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(bad) => bad.fmt(f),
+            Self::Percent => f.write_str("not a share; write 0 % to 100 %, such as 0.1%"),
+            Self::Link => f.write_str(
+                "not a link; write `none`, or bits a second (1kbit to 100Gbit) and a round trip (up to 10s), \
+                 such as 500Mbit,50ms",
+            ),
+            Self::Peer => f.write_str("not a program to compare with; there are rsync and rdiff, and NAME=PATH"),
+        }
+    }
+}
+
+/// Faster links, and longer ones, are slips of the pen.
+const MAX_BITS_PER_SECOND: u64 = 100_000_000_000;
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_bytes_or_a_share() {
+        for (word, bytes) in [("0", 0), ("4KiB", 4096), ("0.1%", 10_000), ("100%", 10_000_000)] {
+            assert_eq!(
+                word.parse::<Amount>().map(|amount| amount.of(10_000_000)),
+                Ok(bytes),
+                "{word}"
+            );
+        }
+        for word in ["101%", "-1%", "%", "x%", "4x", "nan%"] {
+            assert!(word.parse::<Amount>().is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_a_rate_and_a_round_trip() {
+        for (word, bits_per_second, millis) in [
+            ("500Mbit,50ms", 500_000_000, 50.0),
+            ("1.5kbit,1s", 1500, 1000.0),
+            ("10Gbit,0.4ms", 10_000_000_000, 0.4),
+        ] {
+            let round_trip = Duration::from_secs_f64(millis / 1e3);
+            assert_eq!(
+                word.parse(),
+                Ok(Between::Link(Link { bits_per_second, round_trip })),
+                "{word}"
+            );
+        }
+        assert_eq!("none".parse(), Ok(Between::Nothing));
+        for word in [
+            "",
+            "500",
+            "500Mbit",
+            "0Mbit,1ms",
+            "1Mbit,11s",
+            "101Gbit,1ms",
+            "1MB,1ms",
+            "-1Mbit,1ms",
+            "1e3Mbit,1ms",
+        ] {
+            assert_eq!(word.parse::<Between>(), Err(BadWord::Link), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_peer_has_a_program() {
+        let peer = |word: &str| word.parse::<Peer>().map(|peer| (peer.kind, peer.program));
+        assert_eq!(peer("rsync"), Ok((PeerKind::Rsync, "rsync".into())));
+        assert_eq!(peer("rdiff=/opt/rdiff"), Ok((PeerKind::Rdiff, "/opt/rdiff".into())));
+        assert_eq!((peer("scp"), peer("rsync=")), (Err(BadWord::Peer), Err(BadWord::Peer)));
+    }
+
+    #[test]
+    fn a_length_is_shown_in_the_shorter_notation() {
+        for (bytes, text) in [
+            (10_000_000, "10 MB"),
+            (1 << 20, "1 MiB"),
+            (0, "0 B"),
+            (512_000_000, "512 MB"),
+            (1001, "1001 B"),
+        ] {
+            assert_eq!(length(Size::from(bytes)), text);
+        }
+    }
+}

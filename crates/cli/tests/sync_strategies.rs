@@ -1,0 +1,133 @@
+//! Every strategy brings real edited files over, with the real binary, here and through a pipe.
+
+mod common;
+
+use common::{Run, WAYS, Way, World, edited, noise};
+use deltic_core::Strategy;
+use deltic_core::strategy::Conversation;
+
+/// Long enough for runs that NetSync splits, and for more than one segment.
+const LONG: usize = 5 << 20;
+
+/// A name, its old version if there is one, and its new one.
+type Versions = (&'static str, Option<Vec<u8>>, Vec<u8>);
+
+fn versions() -> Vec<Versions> {
+    let old = noise(LONG, 1);
+    let cut = [&old[..100_000], &old[300_001..]].concat();
+    let mut overwritten = old.clone();
+    (0..LONG).step_by(700_001).for_each(|at| overwritten[at] ^= 1);
+    let moved = [&old[LONG / 2 + 77..], &old[..LONG / 2 + 77]].concat();
+    let repeated: Vec<u8> = noise(4096, 2).into_iter().cycle().take(LONG).collect();
+    vec![
+        ("insert", Some(old.clone()), edited(&old, 1_234_567)),
+        ("cut", Some(old.clone()), cut),
+        ("overwrite", Some(old.clone()), overwritten),
+        ("move", Some(old.clone()), moved),
+        ("unmodified", Some(old.clone()), old.clone()),
+        ("unlike", Some(old.clone()), noise(3_000_000, 3)),
+        ("emptied", Some(old.clone()), Vec::new()),
+        ("filled", Some(Vec::new()), noise(100_000, 4)),
+        ("new", None, noise(100_000, 5)),
+        ("zeros", Some(vec![0; LONG]), vec![0; LONG + 12_345]),
+        ("zeros around", Some(vec![0; LONG]), edited(&vec![0; LONG], LONG / 3)),
+        ("repeated", Some(repeated.clone()), edited(&repeated, 1_000_001)),
+        ("a few", Some(noise(5000, 6)), edited(&noise(5000, 6), 2500)),
+    ]
+}
+
+fn world() -> World {
+    let world = World::new();
+    for (name, old, new) in versions() {
+        world.write(format!("src/{name}"), &new);
+        world.set_time(format!("src/{name}"), 2_000_000);
+        if let Some(old) = old {
+            world.write(format!("dst/{name}"), &old);
+            world.set_time(format!("dst/{name}"), 1_000_000);
+        }
+    }
+    world
+}
+
+fn sync(world: &World, strategy: &str, way: Way, more: &str) -> Run {
+    let (from, to) = (way.from("src/"), way.to("dst/"));
+    world.ok(&format!("-rt --stats --no-fsync --strategy {strategy} {more} {from} {to}"))
+}
+
+#[test]
+fn every_strategy_brings_every_edit_over_and_is_worth_it() {
+    for Strategy { name: strategy, conversation, .. } in Strategy::ALL {
+        // Who rolls over old jumps over what matched, and does not see that repeated content is there at other places too.
+        let missed = if conversation == Conversation::RecipeRolled { LONG as u64 } else { 0 };
+        for way in [Way::Local, Way::Push] {
+            let world = world();
+            let run = sync(&world, strategy, way, "");
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+            let (literal, matched) = (run.stat("Literal data"), run.stat("Matched data"));
+            let moved: usize = versions().iter().map(|(_, _, new)| new.len()).sum();
+            let unmodified = LONG as u64;
+            let total = literal + matched;
+            let all = [moved as u64, moved as u64 - unmodified];
+            assert!(all.contains(&total), "{strategy} {way:?}: {literal} and {matched} of {moved}");
+            // What is new to the receiver is a little more than 3.2 MB, and a chunk or so around each edit.
+            assert!(literal < 5_500_000 + missed, "{strategy} {way:?}: {literal} literal bytes");
+        }
+    }
+}
+
+#[test]
+fn literals_are_packed_and_pulled_by_every_strategy() {
+    for strategy in Strategy::ALL.map(|strategy| strategy.name) {
+        let world = world();
+        sync(&world, strategy, Way::Pull, "-z");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn every_strategy_sees_that_nothing_changed() {
+    for strategy in Strategy::ALL.map(|strategy| strategy.name) {
+        let world = World::new();
+        let repeated: Vec<u8> = noise(3000, 2).into_iter().cycle().take(900_000).collect();
+        for (name, bytes) in
+            [("noise", noise(1_000_000, 1)), ("zeros", vec![0; 1_000_000]), ("repeated", repeated)]
+        {
+            world.write(format!("src/{name}"), &bytes);
+            world.write(format!("dst/{name}"), &bytes);
+            world.set_time(format!("src/{name}"), 2_000_000);
+            world.set_time(format!("dst/{name}"), 1_000_000);
+        }
+        let inodes = ["noise", "zeros", "repeated"].map(|name| world.inode(&format!("dst/{name}")));
+        let run = sync(&world, strategy, Way::Push, "");
+        assert_eq!(run.stat("Literal data"), 0, "{strategy}");
+        let after = ["noise", "zeros", "repeated"].map(|name| world.inode(&format!("dst/{name}")));
+        assert_eq!(after, inodes, "{strategy}: nothing is rewritten");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_dry_run_changes_nothing_by_any_strategy() {
+    for strategy in Strategy::ALL.map(|strategy| strategy.name) {
+        let world = world();
+        let before = world.read("dst/insert");
+        sync(&world, strategy, Way::Push, "-nc");
+        assert_eq!(world.read("dst/insert"), before, "{strategy}");
+        assert!(!world.exists("dst/new"), "{strategy}");
+    }
+}
+
+#[test]
+fn an_unknown_strategy_is_told_which_there_are() {
+    let world = World::new();
+    let run = world.fails(1, "--strategy sync src dst");
+    for strategy in Strategy::ALL {
+        assert!(run.stderr.contains(strategy.name), "{run:#?}");
+    }
+    for way in WAYS {
+        let run =
+            world.fails(1, &format!("--strategy rsync -W {} {}", way.from("src"), way.to("dst")));
+        assert!(run.stderr.contains("--whole-file"), "{run:#?}");
+    }
+}

@@ -1,0 +1,342 @@
+//! What one end spends on a session, where somebody asks: processor time by kind of work, bytes by purpose, and the time
+//! in which it did anything at all. `deltic bench sync` asks; a sync does not.
+//!
+//! Where nobody asks, a piece of work costs one more branch. Where somebody does, it costs a few readings of a clock;
+//! pieces are segments and batches, never bytes. Processor time is that of the thread which does the work, so the two ends
+//! of a session can share a process and still be told apart.
+//!
+//! What is timed inside a piece of work (`within`) finds its ledger through the thread: otherwise each function that
+//! reads or sums would have to be handed one.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use deltic_protocol::Purpose;
+use deltic_protocol::report::Counts;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::hands::lock;
+
+/// Kinds of work, as far as they are separate works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading files.
+    Read,
+    /// Cutting, with the chunks' sums: one pass does both.
+    Scan,
+    /// Sums alone: of chunks that arrived or were spelled out, of blocks of old in gaps, of recipes.
+    Sum,
+    /// Looking for blocks at any place.
+    Search,
+    /// Compressing and decompressing literals.
+    Pack,
+    /// Writing, copying, putting in place.
+    Write,
+    /// The protocol's machine: frames, the index of old, look-ups, all decisions.
+    Decide,
+    /// Moving bytes between the machine and the transport.
+    Wire,
+    /// Listing, opening, closing.
+    Other,
+}
+
+impl Stage {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Scan,
+        Self::Sum,
+        Self::Search,
+        Self::Pack,
+        Self::Write,
+        Self::Decide,
+        Self::Wire,
+        Self::Other,
+    ];
+
+    /// What tables call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Scan => "scan",
+            Self::Sum => "sum",
+            Self::Search => "search",
+            Self::Pack => "pack",
+            Self::Write => "write",
+            Self::Decide => "decide",
+            Self::Wire => "wire",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// What one end spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    cpu: [Duration; Stage::ALL.len()],
+    sent: [u64; Purpose::ALL.len()],
+    /// How often sums were compared, where the strategy counts that.
+    pub compared: Counts,
+    /// Wall time in which at least one of its threads was at work, be it that it waited for a disk.
+    pub busy: Duration,
+}
+
+impl Spent {
+    /// Processor time of one kind of work, system calls included.
+    #[must_use]
+    pub const fn cpu(&self, stage: Stage) -> Duration {
+        self.cpu[stage as usize]
+    }
+
+    /// Processor time of all kinds.
+    #[must_use]
+    pub fn cpu_in_all(&self) -> Duration {
+        self.cpu.iter().sum()
+    }
+
+    /// Bytes that it sent for this purpose, framing included.
+    #[must_use]
+    pub const fn sent(&self, purpose: Purpose) -> u64 {
+        self.sent[purpose as usize]
+    }
+
+    /// Bytes that it sent for all purposes.
+    #[must_use]
+    pub fn sent_in_all(&self) -> u64 {
+        self.sent.iter().sum()
+    }
+}
+
+/// Where an end writes down what it spends; by default nowhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Monitor(Option<Arc<Ledger>>);
+
+/// What both ends of a session in one process share: the time in which either was at work.
+#[derive(Clone, Default)]
+pub(crate) struct Either(Arc<Busy>);
+
+impl Either {
+    pub(crate) fn busy(&self) -> Duration {
+        self.0.total()
+    }
+}
+
+impl Monitor {
+    /// One that writes down, and tells `either`.
+    pub(crate) fn on(either: &Either) -> Self {
+        let Either(either) = either.clone();
+        Self(Some(Arc::new(Ledger { either, ..Ledger::default() })))
+    }
+
+    /// What has been spent so far.
+    pub(crate) fn spent(&self) -> Spent {
+        let Some(ledger) = &self.0 else { return Spent::default() };
+        Spent {
+            cpu: std::array::from_fn(|at| {
+                Duration::from_nanos(ledger.cpu_nanos[at].load(Ordering::Relaxed))
+            }),
+            sent: std::array::from_fn(|at| ledger.sent[at].load(Ordering::Relaxed)),
+            compared: *lock(&ledger.compared),
+            busy: ledger.own.total(),
+        }
+    }
+
+    /// Counts bytes that leave.
+    pub(crate) fn count_sent(&self, purpose: Purpose, bytes: usize) {
+        if let Some(ledger) = &self.0 {
+            ledger.sent[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes in how often sums were compared.
+    pub(crate) fn note_compared(&self, counts: Counts) {
+        if let Some(ledger) = &self.0 {
+            *lock(&ledger.compared) = counts;
+        }
+    }
+
+    /// Does `work`, which is of this kind but for what it says by [`within`].
+    pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let Some(ledger) = &self.0 else { return work() };
+        let _atwork = AtWork::new(ledger);
+        let since = thread_cpu();
+        SHIFT.set(Some(Shift { ledger: Arc::clone(ledger), stage, since }));
+        let done = work();
+        if let Some(shift) = SHIFT.take() {
+            shift.ledger.add(shift.stage, shift.since);
+        }
+        done
+    }
+
+    /// Runs `future`, each step of it as work of this kind.
+    pub(crate) async fn watched<F: Future>(self, stage: Stage, future: F) -> F::Output {
+        if self.0.is_none() {
+            return future.await;
+        }
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| self.work(stage, || future.as_mut().poll(cx))).await
+    }
+}
+
+/// Does `part` of the work that this thread is at, which is of another kind.
+pub(crate) fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
+    let Some(before) = change(stage) else { return part() };
+    let done = part();
+    change(before);
+    done
+}
+
+/// Begins another kind of work; which it was before, where somebody asks.
+fn change(stage: Stage) -> Option<Stage> {
+    SHIFT.with_borrow_mut(|shift| {
+        let shift = shift.as_mut()?;
+        shift.since = shift.ledger.add(shift.stage, shift.since);
+        Some(std::mem::replace(&mut shift.stage, stage))
+    })
+}
+
+thread_local! {
+    /// What this thread is at, where somebody asks.
+    static SHIFT: RefCell<Option<Shift>> = const { RefCell::new(None) };
+}
+
+struct Shift {
+    ledger: Arc<Ledger>,
+    stage: Stage,
+    /// The thread's processor time when that began.
+    since: Duration,
+}
+
+#[derive(Default)]
+struct Ledger {
+    cpu_nanos: [AtomicU64; Stage::ALL.len()],
+    sent: [AtomicU64; Purpose::ALL.len()],
+    compared: Mutex<Counts>,
+    own: Busy,
+    either: Arc<Busy>,
+}
+
+impl Ledger {
+    /// Adds this thread's time since then; how late it is.
+    fn add(&self, stage: Stage, since: Duration) -> Duration {
+        let now = thread_cpu();
+        let nanos = now.saturating_sub(since).as_nanos() as u64;
+        self.cpu_nanos[stage as usize].fetch_add(nanos, Ordering::Relaxed);
+        now
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}
+
+/// A thread that works for an end, until it is dropped.
+struct AtWork<'a>(&'a Ledger);
+
+impl<'a> AtWork<'a> {
+    fn new(ledger: &'a Ledger) -> Self {
+        ledger.own.change(1);
+        ledger.either.change(1);
+        Self(ledger)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.own.change(-1);
+        self.0.either.change(-1);
+    }
+}
+
+/// The wall time in which at least one of several threads worked.
+#[derive(Default)]
+struct Busy(Mutex<Stretch>);
+
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    working: isize,
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Busy {
+    fn change(&self, by: isize) {
+        let mut stretch = lock(&self.0);
+        stretch.working += by;
+        if stretch.working > 0 {
+            stretch.since.get_or_insert_with(Instant::now);
+        } else if let Some(since) = stretch.since.take() {
+            stretch.total += since.elapsed();
+        }
+    }
+
+    fn total(&self) -> Duration {
+        let stretch = *lock(&self.0);
+        stretch.total + stretch.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uses the processor until this thread's clock has moved by that much.
+    fn toil(for_this: Duration) {
+        let start = thread_cpu();
+        while thread_cpu() - start < for_this {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn parts_of_a_work_are_told_apart() {
+        let either = Either::default();
+        let monitor = Monitor::on(&either);
+        let (short, long) = (Duration::from_millis(1), Duration::from_millis(3));
+        monitor.work(Stage::Scan, || {
+            within(Stage::Read, || toil(short));
+            toil(long);
+            within(Stage::Pack, || within(Stage::Sum, || toil(short)));
+        });
+        let spent = monitor.spent();
+        assert!(spent.cpu(Stage::Read) >= short && spent.cpu(Stage::Sum) >= short, "{spent:?}");
+        assert!(spent.cpu(Stage::Scan) >= long, "{spent:?}");
+        assert_eq!(spent.cpu(Stage::Write), Duration::ZERO);
+        assert_eq!(spent.cpu_in_all(), Stage::ALL.map(|stage| spent.cpu(stage)).iter().sum());
+        assert!(either.busy() >= long && spent.busy >= long, "{spent:?}");
+    }
+
+    #[test]
+    fn time_in_which_both_ends_work_counts_once() {
+        let either = Either::default();
+        let (one, other) = (Monitor::on(&either), Monitor::on(&either));
+        let pause = Duration::from_millis(5);
+        one.work(Stage::Read, || other.work(Stage::Read, || std::thread::sleep(pause)));
+        let sum = one.spent().busy + other.spent().busy;
+        assert!(
+            either.busy() >= pause && either.busy() < sum,
+            "{either:?} {sum:?}",
+            either = either.busy()
+        );
+    }
+
+    #[test]
+    fn where_nobody_asks_nothing_is_written_down() {
+        let monitor = Monitor::default();
+        assert_eq!(monitor.work(Stage::Read, || within(Stage::Sum, || 7)), 7);
+        monitor.count_sent(Purpose::Literal, 9);
+        assert_eq!(monitor.spent(), Spent::default());
+    }
+}

@@ -1,0 +1,155 @@
+//! A link of a given rate and delay inside this process, for rehearsals: what a network does to a stream, without one.
+//!
+//! ```text
+//! writer ─► pipe ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader
+//! ```
+//!
+//! There is no loss, no congestion control and no slow start: the link is at its rate from the first byte. A timer may
+//! wake late; what a link did not carry for that reason it makes up for, so the rate holds to [`LATE_AT_MOST`] and a
+//! round trip is longer by the timer's grain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_core::strategy::Link as Figures;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+/// Most bytes that are carried as one.
+const PIECE_BYTES: usize = 16 << 10;
+/// Bytes that may have arrived and not been read, as in the buffer of a socket.
+const ARRIVED_BYTES: u64 = 256 << 10;
+/// How much time a late timer may cost before it counts as an idle link.
+const LATE_AT_MOST: Duration = Duration::from_millis(2);
+
+/// Carries what `from` gives to `to`, as one direction of a link would, until either ends.
+pub(crate) async fn carry(
+    from: impl AsyncRead + Unpin,
+    to: impl AsyncWrite + Unpin,
+    figures: Figures,
+) {
+    // What is under way and what waits to be read; a sender feels a reader that does not read.
+    let under_way = figures.bits_per_second as f64 / 8.0 * figures.round_trip.as_secs_f64() / 2.0;
+    let room = under_way as u64 + ARRIVED_BYTES;
+    let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
+    let (pieces, arriving) = mpsc::unbounded_channel();
+    tokio::join!(depart(from, figures, (pieces, Arc::clone(&room))), arrive(arriving, to, room),);
+}
+
+/// Bytes and when they are there.
+struct Piece {
+    arrival: Instant,
+    bytes: Vec<u8>,
+}
+
+/// Takes pieces onto the link.
+async fn depart(
+    mut from: impl AsyncRead + Unpin,
+    figures: Figures,
+    (pieces, room): (mpsc::UnboundedSender<Piece>, Arc<Semaphore>),
+) {
+    let mut free = Instant::now();
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let Ok(len @ 1..) = from.read(&mut buffer).await else { return };
+        // Never closed: only dropped with both halves.
+        if let Ok(permit) = room.acquire_many(len as u32).await {
+            permit.forget();
+        }
+        let now = Instant::now();
+        let began = free.max(now.checked_sub(LATE_AT_MOST).unwrap_or(now));
+        free = began + Duration::from_secs_f64(len as f64 * 8.0 / figures.bits_per_second as f64);
+        let piece = Piece { arrival: free + figures.round_trip / 2, bytes: buffer[..len].to_vec() };
+        if pieces.send(piece).is_err() {
+            return;
+        }
+        sleep_until(free).await;
+    }
+}
+
+/// Hands pieces over when they are there.
+async fn arrive(
+    mut pieces: mpsc::UnboundedReceiver<Piece>,
+    mut to: impl AsyncWrite + Unpin,
+    room: Arc<Semaphore>,
+) {
+    while let Some(Piece { arrival, bytes }) = pieces.recv().await {
+        sleep_until(arrival).await;
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+        room.add_permits(bytes.len());
+    }
+    // A reader that is gone needs no end.
+    to.shutdown().await.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURES: Figures =
+        Figures { bits_per_second: 8_000_000, round_trip: Duration::from_millis(100) };
+
+    /// When each of `lens` bytes, written at once, has been read at the other end, in virtual time.
+    async fn arrivals(lens: &[usize]) -> Vec<Duration> {
+        let (mut near, link) = tokio::io::duplex(1 << 24);
+        let (other, mut far) = tokio::io::duplex(1 << 24);
+        tokio::spawn(carry(link, other, FIGURES));
+        let start = Instant::now();
+        let all: Vec<u8> = (0..lens.iter().sum()).map(|at: usize| (at % 251) as u8).collect();
+        near.write_all(&all).await.unwrap();
+        let (mut times, mut at) = (Vec::new(), 0);
+        for len in lens {
+            let mut piece = vec![0; *len];
+            far.read_exact(&mut piece).await.unwrap();
+            assert_eq!(piece, all[at..at + len]);
+            at += len;
+            times.push(start.elapsed());
+        }
+        times
+    }
+
+    fn assert_near(measured: Duration, nominal: Duration) {
+        let ratio = measured.as_secs_f64() / nominal.as_secs_f64();
+        assert!((0.9..1.1).contains(&ratio), "{measured:?} for {nominal:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_takes_half_a_round_trip() {
+        assert_near(arrivals(&[1]).await[0], FIGURES.round_trip / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_come_at_the_rate() {
+        // A million bytes a second.
+        let times = arrivals(&[500_000, 500_000, 1_000_000]).await;
+        let late = FIGURES.round_trip / 2;
+        for (time, nominal) in times.into_iter().zip([500, 1000, 2000]) {
+            assert_near(time, late + Duration::from_millis(nominal));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_stops_who_writes() {
+        let (mut near, link) = tokio::io::duplex(1 << 10);
+        let (other, far) = tokio::io::duplex(1 << 10);
+        tokio::spawn(carry(link, other, FIGURES));
+        let writing = near.write_all(&[0; 1 << 20]);
+        assert!(tokio::time::timeout(Duration::from_secs(60), writing).await.is_err());
+        drop(far);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_stream_crosses_too() {
+        let (mut near, link) = tokio::io::duplex(1 << 10);
+        let (other, mut far) = tokio::io::duplex(1 << 10);
+        tokio::spawn(carry(link, other, FIGURES));
+        near.write_all(b"last words").await.unwrap();
+        drop(near);
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"last words");
+    }
+}

@@ -1,0 +1,76 @@
+//! What frames are sent for, so that traffic can be told apart by whoever counts it. A new frame says it here, or nothing
+//! builds.
+
+use crate::message::{ToReceiver, ToSender};
+
+/// What a frame is sent for, as tables of traffic tell bytes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Greeting, lists, beginnings and ends of files, results.
+    Control,
+    /// What a version is made of: sums of its chunks or blocks, from either end.
+    Recipe,
+    /// What the other end shall tell more of.
+    Need,
+    /// Whether a suspected match is one.
+    Confirm,
+    /// Bytes of new, and where they go.
+    Literal,
+}
+
+impl Purpose {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 5] =
+        [Self::Control, Self::Recipe, Self::Need, Self::Confirm, Self::Literal];
+
+    /// What tables call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Recipe => "recipe",
+            Self::Need => "need",
+            Self::Confirm => "confirm",
+            Self::Literal => "literal",
+        }
+    }
+}
+
+impl ToReceiver {
+    /// What it is sent for.
+    #[must_use]
+    pub const fn purpose(&self) -> Purpose {
+        match self {
+            Self::Listing { .. }
+            | Self::Listed { .. }
+            | Self::Start { .. }
+            | Self::End { .. }
+            | Self::Failed { .. }
+            | Self::Trouble(_) => Purpose::Control,
+            Self::Groups { .. } | Self::Chunks { .. } | Self::Sums { .. } => Purpose::Recipe,
+            Self::Deny { .. } => Purpose::Confirm,
+            Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
+        }
+    }
+}
+
+impl ToSender {
+    /// What it is sent for.
+    #[must_use]
+    pub const fn purpose(&self) -> Purpose {
+        match self {
+            Self::Want { .. }
+            | Self::Resume { .. }
+            | Self::Settled { .. }
+            | Self::Done { .. }
+            | Self::Changed(_)
+            | Self::Trouble(_)
+            | Self::Finished(_) => Purpose::Control,
+            Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
+            // Sums of what old has in the gaps, or of all of its blocks.
+            Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
+            // With what is needed in any case: the two are one answer.
+            Self::Match { .. } => Purpose::Confirm,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The signature conversation: the sums of the blocks of old go to the sender, and patches come back
+//! (rsync; SkySync §3.3).
+
+use deltic_core::Span;
+use deltic_core::chunk::ChunkerSpec;
+
+use crate::error::PeerError;
+use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES};
+use crate::message::{Extent, FileNo, Payload, ToSender};
+use crate::receiver::{Piece, Place, Receiver, Work};
+use crate::sums::{PatchStep, Sum, SumLine, Teller};
+
+use super::Copies;
+use super::talk::{Side, Told};
+
+/// What was told of old.
+#[derive(Debug)]
+pub(super) struct Patched {
+    block: u32,
+    old_len: u64,
+    teller: Teller,
+    /// The first block with the same sums, for each.
+    firsts: Vec<u32>,
+    told_all: bool,
+}
+
+impl Patched {
+    pub(super) fn new(spec: ChunkerSpec) -> Self {
+        let (teller, firsts) = (Teller::default(), Vec::new());
+        Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
+    }
+
+    /// Frames that tell the next blocks of old.
+    pub(super) fn tell(&mut self, file: FileNo, sums: &[Sum], at_end: bool) -> Vec<ToSender> {
+        self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        self.told_all = at_end;
+        let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
+        let mut batches: Vec<Vec<_>> = lines.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
+        if at_end && batches.is_empty() {
+            batches.push(Vec::new());
+        }
+        let last = batches.len().saturating_sub(1);
+        let frame = |(nth, sums)| {
+            let extent = if at_end && nth == last { Extent::Last } else { Extent::More };
+            ToSender::Sums { file, sums, extent }
+        };
+        batches.into_iter().enumerate().map(frame).collect()
+    }
+
+    fn line(&mut self, sum: Sum) -> SumLine {
+        let (no, line) = (self.firsts.len() as u32, self.teller.line(sum));
+        self.firsts.push(match line {
+            SumLine::New(_) => no,
+            SumLine::Again(back) => self.firsts[(no - back) as usize],
+        });
+        line
+    }
+
+    /// Where a block is in old; of equal ones the one that is in the same place as in new, so that an unchanged file is
+    /// seen to be one.
+    fn span(&self, no: u32, new_start: u64) -> Span {
+        let block = u64::from(self.block);
+        let own = (new_start / block) as usize;
+        let equals = self.firsts.get(own) == self.firsts.get(no as usize);
+        let no = if equals && new_start.is_multiple_of(block) { own as u64 } else { u64::from(no) };
+        Span::new(no * block, block.min(self.old_len - no * block) as u32)
+    }
+
+    /// Takes the next steps: copies are noted, and where literals go is returned.
+    fn take(
+        &self,
+        told: &mut Told,
+        steps: &[PatchStep],
+        copies: &mut Copies,
+    ) -> Result<Vec<Piece>, PeerError> {
+        let mut pieces = Vec::new();
+        for step in steps {
+            match step {
+                PatchStep::Literal(len) => {
+                    if *len == 0 || u64::from(*len) > told.len() - told.end {
+                        return Err(PeerError::Limit("bytes of a patch"));
+                    }
+                    pieces.push(Piece { span: Span::new(told.end, *len), short: None });
+                    told.end += u64::from(*len);
+                }
+                PatchStep::Copy(blocks) => {
+                    if blocks.end as usize > self.firsts.len() {
+                        return Err(PeerError::Limit("blocks of a patch"));
+                    }
+                    for no in blocks.clone() {
+                        let span = self.span(no, told.end);
+                        if u64::from(span.len) > told.len() - told.end {
+                            return Err(PeerError::Limit("bytes of a patch"));
+                        }
+                        copies.push(span, told.end);
+                        told.end += u64::from(span.len);
+                    }
+                }
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+impl Receiver {
+    pub(in crate::receiver) fn patch(
+        &mut self,
+        file: FileNo,
+        steps: &[PatchStep],
+        payload: Payload,
+    ) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("a patch");
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        let path = incoming.candidate.path.clone();
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else {
+            return Ok(());
+        };
+        let talk = attempt.talk.as_mut().ok_or(UNFIT)?;
+        let Side::Patched(patched) = &talk.side else { return Err(UNFIT) };
+        if !patched.told_all || attempt.end.is_some() || steps.is_empty() {
+            return Err(UNFIT);
+        }
+        let (mut copies, before) = (Copies::default(), talk.told.end);
+        let pieces = patched.take(&mut talk.told, steps, &mut copies)?;
+        let bytes: usize = pieces.iter().map(|piece| piece.span.len as usize).sum();
+        let fits = if pieces.is_empty() {
+            payload == Payload::Plain(Vec::new())
+        } else {
+            bytes <= MAX_FRAME_BYTES && payload.may_hold(bytes)
+        };
+        if !fits {
+            return Err(PeerError::Unexpected("literals of another length than their patch"));
+        }
+        attempt.matched += talk.told.end - before - bytes as u64;
+        let ops = talk.ripe(copies);
+        let new = attempt.new_version();
+        self.advance(file);
+        self.copy(handle, ops, !pieces.is_empty());
+        let Some((_, attempt)) = self.attempt_of(handle) else { return Ok(()) };
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        attempt.jobs += 1;
+        self.backlog_bytes += bytes;
+        let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
+        let chunks = vec![0; spans.len()];
+        self.jobs.ask(
+            Work::Write { handle, path, new, pieces, payload },
+            Place::Write { handle, chunks, spans, payload_bytes: bytes },
+        );
+        Ok(())
+    }
+}
