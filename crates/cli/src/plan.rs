@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
 use deltic_core::path::printable;
+use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_protocol::options::{Delete, Options};
@@ -77,6 +78,7 @@ impl Request {
         if args.delete && !recursive(args) {
             bail!("--delete removes nothing without -r or -a");
         }
+        check_streams(args)?;
         let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
         let plan = Plan {
             sources,
@@ -86,6 +88,18 @@ impl Request {
             bwlimit: args.bwlimit.and_then(Rate::limit),
         };
         Ok(Self { plan, view: view(args, terminals) })
+    }
+}
+
+/// What further streams carry may overtake; other strategies need their answers in order.
+fn check_streams(args: &SyncArgs) -> Result<()> {
+    match (args.streams, args.strategy) {
+        (2.., Some(Strategy { name, conversation, .. }))
+            if conversation != Conversation::Recipe =>
+        {
+            bail!("--streams {}: '--strategy {name}' has one stream only", args.streams)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -260,6 +274,26 @@ mod tests {
             ("--strategy deltic a b", false),
         ] {
             assert_eq!(request(words).unwrap().plan.options.whole_file, whole, "{words}");
+        }
+    }
+
+    #[test]
+    fn only_deltics_own_way_has_several_streams() {
+        for (words, streams) in [
+            ("a h:b", 1),
+            ("--streams 2 a h:b", 2),
+            ("--streams 2 --strategy deltic a h:b", 2),
+            ("--streams 1 --strategy rsync a h:b", 1),
+        ] {
+            assert_eq!(request(words).unwrap().plan.options.streams, streams, "{words}");
+        }
+        for strategy in Strategy::ALL.into_iter().filter(|one| *one != Strategy::DELTIC) {
+            let words = format!("--streams 2 --strategy {} a h:b", strategy.name);
+            let refusal = request(&words).unwrap_err().to_string();
+            assert!(
+                refusal.contains("--streams 2") && refusal.contains(strategy.name),
+                "{refusal}"
+            );
         }
     }
 

@@ -29,6 +29,7 @@ fn words_that_make_no_sense_are_refused_by_name() {
         (&["sync", "--bwlimit=100b", "a", "b"], "100b"),
         (&["sync", "--delete", "--max-delete=many", "a", "b"], "many"),
         (&["sync", "-e", "ssh 'x", "a", "h:b"], "ssh 'x"),
+        (&["sync", "--streams=2", "--strategy=rsync", "a", "h:b"], "'--strategy rsync'"),
         (&["sync", "-a", "a", "host:"], "'host:'"),
         (&["sync", "--", "-oProxyCommand=x:a", "b"], "-oProxyCommand"),
         (&["sync", "a", ""], "empty"),

@@ -1061,8 +1061,13 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     let mut victim = Victim::needed();
     victim.machine.handle_aside(aside(1)).unwrap();
     assert_eq!(victim.machine.backlog_bytes(), 3000);
-    let whole = Err(PeerError::Unexpected("an aside of a file that goes in order"));
-    assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), whole);
+    let in_order = Err(PeerError::Unexpected("an aside of a file that goes in order"));
+    assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), in_order);
+    // Its first block was asked for: as a frame of the first stream it would do.
+    let block = || fill(one(0..1), 8192);
+    let mut victim = Victim::rolled();
+    assert_eq!(victim.machine.handle_aside(Aside { attempt: 1, frame: block() }), in_order);
+    assert_eq!(victim.machine.handle(block()), Ok(()));
 }
 
 /// Some cost twenty times the processor of what was agreed.

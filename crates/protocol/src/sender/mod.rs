@@ -279,7 +279,7 @@ impl Sender {
 
     /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
     /// of. A file that goes whole is told in order: nothing of it answers a question, so that what overtakes its `Start`
-    /// would come unasked.
+    /// would come unasked. So is one that goes by another strategy: what was denied comes behind the `Deny`, unasked.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
         let by_recipe = |file: &FileNo| {
