@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use deltic_core::{Name, RelPath};
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, Stat, Timestamps};
+use rustix::fs::{
+    self, AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat, Timestamps,
+};
 use rustix::io::Errno;
 
 /// A directory, held.
@@ -94,6 +96,8 @@ impl Dir {
 
     /// Calls `each` with every name but `.` and `..`, in no order.
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        // Where somebody read on this handle before, the names behind that place would be all.
+        fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = vec![MaybeUninit::uninit(); NAMES_BUFFER_BYTES];
         let mut entries = RawDir::new(&self.fd, &mut buffer);
         while let Some(entry) = entries.next() {

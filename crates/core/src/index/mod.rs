@@ -253,7 +253,7 @@ mod tests {
         };
         assert_eq!(starts(1000, 2000), [1000, 2000]);
         assert_eq!(starts(999, 2002), [1000, 2000]);
-        assert_eq!(starts(1001, 1998), [2000]);
+        assert_eq!(starts(1001, 1999), [2000]);
         assert_eq!(starts(4000, 5000), [4000]);
         assert_eq!(starts(5000, 1), []);
     }

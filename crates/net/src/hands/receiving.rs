@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
@@ -53,6 +54,8 @@ struct Slot<S: Store> {
     /// How chunks are named that were written in another session, and where they are.
     resumed: Option<Fingerprinter>,
     kept: Vec<Range<u64>>,
+    /// Whether what is written is noted, so that another session may go on.
+    noted: AtomicBool,
     rebuild: Mutex<Option<Arc<S::Rebuild>>>,
 }
 
@@ -86,6 +89,7 @@ impl<S: Store> Default for Slot<S> {
             in_place: false,
             resumed: None,
             kept: Vec::new(),
+            noted: AtomicBool::new(false),
             rebuild: Mutex::new(None),
         }
     }
@@ -277,6 +281,7 @@ impl<S: Store> ReceivingHands<S> {
         if let Some((rebuild, kept)) = goes_on.and_then(|meta| self.resume(path, meta)) {
             let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
             let slot = Slot {
+                noted: AtomicBool::new(true),
                 in_place: in_place.is_some(),
                 old: in_place.into_iter().collect(),
                 resumed: Some(self.terms.fingerprinter_with(&kept.key)),
@@ -372,8 +377,8 @@ impl<S: Store> ReceivingHands<S> {
         }
         let made = Arc::new(self.store.create(path, new.len)?);
         if self.keeps_notes && journal::is_kept(new.len) {
-            // Without its first note the others are of no use, and no harm.
-            let _ = made.note(&journal::version(&new, self.terms));
+            let noted = made.note(&journal::version(&new, self.terms));
+            slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         *rebuild = Some(Arc::clone(&made));
         Ok(made)
@@ -395,13 +400,13 @@ impl<S: Store> ReceivingHands<S> {
                 to += len;
             }
         }
-        self.note(rebuild, chunks);
+        self.note(slot, rebuild, chunks);
         Ok(())
     }
 
     /// Notes that these are in place.
-    fn note(&self, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
-        if self.keeps_notes && !chunks.is_empty() {
+    fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
+        if slot.noted.load(Ordering::Relaxed) && !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
             let _ = rebuild.note(&journal::chunks(chunks, self.terms));
         }
@@ -440,7 +445,7 @@ impl<S: Store> ReceivingHands<S> {
             start: piece.span.start,
             chunk: Chunk { len: piece.span.len, fingerprint: *fingerprint },
         };
-        self.note(rebuild, pieces.iter().zip(fingerprints).map(chunk).collect());
+        self.note(slot, rebuild, pieces.iter().zip(fingerprints).map(chunk).collect());
         Ok(())
     }
 
