@@ -417,6 +417,11 @@ impl Attempt {
         Ok(needed)
     }
 
+    /// The number of the group that a chunk is in; of the last one, for chunks behind all.
+    fn group_of(&self, chunk: u32) -> Option<usize> {
+        self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1)
+    }
+
     /// Marks a chunk as arrived, by itself or in its gap; where it goes.
     fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
@@ -433,8 +438,8 @@ impl Attempt {
             let len = block.min(self.meta.len - start) as u32;
             return Ok(Piece { span: Span::new(start, len), short: None });
         }
-        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1);
-        let slot = &mut self.groups[slot.ok_or(UNASKED)?];
+        let slot = self.group_of(chunk).ok_or(UNASKED)?;
+        let slot = &mut self.groups[slot];
         let State::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
         let nth = (chunk - slot.first_chunk) as usize;
         let Some((len, origin)) = chunks.get_mut(nth) else { return Err(UNASKED) };
@@ -457,7 +462,7 @@ impl Attempt {
             self.blocks.insert(chunk, Some(fingerprint));
             return;
         }
-        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1;
+        let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
         if let State::Spelled(chunks) = &mut slot.state {
             chunks[(chunk - slot.first_chunk) as usize].1 = Origin::New(fingerprint);
@@ -466,7 +471,7 @@ impl Attempt {
 
     /// The chunk is to come in its gap; what arrived for it, if anything did, was not the chunk.
     fn needs_gap(&mut self, chunk: u32) {
-        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1;
+        let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
         let State::Spelled(chunks) = &mut slot.state else { return };
         let origin = &mut chunks[(chunk - slot.first_chunk) as usize].1;
@@ -482,7 +487,8 @@ impl Attempt {
 
     /// Where a chunk starts that was spelled out, or follows one that was.
     fn place_of(&self, chunk: u32) -> u64 {
-        let slot = &self.groups[self.groups.partition_point(|slot| slot.first_chunk <= chunk) - 1];
+        let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
+        let slot = &self.groups[slot];
         match &slot.state {
             State::Spelled(chunks) => {
                 let before = &chunks[..(chunk - slot.first_chunk) as usize];

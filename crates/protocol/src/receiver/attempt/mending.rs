@@ -126,8 +126,7 @@ impl Attempt {
 
     /// Where old has this chunk, if it was found.
     fn found_in_old(&self, chunk: u32) -> Option<Span> {
-        let slot = self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1)?;
-        let slot = &self.groups[slot];
+        let slot = &self.groups[self.group_of(chunk)?];
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
             State::Matched(range) => range.start.plus(nth),
