@@ -10,6 +10,7 @@ pub mod index;
 pub mod keyed;
 pub mod merge;
 pub mod meta;
+mod named;
 pub mod path;
 pub mod recipe;
 #[doc(hidden)]

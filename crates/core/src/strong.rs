@@ -4,17 +4,16 @@
 //! MD5 and SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by
 //! its [`Digest`](crate::Digest), whatever sums found its parts.
 
-use std::fmt;
-use std::hash::Hasher as _;
-use std::str::FromStr;
-
 use md5::Md5;
 use sha1::Sha1;
 use sha2::Sha256;
 use siphasher::sip::SipHasher24;
+use std::fmt;
+use std::hash::Hasher as _;
 
 use crate::codec::{CodecError, Put, Reader};
 use crate::fingerprint::{DEBUG_BYTES, write_hex};
+use crate::named::named;
 
 /// Longest [`StrongSum`] in bytes.
 pub const MAX_STRONG_BYTES: usize = 32;
@@ -98,12 +97,6 @@ impl Strong {
         }
     }
 
-    /// Its name, as [`FromStr`] reads it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.facts().1
-    }
-
     /// Appends its number.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.put_u8(self.facts().0);
@@ -114,9 +107,7 @@ impl Strong {
     /// # Errors
     /// [`CodecError`]; an unknown number is out of range.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let tag = reader.u8()?;
-        let known = Self::ALL.into_iter().find(|kind| kind.facts().0 == tag);
-        known.ok_or(CodecError::OutOfRange)
+        Self::numbered(reader.u8()?)
     }
 
     /// Its number in files and frames, and its name.
@@ -147,14 +138,7 @@ fn sip_hash(key: Option<&SumKey>, bytes: &[u8]) -> u64 {
 #[error("{0:?} is not a strong sum; there are {names}", names = Strong::ALL.map(Strong::name).join(", "))]
 pub struct UnknownStrong(String);
 
-impl FromStr for Strong {
-    type Err = UnknownStrong;
-
-    fn from_str(name: &str) -> Result<Self, UnknownStrong> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| UnknownStrong(name.into()))
-    }
-}
+named!(Strong, UnknownStrong);
 
 /// A strong sum: as many bytes as its kind has ([`Strong::bytes`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -25,8 +25,6 @@ pub use parallel::{Run, Segment, Segments, Stitch};
 pub use sub_chunks::{Merge, SubChunks, Summed};
 pub use two_stage::TwoStage;
 
-use std::str::FromStr;
-
 use ae::{Ae, Extreme};
 use crc::WindowCrc;
 use fastcdc::FastCdc;
@@ -40,6 +38,7 @@ use sieve::Sieve;
 use tttd::Tttd;
 
 use crate::codec::{CodecError, Put, Reader};
+use crate::named::named;
 use crate::simd::Isa;
 
 /// Shortest minimum, in bytes. Only the last chunk of a file is shorter.
@@ -228,12 +227,6 @@ impl Algorithm {
         Self::Sieve,
     ];
 
-    /// Its name, as [`FromStr`] reads it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.facts().1
-    }
-
     /// Whether it has a form for each instruction set, or one form of plain Rust.
     #[must_use]
     pub const fn has_vector_form(self) -> bool {
@@ -274,14 +267,7 @@ impl Algorithm {
 #[error("{0:?} is not a chunker; there are fixed, {names}", names = Algorithm::ALL.map(Algorithm::name).join(", "))]
 pub struct UnknownAlgorithm(String);
 
-impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name() == name);
-        found.ok_or_else(|| UnknownAlgorithm(name.into()))
-    }
-}
+named!(Algorithm, UnknownAlgorithm);
 
 /// A chunker as data: what both ends agree on, and what a stored recipe was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -378,8 +364,7 @@ impl ChunkerSpec {
             let len = FixedLen::new(reader.varint_u32()?);
             return len.map(Self::Fixed).map_err(|_| CodecError::OutOfRange);
         }
-        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.facts().0 == tag);
-        let algorithm = known.ok_or(CodecError::OutOfRange)?;
+        let algorithm = Algorithm::numbered(tag)?;
         Ok(Self::ByContent(algorithm, Sizes::decode(reader)?))
     }
 }

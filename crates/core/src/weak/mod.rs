@@ -14,9 +14,8 @@ pub use crc32c::Engine;
 pub use rolling::Rolling;
 pub(crate) use rolling::{Roll, RollAdler, RollCrc32c};
 
-use std::str::FromStr;
-
 use crate::codec::{CodecError, Put, Reader};
+use crate::named::named;
 
 /// A weak sum's kind. All have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,12 +52,6 @@ impl Weak {
         }
     }
 
-    /// Its name, as [`FromStr`] reads it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.facts().1
-    }
-
     /// Appends its number.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.put_u8(self.facts().0);
@@ -69,9 +62,7 @@ impl Weak {
     /// # Errors
     /// [`CodecError`]; an unknown number is out of range.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let tag = reader.u8()?;
-        let known = Self::ALL.into_iter().find(|kind| kind.facts().0 == tag);
-        known.ok_or(CodecError::OutOfRange)
+        Self::numbered(reader.u8()?)
     }
 
     /// Its number in files and frames, and its name.
@@ -91,11 +82,4 @@ impl Weak {
 #[error("{0:?} is not a weak sum; there are {names}", names = Weak::ALL.map(Weak::name).join(", "))]
 pub struct UnknownWeak(String);
 
-impl FromStr for Weak {
-    type Err = UnknownWeak;
-
-    fn from_str(name: &str) -> Result<Self, UnknownWeak> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| UnknownWeak(name.into()))
-    }
-}
+named!(Weak, UnknownWeak);

@@ -1,0 +1,31 @@
+//! Closed sets whose members have a number in files and frames, and a name on command lines.
+
+/// Finds members of `$set` by number and by name. It has a list `ALL` and `facts`, which are both of one member.
+macro_rules! named {
+    ($set:ident, $unknown:ident) => {
+        impl $set {
+            /// Its name, as [`FromStr`](std::str::FromStr) reads it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                self.facts().1
+            }
+
+            /// The one of this number.
+            fn numbered(number: u8) -> Result<Self, $crate::codec::CodecError> {
+                let known = Self::ALL.into_iter().find(|member| member.facts().0 == number);
+                known.ok_or($crate::codec::CodecError::OutOfRange)
+            }
+        }
+
+        impl std::str::FromStr for $set {
+            type Err = $unknown;
+
+            fn from_str(name: &str) -> Result<Self, $unknown> {
+                let found = Self::ALL.into_iter().find(|member| member.name() == name);
+                found.ok_or_else(|| $unknown(name.into()))
+            }
+        }
+    };
+}
+
+pub(crate) use named;
