@@ -17,15 +17,16 @@ use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Proof, Receiver, Rolled, SummedOld, Work,
+    Proof, Receiver, Rolled, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
 use super::sending::cut_segment;
-use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
+use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_portion};
 use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
@@ -187,9 +188,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     },
                 ),
             ),
-            Work::SumOld { handle, part, start, summing } => Answer::Summed(
-                (self.sum_old(handle, (part, start), summing)).map_err(|error| setback(&error)),
-            ),
+            Work::SumOld { handle, part, portion, summing } => {
+                Answer::Summed(self.sum_old(handle, (part, portion), summing))
+            }
             Work::HashOld { handle, strong, spans } => Answer::Hashed(
                 self.hash_old(handle, strong, &spans).map_err(|error| setback(&error)),
             ),
@@ -323,14 +324,13 @@ impl<S: Store> ReceivingHands<S> {
     fn sum_old(
         &self,
         handle: Handle,
-        (part, start): (usize, u64),
+        (part, portion): (usize, Portion),
         summing: Summing,
-    ) -> Result<SummedOld, StoreError> {
+    ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            sum_segment(&slot.old[part], (summing, &self.key), (start, buffer), None)
-        })?;
-        Ok(SummedOld { sums, at_end })
+        let (summing, work) = ((summing, &self.key), (portion, &self.buffers));
+        let summed = sum_portion(&slot.old[part], summing, work, None);
+        summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
 
     fn hash_old(

@@ -14,13 +14,14 @@ use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
 };
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
-use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
@@ -99,9 +100,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Answer::Read(self.read(handle, &spans, (sums, zstd)))
             }
             Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
-            Work::Sum { handle, summing, start, digest } => Answer::Summed(
-                self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
-            ),
+            Work::Sum { handle, summing, portion, digest } => {
+                Answer::Summed(self.sum(handle, summing, (portion, digest)))
+            }
             Work::Hash { handle, strong, spans } => {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
@@ -195,18 +196,13 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         summing: Summing,
-        (start, mut digest): (u64, Option<Box<FileDigest>>),
-    ) -> Result<Summed, StoreError> {
+        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
+    ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            let digest = digest.as_deref_mut();
-            sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
-        })?;
-        let end = start + sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if at_end && end != snapshot.meta().len {
-            snapshot.check_unchanged()?;
-        }
-        Ok(Summed { sums, at_end, digest })
+        let work = (portion, &self.buffers);
+        let summed = sum_portion(&*snapshot, (summing, &self.key), work, digest.as_deref_mut());
+        let summed = summed.map_err(|error| trouble(&error))?;
+        Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
 
     fn hash(

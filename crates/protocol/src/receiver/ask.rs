@@ -12,7 +12,8 @@ use deltic_core::{
 
 use crate::message::Payload;
 use crate::report::{Item, Trouble};
-use crate::sums::{Search, Sum, Summing};
+use crate::summing::{Portion, Summed};
+use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
 
 use super::Proof;
@@ -53,8 +54,8 @@ pub enum Work {
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
-    /// Read old version `part` from `start`, cut and sum what is final in about a segment; answer with [`Answer::Summed`].
-    SumOld { handle: Handle, part: usize, start: u64, summing: Summing },
+    /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
+    SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
     /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
@@ -197,8 +198,8 @@ pub enum Answer {
     /// Each gap, in order; `None` where its chunks are not what was announced, though its delta is one: sums of blocks are
     /// short. For a gap that came as it is, that is an error.
     Mended(Result<Vec<Option<Mended>>, Setback>),
-    /// The sums of a segment of old.
-    Summed(Result<SummedOld, Setback>),
+    /// What was made of a portion of old.
+    Summed(Result<Summed, Setback>),
     /// Of each span, in order.
     Hashed(Result<Vec<StrongSum>, Setback>),
     /// What a search found.
@@ -207,15 +208,6 @@ pub enum Answer {
     Removed(Result<u64, Trouble>),
     /// It is done.
     Done(Result<(), Setback>),
-}
-
-/// What a strategy of the papers knows of a segment of old.
-#[derive(Debug)]
-pub struct SummedOld {
-    /// The chunks that are final.
-    pub sums: Vec<Sum>,
-    /// Whether the part's end was reached.
-    pub at_end: bool,
 }
 
 /// What a search through old found.

@@ -22,6 +22,7 @@ use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
+use crate::work::Turn;
 
 use super::proof::ProofOf;
 use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
@@ -501,6 +502,11 @@ impl Attempt {
     /// Whether the file comes whole and in one piece, to be put in place in one go.
     fn is_single_block(&self) -> bool {
         self.how == How::Whole && self.meta.len <= u64::from(WHOLE_BLOCK_BYTES)
+    }
+
+    /// When copies and literals may be made.
+    fn turn(&self) -> Turn {
+        self.talk.as_ref().map_or(Turn::Any, |talk| talk.ways.delivery_turn())
     }
 
     /// Whether nothing more is to come and nothing is under way.

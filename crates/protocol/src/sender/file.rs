@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::strategy::Delivery;
 use deltic_core::{Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
@@ -13,7 +14,7 @@ use crate::error::PeerError;
 use crate::limits::{FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
-use crate::work::Handle;
+use crate::work::{Handle, Turn};
 
 use super::telling::Talk;
 use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
@@ -168,6 +169,13 @@ impl Outgoing {
         chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
     }
 
+    /// Whether what lies apart in the file travels apart, so that copies can be made between: as commands with relative
+    /// offsets would.
+    fn tells_commands(&self) -> bool {
+        let delivery = self.talk.as_ref().map(|talk| talk.ways.strategy.delivery);
+        delivery == Some(Delivery::InOrder)
+    }
+
     /// Takes up to a fill's worth of chunks off what is needed.
     fn take_needs(&mut self) -> (Vec<Range<u32>>, u64) {
         let (mut taken, mut bytes) = (Vec::new(), 0);
@@ -182,7 +190,7 @@ impl Outgoing {
             if !range.is_empty() {
                 self.needs.push_front(range);
             }
-            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH {
+            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH || self.tells_commands() {
                 break;
             }
         }
@@ -363,12 +371,16 @@ impl Sender {
         }
         let answered = outgoing.told.is_empty() && outgoing.spelled.is_empty();
         let settled = outgoing.complete && answered && outgoing.is_named() || outgoing.rolls();
+        let turn = outgoing.talk.as_ref().map_or(Turn::Any, |talk| talk.ways.delivery_turn());
+        if turn == Turn::Own && !outgoing.needs.iter().is_sorted_by_key(|range| range.start) {
+            outgoing.needs.make_contiguous().sort_unstable_by_key(|range| range.start);
+        }
         while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
             let (chunks, bytes) = outgoing.take_needs();
             let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
             let handle = outgoing.handle;
             let work = Work::Read { handle, spans, sums, zstd };
-            self.jobs.ask(work, Place::Read { handle, chunks, bytes });
+            self.jobs.ask_as(turn, work, Place::Read { handle, chunks, bytes });
         }
     }
 

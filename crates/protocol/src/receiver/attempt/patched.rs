@@ -133,7 +133,7 @@ impl Receiver {
         }
         attempt.matched += talk.told.end - before - bytes as u64;
         let ops = talk.ripe(copies);
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         self.advance(file);
         self.copy(handle, ops, !pieces.is_empty());
         let Some((_, attempt)) = self.attempt_of(handle) else { return Ok(()) };
@@ -144,7 +144,8 @@ impl Receiver {
         self.backlog_bytes += bytes;
         let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
         let chunks = vec![0; spans.len()];
-        self.jobs.ask(
+        self.jobs.ask_as(
+            turn,
             Work::Write { handle, path, new, pieces, payload },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );

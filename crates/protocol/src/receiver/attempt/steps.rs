@@ -194,14 +194,14 @@ impl Receiver {
         if dry_run {
             return self.differs(file, handle);
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         let batches: Vec<_> =
             batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
         for (chunks, runs) in batches {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
-            self.jobs.ask(work, Place::Copy(handle, spans));
+            self.jobs.ask_as(turn, work, Place::Copy(handle, spans));
         }
     }
 
@@ -265,17 +265,26 @@ impl Receiver {
         if !payload.may_hold(bytes) {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         if attempt.is_single_block() {
             attempt.literal = new.len;
             attempt.body = Some(payload);
             self.advance(file);
             return Ok(());
         }
+        let before = pieces.first().map(|piece| piece.span.start);
+        let earlier = match (&mut attempt.talk, before) {
+            (Some(talk), Some(place)) => talk.take_before(place),
+            _ => Vec::new(),
+        };
         attempt.jobs += 1;
         self.backlog_bytes += bytes;
+        if !earlier.is_empty() {
+            self.copy(handle, earlier, true);
+        }
         let spans = pieces.iter().map(|piece| piece.span).collect();
-        self.jobs.ask(
+        self.jobs.ask_as(
+            turn,
             Work::Write { handle, path, new, pieces, payload },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
