@@ -13,8 +13,7 @@ use deltic_core::{
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled, SummedOld,
-    Work,
+    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -310,13 +309,13 @@ impl Destination {
                         .and_then(|()| self.stage(handle, &path, new).fill(&pieces, payload)),
                 )
             }
-            Work::SumOld { handle, part, start, summing } => {
+            Work::SumOld { handle, part, portion, summing } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Summed(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
-                let (sums, _, at_end) = sum(summing, &old, start, segment(&mut self.dice));
-                Answer::Summed(Ok(SummedOld { sums, at_end }))
+                let summed = sum(summing, &old, &portion, segment(&mut self.dice));
+                Answer::Summed(Ok(summed.expect("old does not change").0))
             }
             Work::HashOld { handle, strong, spans } => {
                 if let Err(setback) = self.fails(self.faults.survey) {
