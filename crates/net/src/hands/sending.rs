@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::strategy::Link;
 use deltic_core::{
     AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
     Strong, StrongSum, SumKey,
@@ -21,14 +22,12 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
+use super::packing::{Packing, compressed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
-
-/// zstd's own default: higher levels cost more time than a fast network saves.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -44,6 +43,7 @@ pub(crate) struct SendingHands<T: Tree> {
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     terms: Terms,
+    packing: Packing,
     buffers: Buffers,
 }
 
@@ -120,8 +120,15 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, strategy): (Terms, &Strategy)) -> Self {
+    /// For a session that crosses `link`, if anything is known of that.
+    pub(crate) fn new(
+        tree: T,
+        own: Option<Meta>,
+        (terms, strategy): (Terms, &Strategy),
+        link: Option<Link>,
+    ) -> Self {
         Self {
+            packing: Packing::new(strategy.compression, link.filter(|_| terms.zstd())),
             tree,
             own,
             names: terms.fingerprinter(strategy),
@@ -189,7 +196,7 @@ impl<T: Tree> SendingHands<T> {
         }
         let chunks =
             if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+        Ok((self.packing.pack(bytes, zstd), chunks))
     }
 
     fn sum(
@@ -358,14 +365,6 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         names.chunk(chunk)
     };
     within(Stage::Sum, || spans.iter().map(chunk).collect())
-}
-
-/// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
-        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
-        _ => Payload::Plain(bytes),
-    }
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

@@ -205,6 +205,7 @@ impl Sender {
             Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
+        let rate = self.bits_per_second;
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.len = meta.len;
         let how = outgoing.how;
@@ -212,7 +213,7 @@ impl Sender {
             outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else if let Some(talk) = &outgoing.talk {
-            outgoing.spec = talk.ways.strategy.chunker(meta.len, None);
+            outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };

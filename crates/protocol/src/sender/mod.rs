@@ -185,6 +185,8 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
+    /// Of the way to the receiver, where the driver knows.
+    bits_per_second: Option<u64>,
     finished: bool,
 }
 
@@ -257,8 +259,16 @@ impl Sender {
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
+            bits_per_second: None,
             finished: false,
         }
+    }
+
+    /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known they
+    /// take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
+    #[must_use]
+    pub fn over(self, bits_per_second: Option<u64>) -> Self {
+        Self { bits_per_second, ..self }
     }
 
     /// The next frame to send, if any.

@@ -12,9 +12,7 @@ use deltic_core::{
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
-};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
@@ -80,13 +78,15 @@ pub fn sum(
             let to = bytes.len().min(from + segment.max(chunker.max_len() + 1));
             let place = if to == bytes.len() { AtEnd::Yes } else { AtEnd::No };
             let mut sums = Vec::new();
-            let consumed = cut_all(&chunker, &bytes[from..to], place, |chunk| sums.push(sum(chunk)));
+            let consumed =
+                cut_all(&chunker, &bytes[from..to], place, |chunk| sums.push(sum(chunk)));
             (Summed::Chunks(sums, place == AtEnd::Yes), from..from + consumed)
         }
         Portion::Chunks(start, lens) => {
             let end = start + lens.iter().map(|len| u64::from(*len)).sum::<u64>();
             let mut rest = part(&(*start..end))?;
-            let sums = lens.iter().map(|len| sum(rest.split_off(..*len as usize).expect("a chunk")));
+            let sums =
+                lens.iter().map(|len| sum(rest.split_off(..*len as usize).expect("a chunk")));
             (Summed::Chunks(sums.collect(), false), 0..0)
         }
         Portion::Ends(range, judge) => {
