@@ -308,3 +308,127 @@ const AHEAD: u64 = 16;
 const MOST_UNNAMED: usize = 64;
 /// What the first stage takes at a time: long against what it judges byte by byte, and no longer than a cache.
 const STAGE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::chunk::cut_all;
+    use deltic_core::{AtEnd, Strategy, Strong, Weak};
+
+    use super::*;
+
+    const KINDS: [&str; 4] = ["random", "a hole", "random with holes", "one block again and again"];
+
+    fn bytes(kind: &str, len: usize) -> Vec<u8> {
+        let mut state = len as u64;
+        let mut random = |len: usize| -> Vec<u8> {
+            let next = |_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            };
+            (0..len).map(next).collect()
+        };
+        match kind {
+            "random" => random(len),
+            "a hole" => vec![0; len],
+            "random with holes" => {
+                let mut bytes = random(len);
+                let step = len / 7 + 1;
+                (1..7)
+                    .step_by(2)
+                    .for_each(|n| bytes[(n * step).min(len)..((n + 1) * step).min(len)].fill(0));
+                bytes
+            }
+            _ => random(1 << 10).into_iter().cycle().take(len).collect(),
+        }
+    }
+
+    fn sum(strong: Option<Strong>, chunk: &[u8]) -> Sum {
+        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
+        Sum { len: chunk.len() as u32, weak: Weak::Crc32c.of(chunk), strong }
+    }
+
+    /// As a thread does it.
+    fn done(spec: &ChunkerSpec, data: &[u8], strong: Option<Strong>, portion: Portion) -> Summed {
+        let stages = TwoStage::new(spec, Isa::SCALAR).expect("two stages");
+        let part = |range: &Range<u64>| &data[range.start as usize..range.end as usize];
+        match portion {
+            Portion::From(_) => panic!("a file that is not empty is shared"),
+            Portion::Chunks(start, lens) => {
+                let mut at = start;
+                let sums = lens.into_iter().map(|len| {
+                    at += u64::from(len);
+                    sum(strong, part(&(at - u64::from(len)..at)))
+                });
+                Summed::Chunks(sums.collect(), false)
+            }
+            Portion::Ends(range, judge) => {
+                let none = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
+                let bytes = part(&TwoStage::read(&range));
+                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, none))
+            }
+            Portion::SubChunks(range, judge) => {
+                let sums = (Crc32c::of, |chunk: &[u8]| Some(strong?.of(None, chunk)));
+                let bytes = part(&TwoStage::read(&range));
+                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
+            }
+        }
+    }
+
+    /// Laws 2 and 4: whichever of many threads is done first, sums are those of one pass, in order.
+    #[test]
+    fn law4_sums_do_not_depend_on_who_is_done_first() {
+        let (mut dice, mut most_at_once) = (1u64, 0);
+        for (kind, len) in KINDS.into_iter().flat_map(|kind| {
+            [1, 4096, STAGE_BYTES - 1, STAGE_BYTES, 5_000_001].map(|len| (kind, len))
+        }) {
+            let data = bytes(kind, len as usize);
+            for (name, strong) in
+                [("pdsync", None), ("parasync", None), ("parasync", Some(Strong::Blake3))]
+            {
+                let strategy = Strategy::named(name).expect("a preset");
+                let spec = strategy.chunker(len, None);
+                let mut expected = Vec::new();
+                cut_all(&spec.build(), &data, AtEnd::Yes, |chunk| {
+                    expected.push(sum(strong, chunk))
+                });
+                let mut summation = Summation::new((strategy.parallel, &spec), len, strong);
+                let (mut under_way, mut sums) = (Vec::new(), Vec::new());
+                loop {
+                    under_way.extend(std::iter::from_fn(|| summation.next()));
+                    most_at_once = most_at_once.max(under_way.len());
+                    if under_way.is_empty() {
+                        break;
+                    }
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let lucky = (dice >> 33) as usize % under_way.len();
+                    let (step, portion) = under_way.swap_remove(lucky);
+                    let summed = done(&spec, &data, strong, portion);
+                    assert!(step.fits(&summed), "{step:?}");
+                    sums.extend(summation.take(step, summed));
+                }
+                assert!(summation.is_complete(), "{name}, {kind}, {len}");
+                assert!(sums == expected, "{name}, {kind}, {len}: {} chunks", sums.len());
+            }
+        }
+        assert!(most_at_once > 3, "{most_at_once} at once");
+    }
+
+    /// The phases of pdsync: no sum is taken before all ends are known, and then by one thread.
+    #[test]
+    fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
+        let strategy = Strategy::named("pdsync").expect("a preset");
+        let data = bytes("random", 5_000_001);
+        let spec = strategy.chunker(data.len() as u64, None);
+        let mut summation = Summation::new((strategy.parallel, &spec), data.len() as u64, None);
+        let mut first = Vec::new();
+        loop {
+            first.extend(std::iter::from_fn(|| summation.next()));
+            let Some((step, portion)) = first.pop() else { break };
+            let sums_ends = matches!(portion, Portion::Ends(..));
+            assert!(sums_ends || first.is_empty(), "{portion:?} beside {first:?}");
+            let sums = summation.take(step, done(&spec, &data, None, portion));
+            assert!(sums.is_empty() || !sums_ends);
+        }
+        assert!(summation.is_complete());
+    }
+}

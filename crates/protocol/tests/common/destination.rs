@@ -13,7 +13,8 @@ use deltic_core::{
 use deltic_protocol::message::Payload;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled, Work,
+    Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled,
+    Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -55,6 +56,17 @@ pub struct Destination {
     pub commits: usize,
     /// Literal bytes written.
     pub written: u64,
+    /// What was put into new versions by copies and by literals, one after the other.
+    pub placed: Vec<(By, Span)>,
+    /// How often all bytes of a version were hashed for its proof.
+    pub whole_passes: usize,
+}
+
+/// How bytes came to their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Copy,
+    Literal,
 }
 
 #[derive(Default)]
@@ -100,6 +112,8 @@ impl Destination {
             ended: BTreeSet::new(),
             commits: 0,
             written: 0,
+            placed: Vec::new(),
+            whole_passes: 0,
         }
     }
 
@@ -282,6 +296,8 @@ impl Destination {
                 if let Err(setback) = self.fails(self.faults.copy) {
                     return Answer::Copied(Err(setback));
                 }
+                let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
+                self.placed.extend(runs.iter().map(place));
                 let old = Arc::clone(&self.slot(handle).joined);
                 let by_recipe = self.options.strategy.conversation == Conversation::Recipe;
                 let stage = self.stage(handle, &path, new);
@@ -303,6 +319,7 @@ impl Destination {
             }
             Work::Write { handle, path, new, pieces, payload } => {
                 self.visible();
+                self.placed.extend(pieces.iter().map(|piece| (By::Literal, piece.span)));
                 self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
                 Answer::Written(
                     self.fails(self.faults.write)
@@ -379,7 +396,12 @@ impl Destination {
                     let staged = self.slot(handle).stage.as_ref();
                     // Of an empty file nothing was written.
                     let bytes = staged.map_or(&[][..], |stage| &stage.bytes);
-                    let holds = proof.holds(|| Ok::<_, Setback>(digest_of_bytes(bytes)))?;
+                    let mut passes = 0;
+                    let holds = proof.holds(|| {
+                        passes += 1;
+                        Ok::<_, Setback>(digest_of_bytes(bytes))
+                    })?;
+                    self.whole_passes += passes;
                     if !holds || deceived {
                         return Err(setback("unproven", true));
                     }
