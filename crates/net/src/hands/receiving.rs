@@ -173,9 +173,12 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, (&runs, chunks)))
                     .map_err(|error| setback(&error)),
             ),
-            Work::Write { handle, path, new, pieces, payload } => Answer::Written(
+            Work::Write { handle, path, new, pieces, payload, between } => Answer::Written(
                 (self.rebuild(handle, &path, new)).map_err(|error| setback(&error)).and_then(
-                    |rebuild| self.write(&self.slot(handle), (&rebuild, &path), (&pieces, payload)),
+                    |rebuild| {
+                        let what = (&pieces[..], payload, &between[..]);
+                        self.write(&self.slot(handle), (&rebuild, &path), what)
+                    },
                 ),
             ),
             Work::Survey { handle, gaps } => {
@@ -416,18 +419,29 @@ impl<S: Store> ReceivingHands<S> {
         slot.resumed.as_ref().unwrap_or(&self.names)
     }
 
-    /// Unpacks a payload, checks each chunk and writes it.
+    /// Unpacks a payload, checks each chunk and writes it, and makes the copies between.
     fn write(
         &self,
         slot: &Slot<S>,
         (rebuild, path): (&S::Rebuild, &RelPath),
-        (pieces, payload): (&[Piece], Payload),
+        (pieces, payload, between): (&[Piece], Payload, &[CopyRun]),
     ) -> Result<Vec<Fingerprint>, Setback> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
         let fingerprints =
             checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
-        self.put(slot, rebuild, (pieces, &bytes, &fingerprints))
+        let (mut done, mut rest) = (0, &bytes[..]);
+        for copy in between {
+            let before = |piece: &Piece| piece.span.start < copy.new_start;
+            let at = done + pieces[done..].partition_point(before);
+            let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
+            let (these, after) = rest.split_at(len);
+            self.put(slot, rebuild, (&pieces[done..at], these, &fingerprints[done..at]))
+                .and_then(|()| self.copy(slot, rebuild, (&[*copy], Vec::new())))
+                .map_err(|error| setback(&error))?;
+            (done, rest) = (at, after);
+        }
+        self.put(slot, rebuild, (&pieces[done..], rest, &fingerprints[done..]))
             .map_err(|error| setback(&error))?;
         Ok(fingerprints)
     }

@@ -47,8 +47,16 @@ pub enum Work {
     /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
     /// [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
-    /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
-    Write { handle: Handle, path: RelPath, new: New, pieces: Vec<Piece>, payload: Payload },
+    /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie before
+    /// it in the new version. Answer with [`Answer::Written`].
+    Write {
+        handle: Handle,
+        path: RelPath,
+        new: New,
+        pieces: Vec<Piece>,
+        payload: Payload,
+        between: Vec<CopyRun>,
+    },
     /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write

@@ -598,6 +598,15 @@ impl Copies {
     }
 }
 
+/// Copies as a driver makes them.
+fn copy_runs(ops: &[Op]) -> Vec<CopyRun> {
+    let run = |op: &Op| match *op {
+        Op::Copy { old, new_start } => Some(CopyRun { old, new_start }),
+        Op::Literal { .. } => None,
+    };
+    ops.iter().filter_map(run).collect()
+}
+
 /// Copies in portions that are worth a thread's while and do not keep it long.
 fn batches(ops: &[Op]) -> Vec<Vec<CopyRun>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);

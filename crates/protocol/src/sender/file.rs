@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
-use deltic_core::strategy::Delivery;
 use deltic_core::{Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
@@ -169,13 +168,6 @@ impl Outgoing {
         chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
     }
 
-    /// Whether what lies apart in the file travels apart, so that copies can be made between: as commands with relative
-    /// offsets would.
-    fn tells_commands(&self) -> bool {
-        let delivery = self.talk.as_ref().map(|talk| talk.ways.strategy.delivery);
-        delivery == Some(Delivery::InOrder)
-    }
-
     /// Takes up to a fill's worth of chunks off what is needed.
     fn take_needs(&mut self) -> (Vec<Range<u32>>, u64) {
         let (mut taken, mut bytes) = (Vec::new(), 0);
@@ -190,7 +182,7 @@ impl Outgoing {
             if !range.is_empty() {
                 self.needs.push_front(range);
             }
-            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH || self.tells_commands() {
+            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH {
                 break;
             }
         }

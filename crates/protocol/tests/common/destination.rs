@@ -317,9 +317,21 @@ impl Destination {
                 stage.kept.extend(chunks);
                 Answer::Copied(Ok(()))
             }
-            Work::Write { handle, path, new, pieces, payload } => {
+            Work::Write { handle, path, new, pieces, payload, between } => {
                 self.visible();
-                self.placed.extend(pieces.iter().map(|piece| (By::Literal, piece.span)));
+                let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
+                let literals = pieces.iter().map(|piece| (By::Literal, piece.span));
+                let first = self.placed.len();
+                self.placed.extend(literals.chain(between.iter().map(place)));
+                if !between.is_empty() {
+                    self.placed[first..].sort_by_key(|(_, span)| span.start);
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let stage = self.stage(handle, &path, new);
+                for run in &between {
+                    let bytes = &old[run.old.start as usize..run.old.end() as usize];
+                    stage.write(run.new_start, bytes);
+                }
                 self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
                 Answer::Written(
                     self.fails(self.faults.write)

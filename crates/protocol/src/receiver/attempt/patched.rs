@@ -146,7 +146,7 @@ impl Receiver {
         let chunks = vec![0; spans.len()];
         self.jobs.ask_as(
             turn,
-            Work::Write { handle, path, new, pieces, payload },
+            Work::Write { handle, path, new, pieces, payload, between: Vec::new() },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())

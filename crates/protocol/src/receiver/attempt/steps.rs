@@ -16,7 +16,7 @@ use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::mending::Parts;
-use super::{Attempt, By, Copies, IndexPart, Old, batches, runs};
+use super::{Attempt, By, Copies, IndexPart, Old, batches, copy_runs, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -272,20 +272,21 @@ impl Receiver {
             self.advance(file);
             return Ok(());
         }
-        let before = pieces.first().map(|piece| piece.span.start);
-        let earlier = match (&mut attempt.talk, before) {
-            (Some(talk), Some(place)) => talk.take_before(place),
-            _ => Vec::new(),
-        };
+        let (mut earlier, mut between) = (Vec::new(), Vec::new());
+        if let (Some(talk), [first, .., last] | [first @ last]) = (&mut attempt.talk, &pieces[..]) {
+            earlier = talk.take_before(first.span.start);
+            between = copy_runs(&talk.take_before(last.span.start));
+        }
         attempt.jobs += 1;
         self.backlog_bytes += bytes;
         if !earlier.is_empty() {
             self.copy(handle, earlier, true);
         }
-        let spans = pieces.iter().map(|piece| piece.span).collect();
+        let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
+        let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
         self.jobs.ask_as(
             turn,
-            Work::Write { handle, path, new, pieces, payload },
+            Work::Write { handle, path, new, pieces, payload, between },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())
@@ -306,8 +307,10 @@ impl Receiver {
         for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
             attempt.wrote(*chunk, fingerprint);
             attempt.literal += u64::from(span.len);
+        }
+        for span in spans {
             let covered = attempt.cover.add(span.start, u64::from(span.len));
-            covered.expect("a chunk is received once, in its own place");
+            covered.expect("a chunk is received or matched once, in its own place");
         }
         self.advance(file);
         self.try_settle(handle);
