@@ -30,7 +30,7 @@ use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
+use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -367,10 +367,8 @@ impl Target {
     }
 
     fn with(tree: Tree, options: Options) -> Self {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
-        let mut target = Self { machine: Sender::new(terms, options), hands, frames: Vec::new() };
+        let mut target = Self { machine: Sender::new(options), hands, frames: Vec::new() };
         target.work();
         target
     }
@@ -1323,8 +1321,7 @@ fn stale_answers_about_a_failed_attempt_are_ignored() {
 /// Too many groups for one recipe: the receiver hears of it before it hears of them, and the file can still go whole.
 #[test]
 fn a_recipe_of_too_many_groups_is_given_up_in_time() {
-    let hello = Hello::ours(Key::from_bytes([7; 32]));
-    let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+    let mut machine = Sender::new(options());
     let mut told = 0;
     let failed = 'session: loop {
         while let Some((id, work)) = machine.poll_work() {
@@ -1718,9 +1715,8 @@ proptest! {
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
     ) {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
         let options = Options { strategy, ..options() };
-        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options);
+        let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {
