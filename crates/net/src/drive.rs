@@ -367,9 +367,7 @@ impl From<ReadEnd> for SyncError {
     fn from(end: ReadEnd) -> Self {
         match end {
             ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
-            ReadEnd::Silent => {
-                Self::Disconnected("the other end said nothing for too long".into())
-            }
+            ReadEnd::Silent => Self::Disconnected("the other end said nothing for too long".into()),
             ReadEnd::Lost => Self::StreamLost,
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())

@@ -67,12 +67,7 @@ pub(crate) enum Joining {
     /// The other end dials.
     Answer(Door),
     /// We dial so many, once the other end has said where.
-    Dial {
-        remote: Remote,
-        host: String,
-        told: oneshot::Receiver<(Terms, Option<Join>)>,
-        more: u32,
-    },
+    Dial { remote: Remote, host: String, told: oneshot::Receiver<(Terms, Option<Join>)>, more: u32 },
 }
 
 impl Joining {

@@ -1068,6 +1068,61 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     assert_eq!(victim.machine.handle(block()), Ok(()));
 }
 
+/// What was cut before `Start` came is of no use then, and its answers are still under way.
+#[test]
+fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
+    let spec = ChunkerSpec::Fixed(FixedLen::new(1000).unwrap());
+    let mut victim = Victim::plain();
+    let listed = file_of(OLD_BYTES as u64);
+    victim.machine.handle(listing("", &[("a", listed.clone())], Extent::Last)).unwrap();
+    let mut guessed = None;
+    while guessed.is_none() {
+        let (id, work) = victim.machine.poll_work().expect("it goes on without Start");
+        match work {
+            receiver::Work::Index { spec: by, .. } if by != spec => guessed = Some((id, work)),
+            work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
+        }
+    }
+    let start = ToReceiver::Start { file: A, meta: listed, how: How::Recipe, spec };
+    victim.machine.handle(start).unwrap();
+    let (id, work) = guessed.unwrap();
+    let late = victim.hands.perform(work);
+    victim.machine.answer(id, late).unwrap();
+    victim.work();
+    let chunks = scan(&spec.build(), &old_bytes(), AtEnd::Yes).chunks;
+    let mut grouper = deltic_core::Grouper::new();
+    let mut found: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+    found.extend(grouper.finish());
+    let line = |group: &deltic_core::recipe::Group| GroupLine {
+        len: group.len,
+        chunks: group.chunks,
+        short: group.fingerprint.short(),
+    };
+    let groups = found.iter().map(line).collect();
+    let end = ToReceiver::End { file: A, digest: digest_of(chunks.iter()) };
+    victim.take([ToReceiver::Groups { file: A, groups }, end]).unwrap();
+    assert!(victim.frames.contains(&ToSender::Lack { file: A, groups: Vec::new() }));
+    let same =
+        |frame: &ToSender| matches!(frame, ToSender::Done { file: A, done: Done::Same { .. } });
+    assert!(victim.frames.iter().any(same), "{:?}", victim.frames);
+}
+
+/// A sender that dialled lists before the other end has said a word.
+#[test]
+fn a_sender_that_nobody_answers_lists_no_further_than_the_window() {
+    let mut tree = Tree::default();
+    for n in 0..2 * ENTRY_WINDOW {
+        tree.0.insert(path(&format!("{n:06}")), Node::file(Vec::new(), NOW, 0o600));
+    }
+    let target = Target::of(tree);
+    let told = |frame: &ToReceiver| match frame {
+        ToReceiver::Listing { entries, .. } => entries.len() as u64,
+        frame => panic!("nothing else can be said: {frame:?}"),
+    };
+    let told: u64 = target.frames.iter().map(told).sum();
+    assert!((ENTRY_WINDOW..ENTRY_WINDOW + MAX_BATCH as u64).contains(&told), "{told}");
+}
+
 /// Some cost twenty times the processor of what was agreed.
 #[test]
 fn a_chunker_that_was_not_agreed_is_refused() {

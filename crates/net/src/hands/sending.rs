@@ -105,7 +105,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Read { handle, spans, sums, zstd } => {
                 Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
             }
-            Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, self.packs(zstd))),
+            Work::Mend { handle, gaps, zstd } => {
+                Answer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
+            }
             Work::Sum { handle, summing, start, digest } => Answer::Summed(
                 self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
             ),
@@ -211,8 +213,11 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks =
-            if sums == Sums::Take { sums_of(&self.agreed().names, spans, &bytes) } else { Vec::new() };
+        let chunks = if sums == Sums::Take {
+            sums_of(&self.agreed().names, spans, &bytes)
+        } else {
+            Vec::new()
+        };
         Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
     }
 
