@@ -215,7 +215,8 @@ impl Receiver {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let needed = attempt.find_gaps(runs(needed.into_iter()), parts);
+        let spelled_from = attempt.groups[groups[0].start as usize].first_chunk;
+        let needed = attempt.find_gaps(runs(needed.into_iter()), spelled_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
         self.advance(file);
