@@ -191,7 +191,7 @@ impl<T: Tree> SendingHands<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        lock(&self.resumed).get(&handle).unwrap_or(&self.agreed().names).clone()
+        lock(&self.resumed).get(&handle).unwrap_or_else(|| &self.agreed().names).clone()
     }
 
     fn read(
