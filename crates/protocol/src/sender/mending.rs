@@ -14,7 +14,7 @@ use super::{Gap, Place, Sender, Work};
 
 impl Sender {
     pub(super) fn mend(&mut self, file: FileNo, lines: Vec<GapLine>) -> Result<(), PeerError> {
-        let zstd = self.compresses();
+        let zstd = self.options.compress;
         self.gaps_out += lines.len() as u64;
         if lines.is_empty() || self.gaps_out > MAX_GAPS_OUT {
             return Err(PeerError::Limit("gaps to be mended"));

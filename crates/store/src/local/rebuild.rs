@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
@@ -29,8 +30,14 @@ pub struct LocalRebuild {
     len: u64,
     log: Mutex<Log>,
     reserved: Option<Reserved>,
+    /// Bytes that were sent for it and written.
+    written: AtomicU64,
     fate: Mutex<Fate>,
 }
+
+/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the flush
+/// before the commit then finds little left to do.
+const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
 /// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +60,8 @@ impl LocalRebuild {
         let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
         let log = Mutex::new(Log::Unwritten);
         let reserved = Reserved::of(&staged.file, len);
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
+        let written = AtomicU64::new(0);
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, written, fate };
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
@@ -72,7 +80,8 @@ impl LocalRebuild {
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(Fate::Worthwhile));
         // Most of it is written by now.
         let reserved = None;
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
+        let written = AtomicU64::new(0);
+        let rebuild = Self { store, path, staged, inode, len, log, reserved, written, fate };
         Ok(Some(Resumed { rebuild, notes }))
     }
 
@@ -101,6 +110,17 @@ impl LocalRebuild {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
         Ok(())
+    }
+
+    /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
+    fn flush_some(&self, written: u64) -> Result<(), StoreError> {
+        let before = self.written.fetch_add(written, Ordering::Relaxed);
+        let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
+        if !self.store.touched.is_durable() || rounds(before) == rounds(before + written) {
+            return Ok(());
+        }
+        let flushed = fs::fdatasync(&self.staged.file).at("flush", &self.path);
+        flushed.inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     /// Checks that `place` holds what the new version is to replace, and says what that is.
@@ -165,7 +185,8 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, bytes.len() as u64)?;
         let written = write_at(self.staged.file.as_fd(), new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
-        written.at("write", &self.path)
+        written.at("write", &self.path)?;
+        self.flush_some(bytes.len() as u64)
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
