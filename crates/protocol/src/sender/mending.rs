@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::{GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GAP_BYTES, MAX_GAPS_OUT};
+use crate::limits::{GAP_BYTES, MAX_GAPS_OUT, MENDED_BYTES};
 use crate::message::{FileNo, GapLine, How, Payload, ToReceiver};
 use crate::report::Trouble;
 use crate::work::Handle;
@@ -24,7 +24,7 @@ impl Sender {
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
             let span = outgoing.gap(&chunks, &sums)?;
-            if bytes + u64::from(span.len) > FILL_BYTES && bytes > 0 {
+            if bytes + u64::from(span.len) > MENDED_BYTES && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
                 self.jobs.ask(work, Place::Mend { handle, gaps });

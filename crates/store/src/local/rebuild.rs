@@ -13,12 +13,12 @@ use super::attrs::Attrs;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
-use super::reserve::Reserved;
+use super::room::Room;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct LocalRebuild {
     inode: (u64, u64),
     len: u64,
     log: Mutex<Log>,
-    reserved: Option<Reserved>,
+    room: Room,
     /// Bytes that were sent for it and written.
     written: AtomicU64,
     fate: Mutex<Fate>,
@@ -57,11 +57,8 @@ impl LocalRebuild {
         let place = Place::of(&store.root, "create", path)?;
         let staged = store.stages.create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
-        let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
-        let log = Mutex::new(Log::Unwritten);
-        let reserved = Reserved::of(&staged.file, len);
-        let written = AtomicU64::new(0);
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, written, fate };
+        let rebuild =
+            Self::of(store, (path, staged, inode), len, (Log::Unwritten, Fate::Worthless));
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
@@ -77,12 +74,19 @@ impl LocalRebuild {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
-        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(Fate::Worthwhile));
-        // Most of it is written by now.
-        let reserved = None;
-        let written = AtomicU64::new(0);
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, written, fate };
+        let rebuild = Self::of(store, (path, staged, inode), len, (log, Fate::Worthwhile));
         Ok(Some(Resumed { rebuild, notes }))
+    }
+
+    fn of(
+        store: Arc<Inner>,
+        (path, staged, inode): (&RelPath, Staged, (u64, u64)),
+        len: u64,
+        (log, fate): (Log, Fate),
+    ) -> Self {
+        let room = Room::of(&staged.file, len);
+        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
+        Self { store, path, staged, inode, len, log, room, written: AtomicU64::new(0), fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -171,9 +175,7 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, old.end - old.start)?;
         let source = End { file: from.as_fd(), device: from.version().device() };
         let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
-        if let Some(reserved) = &self.reserved {
-            reserved.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
-        }
+        self.room.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
         let copied = self.store.copier.copy(source, old, target, new_start);
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
@@ -187,6 +189,21 @@ impl Rebuild for LocalRebuild {
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)?;
         self.flush_some(bytes.len() as u64)
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        self.room.reserve(&self.staged.file, new_start..new_start + bytes.len() as u64);
+        if content == Content::OldAndSent {
+            return self.write(new_start, bytes);
+        }
+        let written = write_at(self.staged.file.as_fd(), new_start, bytes);
+        written.at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+    }
+
+    fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        let devices = (from.version().device(), self.inode.0);
+        self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
