@@ -116,7 +116,7 @@ impl<W, A: Concerns> Jobs<W, A> {
 
     /// Asks for the last work of `handle`; what was not begun of the rest is forgotten and returned.
     pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
-        if !self.busy.contains_key(&handle) {
+        if !self.is_busy(handle) {
             self.ask(work, place);
             return Vec::new();
         }
@@ -155,9 +155,14 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.asked.is_empty() && self.last.is_empty()
     }
 
+    /// Whether work of `handle` waits or is under way.
+    pub(crate) fn is_busy(&self, handle: Handle) -> bool {
+        self.busy.contains_key(&handle)
+    }
+
     /// Asks for the last work of `handle` if nothing else of it is under way.
     fn ask_idle(&mut self, handle: Handle) {
-        if !self.busy.contains_key(&handle)
+        if !self.is_busy(handle)
             && let Some((work, place)) = self.last.remove(&handle)
         {
             self.ask(work, place);

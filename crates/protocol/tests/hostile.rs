@@ -1511,6 +1511,54 @@ fn a_stale_failure_does_not_end_the_next_attempt() {
     assert_eq!(wants, 2, "the second attempt goes on");
 }
 
+/// A new version is put in place when all work on the old ones has ended: with it they are let go of.
+#[test]
+fn an_early_end_waits_for_what_reads_old() {
+    for name in ["rsync", "skysync-f"] {
+        let strategy = Strategy::named(name).unwrap();
+        let options = Options { strategy, ..options() };
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
+        let (meta, spec) = (file_of(0), strategy.chunker(0, None));
+        let start = ToReceiver::Start { file: A, meta, how: How::Strategy, spec };
+        victim.machine.handle(start).unwrap();
+        let (id, sum) = victim.machine.poll_work().unwrap();
+        assert!(matches!(sum, receiver::Work::SumOld { .. }), "{sum:?}");
+        victim.machine.handle(end()).unwrap();
+        let early = victim.machine.poll_work();
+        assert!(early.is_none(), "{name}: {early:?}");
+        victim.machine.answer(id, victim.hands.perform(sum)).unwrap();
+        let (_, commit) = victim.machine.poll_work().unwrap();
+        assert!(matches!(commit, receiver::Work::Commit { .. }), "{name}: {commit:?}");
+    }
+}
+
+/// The rest of an old version of which some cannot be read is of no use, but it is being read.
+#[test]
+fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
+    let mut victim = Victim::plain();
+    victim.machine.handle(listing("", &[("a", file_of(9000))], Extent::Last)).unwrap();
+    let (id, look) = victim.machine.poll_work().unwrap();
+    victim.machine.answer(id, victim.hands.perform(look)).unwrap();
+    let (id, _) = victim.machine.poll_work().unwrap();
+    let lens = receiver::OldLens { in_place: Some(100 << 20), ..receiver::OldLens::default() };
+    victim.machine.answer(id, receiver::Answer::Opened(Ok(lens))).unwrap();
+    victim.machine.handle(start(0)).unwrap();
+    let reads: Vec<_> = std::iter::from_fn(|| victim.machine.poll_work()).collect();
+    assert!(
+        reads.len() > 1
+            && reads.iter().all(|(_, read)| matches!(read, receiver::Work::Index { .. }))
+    );
+    victim.machine.handle(end()).unwrap();
+    for (id, _) in reads {
+        let early = victim.machine.poll_work();
+        assert!(early.is_none(), "{early:?}");
+        victim.machine.answer(id, receiver::Answer::Indexed(Err(setback(0)))).unwrap();
+    }
+    let (_, commit) = victim.machine.poll_work().unwrap();
+    assert!(matches!(commit, receiver::Work::Commit { .. }), "{commit:?}");
+}
+
 #[test]
 fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });

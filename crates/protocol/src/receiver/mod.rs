@@ -306,7 +306,9 @@ impl Receiver {
     /// # Errors
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
-        match (self.jobs.answered(id)?, answer) {
+        let place = self.jobs.answered(id)?;
+        let handle = place.handle();
+        match (place, answer) {
             (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
@@ -359,6 +361,10 @@ impl Receiver {
             (Place::Abandon(file), Answer::Done(_)) => self.abandoned(file),
             (Place::Release, Answer::Done(_)) => {}
             _ => return Err(UnknownAnswer),
+        }
+        // It may have been the last that was under way.
+        if let Some(handle) = handle {
+            self.try_settle(handle);
         }
         self.go_on();
         Ok(())

@@ -343,7 +343,6 @@ impl Receiver {
         }
         self.gap_queue.push_back(handle);
         self.advance(file);
-        self.try_settle(handle);
     }
 }
 

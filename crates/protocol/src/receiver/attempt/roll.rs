@@ -146,6 +146,5 @@ impl Receiver {
         }
         self.advance(file);
         self.copy(handle, ops, !missing.is_empty());
-        self.try_settle(handle);
     }
 }

@@ -297,7 +297,6 @@ impl Receiver {
             covered.expect("a chunk is received or matched once, in its own place");
         }
         self.advance(file);
-        self.try_settle(handle);
     }
 
     pub(in crate::receiver) fn copied(
@@ -315,7 +314,6 @@ impl Receiver {
             let covered = attempt.cover.add(span.start, u64::from(span.len));
             covered.expect("a group or chunk is matched once, in its own place");
         }
-        self.try_settle(handle);
     }
 
     pub(in crate::receiver) fn end(
@@ -338,8 +336,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// Commits the file, or finds that there is nothing to commit, once nothing more is to come.
-    pub(super) fn try_settle(&mut self, handle: Handle) {
+    /// Commits the file, or finds that there is nothing to commit, once nothing more is to come. Work that nobody waits for,
+    /// as that on the rest of an old version of which some cannot be read, must have ended: with this the hands let go of
+    /// all versions.
+    pub(in crate::receiver) fn try_settle(&mut self, handle: Handle) {
+        if self.jobs.is_busy(handle) {
+            return;
+        }
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place();
         let path = incoming.candidate.path.clone();

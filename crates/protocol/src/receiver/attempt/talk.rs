@@ -336,7 +336,6 @@ impl Receiver {
         self.frames.extend(frames);
         if done {
             self.match_more(file);
-            self.try_settle(handle);
         } else if at_end {
             self.sum_old(handle, part + 1);
         } else {
