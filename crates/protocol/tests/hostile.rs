@@ -1260,7 +1260,10 @@ fn gaps_that_were_not_asked_for_are_refused() {
 
 #[test]
 fn gaps_that_are_asked_for_are_bounded() {
-    let mut target = Target::lacked();
+    let mut tree = Tree::default();
+    tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(16 << 20), NOW, 0o600));
+    let mut target = Target::of(tree);
+    target.take([want(A), ToSender::Lack { file: A, groups: one(0..1) }]).unwrap();
     let ToSender::Mend { gaps, .. } = mend(A, 0..1, 100) else { unreachable!() };
     let frame = ToSender::Mend { file: A, gaps: vec![gaps[0].clone(); MAX_BATCH / 4] };
     // No work is done: nothing is answered.
@@ -1272,6 +1275,19 @@ fn gaps_that_are_asked_for_are_bounded() {
     );
     let beyond = PeerError::Unexpected("a gap that was not offered");
     assert_eq!(Target::lacked().refusal(mend(A, 0..100, 100)), beyond);
+}
+
+/// The same gap again and again would read the file and send it for as long as the receiver likes.
+#[test]
+fn all_gaps_together_are_twice_the_file_at_most() {
+    let mut target = Target::lacked();
+    let told = |frame: &ToReceiver| match frame {
+        ToReceiver::Chunks { chunks, .. } => chunks.len() as u32,
+        _ => 0,
+    };
+    let chunks: u32 = target.frames.iter().map(told).sum();
+    target.take([mend(A, 0..chunks, 100), mend(A, 0..chunks, 0)]).unwrap();
+    assert_eq!(target.refusal(mend(A, 0..1, 0)), PeerError::Limit("bytes of all gaps"));
 }
 
 #[test]

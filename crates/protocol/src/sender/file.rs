@@ -58,6 +58,8 @@ pub(super) struct Outgoing {
     pub(super) needs: VecDeque<Range<u32>>,
     pub(super) need_bytes: u64,
     pub(super) complete: bool,
+    /// Bytes of all gaps that were asked for.
+    pub(super) mended: u64,
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
     pub(super) settled: u64,
@@ -122,6 +124,7 @@ impl Outgoing {
             needs: VecDeque::new(),
             need_bytes: 0,
             complete: false,
+            mended: 0,
             whole: Whole::default(),
             settled: 0,
             talk: Talk::new(strategy, how),

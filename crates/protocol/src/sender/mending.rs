@@ -55,14 +55,18 @@ impl Sender {
 }
 
 impl super::file::Outgoing {
-    /// Where a gap lies, if it may be asked for: some of the chunks that were offered, and not too many.
-    fn gap(&self, chunks: &Range<u32>, sums: &GapSums) -> Result<Span, PeerError> {
+    /// Where a gap lies, if it may be asked for: some of the chunks that were offered, not too many, and each twice at most.
+    fn gap(&mut self, chunks: &Range<u32>, sums: &GapSums) -> Result<Span, PeerError> {
         if self.how() != How::Recipe || !self.offers(chunks) {
             return Err(PeerError::Unexpected("a gap that was not offered"));
         }
         let len = self.bytes_of(chunks);
         if len > GAP_BYTES || sums.old_len() as u64 > 2 * len {
             return Err(PeerError::Limit("bytes of a gap"));
+        }
+        self.mended += len;
+        if self.mended > 2 * self.len {
+            return Err(PeerError::Limit("bytes of all gaps"));
         }
         let first = self.spans(chunks).next().expect("a range is not empty");
         Ok(Span::new(first.start, len as u32))
