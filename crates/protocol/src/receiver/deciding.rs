@@ -265,7 +265,10 @@ impl Receiver {
         match made {
             Ok(()) => self.release(path),
             Err(setback) => {
-                self.dirs.retain(|(dir, _)| dir != path);
+                // It is one of the last: a tree full of such costs no more than its names.
+                if let Some(at) = self.dirs.iter().rposition(|(dir, _)| dir == path) {
+                    self.dirs.swap_remove(at);
+                }
                 self.trouble(setback.trouble);
                 self.lose_dir(path.clone());
             }

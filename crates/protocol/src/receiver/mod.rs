@@ -68,7 +68,8 @@ pub struct Receiver {
     told: u64,
     settled: u64,
     list: List,
-    sections: HashMap<u64, Section>,
+    /// By their numbers, which ascend with those of their first entries.
+    sections: BTreeMap<u64, Section>,
     next_section: u64,
     /// Directories that were listed and are not in place yet, and the sections that wait for each.
     making: HashMap<RelPath, Vec<u64>>,
@@ -179,7 +180,7 @@ impl Receiver {
             told: 0,
             settled: 0,
             list: List::Growing,
-            sections: HashMap::new(),
+            sections: BTreeMap::new(),
             next_section: 0,
             making: HashMap::new(),
             announced: HashSet::from([RelPath::root()]),
@@ -397,7 +398,7 @@ impl Receiver {
 
     /// Tells the sender up to where nothing more will be wanted.
     fn settle(&mut self) {
-        let looking = self.sections.values().map(|section| section.first).min();
+        let looking = self.sections.values().next().map(|section| section.first);
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);

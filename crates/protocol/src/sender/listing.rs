@@ -1,6 +1,7 @@
 //! Walking the tree and telling it, a directory at a time, never far ahead of what the receiver has settled.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath};
@@ -58,12 +59,13 @@ impl Lister {
         self.complete
     }
 
-    pub(super) const fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
+    /// The numbers of the entries that are settled now and were not.
+    pub(super) const fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
         if upto.0 < self.settled || upto.0 > self.next {
             return Err(PeerError::Unexpected("settled entries that were not listed"));
         }
-        self.settled = upto.0;
-        Ok(())
+        let before = std::mem::replace(&mut self.settled, upto.0);
+        Ok(FileNo(before)..upto)
     }
 
     const fn has_room(&self) -> bool {

@@ -468,15 +468,12 @@ impl Sender {
     }
 
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
-        self.lister.settle(upto)?;
-        let later = self.entries.split_off(&upto);
-        let settled = std::mem::replace(&mut self.entries, later);
-        for (file, listing) in settled {
-            if listing.attempts > 0 {
-                self.entries.insert(file, listing);
-            } else {
-                self.report_settled(listing.len);
-            }
+        // What was wanted before stays until it is done, and is not looked at again.
+        let settled = self.entries.range(self.lister.settle(upto)?);
+        let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
+        for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
+            let listing = self.entries.remove(&file);
+            self.report_settled(listing.map_or(0, |listing| listing.len));
         }
         Ok(())
     }

@@ -147,7 +147,9 @@ impl Attempt {
         let mut rest = Vec::new();
         for run in lacked {
             if self.goes_on(&run) {
-                run.clone().for_each(|chunk| self.needs_gap(chunk));
+                // What was left open before is noted as part of a gap already.
+                let fresh = run.start.max(spelled_from)..run.end;
+                fresh.for_each(|chunk| self.needs_gap(chunk));
                 self.gaps.open = Some(run);
                 break;
             }
