@@ -31,6 +31,8 @@ const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
 /// a kill can cost, which the README bounds.
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
+/// Copies found and not made beyond which no frame is taken.
+const MAX_COPIES_WAITING: usize = 1 << 17;
 /// Frames to be sent beyond which a receiver takes none in.
 const MAX_FRAMES_WAITING: usize = 4096;
 
@@ -138,7 +140,9 @@ impl Machine for Receiver {
         Self::is_finished(self)
     }
     fn is_full(&self) -> bool {
-        self.backlog_bytes() > MAX_BACKLOG_BYTES || self.frames_waiting() > MAX_FRAMES_WAITING
+        self.backlog_bytes() > MAX_BACKLOG_BYTES
+            || self.copies_waiting() > MAX_COPIES_WAITING
+            || self.frames_waiting() > MAX_FRAMES_WAITING
     }
 }
 

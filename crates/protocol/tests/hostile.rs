@@ -1527,6 +1527,32 @@ fn a_stale_failure_does_not_end_the_next_attempt() {
     assert_eq!(wants, 2, "the second attempt goes on");
 }
 
+/// Three bytes ask for a copy that takes a disk longer: a driver is told of those that wait, until they are made or given up.
+#[test]
+fn copies_that_wait_are_counted() {
+    const LEN: u64 = 4 * 8192 * MAX_BATCH as u64;
+    let strategy = Strategy::named("rsync").unwrap();
+    let told = || {
+        let options = Options { strategy, ..options() };
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(LEN))], Extent::Last)]).unwrap();
+        let (meta, spec) = (file_of(LEN), strategy.chunker(LEN, None));
+        victim.take([ToReceiver::Start { file: A, meta, how: How::Strategy, spec }]).unwrap();
+        let steps = vec![PatchStep::Copy(0..1); MAX_BATCH];
+        for _ in 0..3 {
+            victim.machine.handle(patch(steps.clone(), 0)).unwrap();
+        }
+        assert_eq!(victim.machine.copies_waiting(), 3 * MAX_BATCH);
+        victim
+    };
+    let mut victim = told();
+    victim.work();
+    assert_eq!(victim.machine.copies_waiting(), 0);
+    let mut victim = told();
+    victim.take([failed(1)]).unwrap();
+    assert_eq!(victim.machine.copies_waiting(), 0);
+}
+
 /// A new version is put in place when all work on the old ones has ended: with it they are let go of.
 #[test]
 fn an_early_end_waits_for_what_reads_old() {

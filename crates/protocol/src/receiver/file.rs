@@ -324,10 +324,12 @@ impl Receiver {
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            if let Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } =
-                forgotten
-            {
-                self.backlog_bytes -= payload_bytes;
+            match forgotten {
+                Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } => {
+                    self.backlog_bytes -= payload_bytes;
+                }
+                Place::Copy(_, spans) => self.copies_waiting -= spans.len(),
+                _ => {}
             }
         }
     }

@@ -105,6 +105,7 @@ pub struct Receiver {
     /// Files with gaps that wait for the window.
     gap_queue: VecDeque<Handle>,
     backlog_bytes: usize,
+    copies_waiting: usize,
     closing: Option<Closing>,
 }
 
@@ -203,6 +204,7 @@ impl Receiver {
             gaps_out: 0,
             gap_queue: VecDeque::new(),
             backlog_bytes: 0,
+            copies_waiting: 0,
             closing: None,
         }
     }
@@ -232,6 +234,13 @@ impl Receiver {
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
+    }
+
+    /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it takes
+    /// the disk longer than them.
+    #[must_use]
+    pub const fn copies_waiting(&self) -> usize {
+        self.copies_waiting
     }
 
     /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
@@ -330,7 +339,8 @@ impl Receiver {
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
-                self.copied(handle, &spans, copied)
+                self.copies_waiting -= spans.len();
+                self.copied(handle, &spans, copied);
             }
             (Place::Write { handle, chunks, spans, payload_bytes }, Answer::Written(written)) => {
                 self.backlog_bytes -= payload_bytes;

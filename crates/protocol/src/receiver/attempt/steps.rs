@@ -182,6 +182,7 @@ impl Receiver {
             batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
         for (chunks, runs) in batches {
+            self.copies_waiting += runs.len();
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
             self.jobs.ask_as(turn, work, Place::Copy(handle, spans));
