@@ -21,7 +21,7 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_SUMS, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
@@ -1425,6 +1425,28 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
     assert_eq!(target.refusal(want(A)), unlisted);
     let back = PeerError::Unexpected("settled entries that were not listed");
     assert_eq!(target.refusal(ToSender::Settled { upto: FileNo(1) }), back);
+}
+
+/// Each file's sums are bounded, but many files may be under way.
+#[test]
+fn the_sums_of_all_files_are_bounded() {
+    let mut tree = Tree::default();
+    for name in ["a", "b", "c", "d"] {
+        tree.0.insert(path(name), Node::file(vec![1; 3000], NOW, 0o600));
+    }
+    let strategy = Strategy::named("rsync").unwrap();
+    let mut target = Target::with(tree, Options { strategy, ..options() });
+    let sum = Sum { len: 8192, weak: 1, strong: StrongSum::from_bytes(&[3; 16]).unwrap() };
+    let lines = |file, sums| ToSender::Sums { file: FileNo(file), sums, extent: Extent::More };
+    let mut told = Vec::new();
+    for file in 0..4 {
+        target.take([ToSender::Want { file: FileNo(file), how: How::Strategy }]).unwrap();
+        target.machine.handle(lines(file, vec![SumLine::New(sum)])).unwrap();
+        let again = || lines(file, vec![SumLine::Again(1); MAX_BATCH]);
+        told.push((1..MAX_SUMS / MAX_BATCH).try_for_each(|_| target.machine.handle(again())));
+    }
+    assert_eq!(told[..3], [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(told[3], Err(PeerError::Limit("sums of all files")));
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub(super) struct Outgoing {
     pub(super) complete: bool,
     /// Bytes of all gaps that were asked for.
     pub(super) mended: u64,
+    /// How many sums of old the receiver told.
+    pub(super) old_sums: usize,
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
     pub(super) settled: u64,
@@ -125,6 +127,7 @@ impl Outgoing {
             need_bytes: 0,
             complete: false,
             mended: 0,
+            old_sums: 0,
             whole: Whole::default(),
             settled: 0,
             talk: Talk::new(strategy, how),

@@ -2,7 +2,7 @@
 //! (rsync; SkySync §3.3).
 
 use crate::error::PeerError;
-use crate::limits::MAX_SUMS;
+use crate::limits::{MAX_ACTIVE_LARGE, MAX_SUMS};
 use crate::message::{Extent, FileNo, ToReceiver};
 use crate::report::Trouble;
 use crate::sums::{Search, Sum, SumLine, sum_of};
@@ -11,6 +11,10 @@ use crate::work::Handle;
 use super::file::CHANGED;
 use super::telling::Side;
 use super::{Place, Sealing, Searched, Sender, Work};
+
+/// Most sums of all files under way: those of the large ones, and room for all small ones together. A sum that was told before
+/// is told again by one byte, and takes many times that.
+const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
 
 impl Sender {
     pub(super) fn old_sums(
@@ -26,6 +30,7 @@ impl Sender {
         let locality = talk.ways.locality();
         let Side::Signature(old) = &mut talk.side else { return Err(UNFIT) };
         let sums = old.as_mut().ok_or(UNFIT)?;
+        outgoing.old_sums += lines.len();
         for line in lines {
             if sums.count() as usize >= MAX_SUMS {
                 return Err(PeerError::Limit("sums of one file"));
@@ -34,8 +39,11 @@ impl Sender {
             let pushed = sums.push(len, weak, strong.as_bytes());
             pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
         }
-        if extent == Extent::Last {
-            let sums = old.take().ok_or(UNFIT)?;
+        let all = if extent == Extent::Last { old.take() } else { None };
+        if self.files.values().map(|file| file.old_sums).sum::<usize>() > MAX_SUMS_HELD {
+            return Err(PeerError::Limit("sums of all files"));
+        }
+        if let Some(sums) = all {
             self.search(handle, 0, Search::New(*sums, locality));
         }
         Ok(())
