@@ -68,8 +68,13 @@ pub(super) fn write_over<R: Rebuild>(
     Ok(())
 }
 
-/// What `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms.
-pub(super) fn read(notes: &[Vec<u8>], meta: &Meta, terms: Terms) -> Option<Kept> {
+/// What `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms; and where
+/// all of it is, for not all may be worth keeping.
+pub(super) fn read(
+    notes: &[Vec<u8>],
+    meta: &Meta,
+    terms: Terms,
+) -> Option<(Kept, Vec<Range<u64>>)> {
     let (first, notes) = notes.split_first()?;
     let (key, spec) = read_version(first, meta, terms).ok()??;
     let mut places = BTreeMap::new();
@@ -77,11 +82,15 @@ pub(super) fn read(notes: &[Vec<u8>], meta: &Meta, terms: Terms) -> Option<Kept>
         read_note(note, meta.len, &mut places, terms).ok()?;
     }
     let chunks = places.into_iter().map(|(start, chunk)| KeptChunk { start, chunk });
-    Some(Kept { key, spec, chunks: chunks.take(INDEX_BUDGET_CHUNKS).collect() })
+    let mut chunks: Vec<_> = chunks.collect();
+    // What is written over is void, kept or not.
+    let noted = runs(&chunks);
+    chunks.truncate(INDEX_BUDGET_CHUNKS);
+    Some((Kept { key, spec, chunks }, noted))
 }
 
 /// Where `chunks`, which ascend, are: runs that do not touch.
-pub(super) fn runs(chunks: &[KeptChunk]) -> Vec<Range<u64>> {
+fn runs(chunks: &[KeptChunk]) -> Vec<Range<u64>> {
     let runs = chunks.chunk_by(|one, next| one.end() == next.start);
     runs.map(|run| run[0].start..run[run.len() - 1].end()).collect()
 }
@@ -201,11 +210,23 @@ mod tests {
                 chunks([told[2], told[0]], terms),
                 chunks([told[1]], terms),
             ];
-            let found = read(&notes, &meta(), terms).unwrap();
+            let (found, noted) = read(&notes, &meta(), terms).unwrap();
             assert_eq!((found.key, found.spec), (terms.key(), new().spec));
             assert_eq!(found.chunks, told);
-            assert_eq!(runs(&told), [0..3, 9..12, LEN - 5..LEN]);
+            assert_eq!(noted, [0..3, 9..12, LEN - 5..LEN]);
         }
+    }
+
+    /// Or the next session would take for in place what this one began to write over.
+    #[test]
+    fn what_is_not_kept_is_known_to_be_noted() {
+        let terms = terms(true);
+        let end = INDEX_BUDGET_CHUNKS as u64 + 9;
+        let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
+        let notes = [version(&new(), terms), chunks(notes, terms)];
+        let (found, noted) = read(&notes, &meta(), terms).unwrap();
+        assert_eq!(found.chunks.len(), INDEX_BUDGET_CHUNKS);
+        assert_eq!(noted, std::iter::once(0..end).collect::<Vec<_>>());
     }
 
     #[test]
@@ -220,7 +241,7 @@ mod tests {
         let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
         let read = |later: Vec<u8>| {
             let notes = [version(&new(), terms), chunks(first, terms), later];
-            read(&notes, &meta(), terms).unwrap().chunks
+            read(&notes, &meta(), terms).unwrap().0.chunks
         };
         assert_eq!(read(void(20, 5)), first);
         assert_eq!(read(void(10, 1)), first[..1]);

@@ -1,6 +1,7 @@
 //! What stands at the destination: names that are not listed, and old versions.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -63,14 +64,14 @@ impl<S: Store> ReceivingHands<S> {
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
-        if let Some((rebuild, kept)) = goes_on.and_then(|meta| self.resume(path, meta)) {
+        if let Some((rebuild, kept, noted)) = goes_on.and_then(|meta| self.resume(path, meta)) {
             let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
             let slot = Slot {
                 noted: AtomicBool::new(true),
                 in_place: in_place.is_some(),
                 old: in_place.into_iter().collect(),
                 resumed: Some(self.terms.fingerprinter_with(&kept.key)),
-                kept: journal::runs(&kept.chunks),
+                kept: noted,
                 growing: Mutex::new(Some(Arc::new(Growing { rebuild, panes: None }))),
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
@@ -91,13 +92,13 @@ impl<S: Store> ReceivingHands<S> {
     }
 
     /// The interrupted transfer of just this version, if there is one and its journal can be read.
-    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(S::Rebuild, Kept)> {
+    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(S::Rebuild, Kept, Vec<Range<u64>>)> {
         if !journal::is_kept(meta.len) {
             return None;
         }
         // Whatever is wrong with it: then it goes as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
-        let kept = journal::read(&notes, meta, self.terms)?;
-        Some((rebuild, kept))
+        let (kept, noted) = journal::read(&notes, meta, self.terms)?;
+        Some((rebuild, kept, noted))
     }
 }
