@@ -1,7 +1,7 @@
 //! Reading rules as people write them: rsync's syntax (`man rsync`, "FILTER RULES").
 
 use super::{Action, DirMerge, Marks, PatternRule, Reading, Rule, Sides, Syntax};
-use crate::path::{MAX_PATH_BYTES, printable};
+use crate::path::{MAX_PATH_BYTES, Name, printable};
 
 /// What one rule asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,9 @@ pub enum BadRule {
     /// The pattern or file name is missing.
     #[error("unexpected end of filter rule: '{0}'")]
     Unfinished(String),
+    /// What is to be merged is a directory.
+    #[error("not the name of a file in filter rule: '{0}'")]
+    NoFile(String),
     /// Something follows where nothing may.
     #[error("nothing may follow in filter rule: '{0}'")]
     Trailing(String),
@@ -285,6 +288,9 @@ impl Prefix {
             Kind::Merge | Kind::DirMerge => {}
         }
         let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if Name::new(name).is_err() {
+            return Err(BadRule::NoFile);
+        }
         let own = Line::Rule(Rule::plain(Action::Exclude, name));
         let reading = Reading { syntax: self.syntax, words: self.words, marks };
         let merge = match self.kind {
@@ -456,6 +462,8 @@ mod tests {
             (".-+ x", "invalid modifier '+'"),
             (":C- x", "invalid modifier '-'"),
             (":e", "unexpected end"),
+            (": sub/", "not the name of a file"),
+            (". ..", "not the name of a file"),
             (".g x", "invalid modifier 'g'"),
             (":gw x", "invalid modifier 'w'"),
             ("-\x1b x", "invalid modifier '\\u{1b}'"),

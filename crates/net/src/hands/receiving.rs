@@ -153,7 +153,12 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
             Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
+                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
+                    StoreError::Protected { .. } => {
+                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
+                    }
+                    error => failed(&error),
+                }))
             }
             Work::OpenOld { handle, path, most, goes_on } => {
                 let opened = self.open_old(handle, &path, (most, goes_on.as_ref()));
@@ -257,7 +262,7 @@ impl<S: Store> ReceivingHands<S> {
     fn count_below(&self, dir: &RelPath, name: &Name) -> u64 {
         let (mut dirs, mut count) = (Vec::from_iter(dir.join(name)), 0);
         while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.store.list(&dir) else { continue };
+            let Ok(listing) = self.store.list_going(&dir) else { continue };
             count += listing.entries.len() as u64;
             let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
             dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
