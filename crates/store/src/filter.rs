@@ -20,7 +20,7 @@ use deltic_core::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Sid
 use pattern::{Pattern, Text};
 
 pub(crate) use reads::{Reads, read_bounded};
-pub(crate) use scope::{Fate, Scope, Scopes, Start};
+pub(crate) use scope::{Fate, Judge, Scope, Scopes, Start};
 
 /// Compiled rules, for one side. Without rules it costs nothing. Clones share it.
 #[derive(Clone, Debug, Default)]

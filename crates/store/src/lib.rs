@@ -138,7 +138,8 @@ pub trait Store: Tree {
 
     /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
     ///
-    /// What counts is the files of rules that are in the tree by now, and perishable rules only for `path` itself.
+    /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
+    /// listed. Perishable rules count for `path` itself only.
     ///
     /// # Errors
     /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where

@@ -229,7 +229,7 @@ impl Store for MemoryStore {
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         check_path("remove", path)?;
-        lock(&self.state).remove(path, (&self.scopes, Fate::Stays))
+        lock(&self.state).remove(path, &self.scopes)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

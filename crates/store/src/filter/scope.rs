@@ -4,7 +4,7 @@
 //! directory brings no file of rules both are one. So walks go on in parallel, and judging a name takes no lock: one is
 //! taken for each directory, to find its parent's scope, and none at all where the rules name no such files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -56,14 +56,22 @@ pub(crate) enum Start {
     Names,
 }
 
-/// The scopes of the directories below one root. Not all are kept: what is missing is read once more.
+/// The scopes of the directories below one root. Of those that only inherit not all are kept: they are made once more.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     filter: Filter,
     /// The root, from the root of the file system on, without a slash at the end.
     base: Box<[u8]>,
     start: Start,
-    known: Mutex<HashMap<RelPath, Arc<Scope>>>,
+    known: Mutex<Known>,
+}
+
+/// Scopes by directory.
+#[derive(Debug, Default)]
+struct Known {
+    scopes: HashMap<RelPath, Arc<Scope>>,
+    /// Directories that brought a file of rules: what it said is not forgotten, though it may be gone by now.
+    own: HashSet<RelPath>,
 }
 
 impl Scopes {
@@ -135,6 +143,19 @@ impl Scopes {
     }
 }
 
+impl Known {
+    fn insert(&mut self, dir: &RelPath, scope: &Arc<Scope>, is_own: bool) {
+        let Self { scopes, own } = self;
+        if scopes.len() >= MAX_KNOWN + 2 * own.len() {
+            scopes.retain(|dir, _| own.contains(dir));
+        }
+        scopes.insert(dir.clone(), Arc::clone(scope));
+        if is_own {
+            own.insert(dir.clone());
+        }
+    }
+}
+
 /// Judges the names of one directory.
 #[derive(Debug)]
 pub(crate) struct Judge(Option<Judging>);
@@ -168,11 +189,15 @@ impl Scope {
             Node::Rule(rule) if rule.xattr || (rule.perishable && fate == Fate::Goes) => None,
             Node::Rule(rule) => rule.matches(text).then_some(rule.action),
             Node::Merge(n) => {
-                let own = self.0.get(*n).and_then(|slot| slot.layer.as_deref());
+                let slot = self.0.get(*n)?;
+                let own = slot.layer.as_deref();
                 let mut layers = std::iter::successors(own, |layer| layer.above.as_deref());
-                layers.find_map(|layer| {
+                let action = layers.find_map(|layer| {
                     self.decide(&layer.nodes, &Text { anchor: layer.anchor, ..*text }, fate)
-                })
+                });
+                // What git does not ignore may be left out by another rule.
+                let is_git = slot.merge.reading.syntax == Syntax::Git;
+                action.filter(|action| !(is_git && *action == Action::Include))
             }
         })
     }
@@ -191,7 +216,7 @@ impl Chain<'_> {
     fn known(&self, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
         let (mut missing, mut at) = (Vec::new(), dir.clone());
         let mut scope = loop {
-            if let Some(scope) = lock(&self.scopes.known).get(&at) {
+            if let Some(scope) = lock(&self.scopes.known).scopes.get(&at) {
                 break Arc::clone(scope);
             }
             missing.push(at.clone());
@@ -201,12 +226,9 @@ impl Chain<'_> {
             }
         };
         for dir in missing.iter().rev() {
-            scope = self.enter(&scope, dir)?;
-            let mut known = lock(&self.scopes.known);
-            if known.len() >= MAX_KNOWN {
-                known.clear();
-            }
-            known.insert(dir.clone(), Arc::clone(&scope));
+            let own = self.enter(&scope, dir)?;
+            lock(&self.scopes.known).insert(dir, &own, !Arc::ptr_eq(&own, &scope));
+            scope = own;
         }
         Ok(scope)
     }
@@ -507,7 +529,7 @@ fn absolute(path: &Path) -> Box<[u8]> {
     bytes.strip_suffix(b"/").unwrap_or(bytes).into()
 }
 
-/// Most scopes kept for one root.
+/// Most scopes kept for one root, besides those of directories that bring files of rules, and about as many more.
 const MAX_KNOWN: usize = 4096;
 /// Most rules that one file of a directory may have.
 const MAX_RULES_OF_FILE: usize = 4096;

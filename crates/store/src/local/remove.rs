@@ -36,8 +36,8 @@ pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
     let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
     let mut removal =
         Removal { store, removed: 0, trouble: None, stack: Vec::new(), kept: HashSet::new() };
-    let mut judge = store.scopes.judge_in(Arc::clone(&scope), &place.dir_path);
-    removal.entry((&place.dir, &place.name, path), (&mut judge, Fate::Stays), &scope)?;
+    let mut judges = removal.judges(&place.dir_path, &scope)?;
+    removal.entry((&place.dir, &place.name, path), (&mut judges, Fate::Stays), &scope)?;
     while let Some((path, step)) = removal.stack.pop() {
         let step = match step {
             Step::Empty(above) => removal.empty(&path, &above),
@@ -51,15 +51,22 @@ pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
 }
 
 impl Removal<'_> {
+    /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
+    /// Only what neither protects goes: the files may have come with this run, or gone.
+    fn judges(&self, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+        let scopes = &self.store.scopes;
+        Ok([scopes.judge(dir, &*self.store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+    }
+
     /// Removes the entry `name` of `dir`, or puts it on the stack.
     fn entry(
         &mut self,
         (dir, name, path): (&Dir, &Name, &RelPath),
-        (judge, fate): (&mut Judge, Fate),
+        (judges, fate): (&mut [Judge; 2], Fate),
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
         let is_dir = file_type(&dir.stat(name).at("remove", path)?).is_dir();
-        if !judge.admits(name, is_dir, fate) {
+        if !judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate)) {
             self.keep_above(path);
             return Ok(());
         }
@@ -87,12 +94,12 @@ impl Removal<'_> {
 
     fn empty(&mut self, path: &RelPath, above: &Arc<Scope>) -> Result<(), StoreError> {
         let scope = self.store.scopes.enter(above, path, &*self.store.root);
-        let scope = scope.inspect_err(|_| self.keep_above(path))?;
+        let judges = scope.and_then(|scope| Ok((self.judges(path, &scope)?, scope)));
+        let (mut judges, scope) = judges.inspect_err(|_| self.keep_above(path))?;
         self.stack.push((path.clone(), Step::Remove));
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         let mut names = Vec::new();
         dir.for_each_name(|name| names.push(Name::new(name))).at("remove", path)?;
-        let mut judge = self.store.scopes.judge_in(Arc::clone(&scope), path);
         for name in names {
             let step = match name.and_then(|name| Ok((path.join(&name)?, name))) {
                 // Litter of a run that had its root here, or on this mount.
@@ -100,7 +107,7 @@ impl Removal<'_> {
                     self.store.stages.sweep_home(path).map(drop)
                 }
                 Ok((path, name)) => {
-                    self.entry((&dir, &name, &path), (&mut judge, Fate::Goes), &scope)
+                    self.entry((&dir, &name, &path), (&mut judges, Fate::Goes), &scope)
                 }
                 Err(_) => Err(StoreError::BadName { action: "remove", path: path.clone() }),
             };

@@ -7,7 +7,7 @@ use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;
-use crate::filter::{Fate, Reads, Scopes};
+use crate::filter::{Fate, Reads, Scope, Scopes};
 use crate::{Keep, StoreError};
 
 /// Directories and what they hold, and the files in the making.
@@ -151,16 +151,23 @@ impl TreeState {
     }
 
     /// Removes `path` and all below it that `scopes` admit.
-    pub(super) fn remove(
+    pub(super) fn remove(&mut self, path: &RelPath, scopes: &Scopes) -> Result<u64, StoreError> {
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
+        let scope = scopes.fresh(&dir, self)?;
+        self.remove_in((scopes, &scope), path, Fate::Stays)
+    }
+
+    fn remove_in(
         &mut self,
+        (scopes, scope): (&Scopes, &Arc<Scope>),
         path: &RelPath,
-        (scopes, fate): (&Scopes, Fate),
+        fate: Fate,
     ) -> Result<u64, StoreError> {
         let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
         let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
         let (dir, name) = path.split_last().ok_or_else(bad_name)?;
-        let mut judge = scopes.judge_in(scopes.fresh(&dir, self)?, &dir);
-        if !judge.admits(&name, is_dir, fate) {
+        if !scopes.judge_in(Arc::clone(scope), &dir).admits(&name, is_dir, fate) {
             return Ok(0);
         }
         let below: Vec<Name> = match self.dirs.get(path) {
@@ -168,9 +175,11 @@ impl TreeState {
             None => Vec::new(),
         };
         let mut removed = 1;
+        let scope = if is_dir { scopes.enter(scope, path, self)? } else { Arc::clone(scope) };
         for name in below {
-            match self.remove(&path.join(&name).map_err(|_| bad_name())?, (scopes, Fate::Goes)) {
-                // What is protected further down keeps this one too, and says so below.
+            let below = path.join(&name).map_err(|_| bad_name())?;
+            match self.remove_in((scopes, &scope), &below, Fate::Goes) {
+                // What is protected further down keeps this one too.
                 Err(StoreError::Protected { .. }) => {}
                 went => removed += went?,
             }
