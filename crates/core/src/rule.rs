@@ -141,6 +141,9 @@ impl Rule {
     }
 }
 
+/// Most files of rules that directories may bring, by name.
+pub const MAX_DIR_MERGES: usize = 64;
+
 /// All that both ends need to know about which names take part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {

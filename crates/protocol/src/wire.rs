@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::BadPath;
-use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
+use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::error::PeerError;
@@ -311,8 +311,9 @@ impl Wire for Rules {
         self.from0.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let list = Vec::take(from)?;
-        if list.len() > MAX_RULES {
+        let list: Vec<Rule> = Vec::take(from)?;
+        let merges = list.iter().filter(|rule| matches!(rule, Rule::DirMerge(_))).count();
+        if list.len() > MAX_RULES || merges > MAX_DIR_MERGES {
             return Err(Bad::Limit("filter rules"));
         }
         Ok(Self { list, delete_excluded: Wire::take(from)?, from0: Wire::take(from)? })

@@ -80,12 +80,11 @@ impl Filter {
         for rule in &rules.list {
             match rule {
                 Rule::Pattern(rule) => book.nodes.extend(book.compile(rule).map(Node::Rule)),
-                Rule::DirMerge(merge) if book.merges.len() < MAX_MERGES => {
+                Rule::DirMerge(merge) => {
                     let merge = book.merge(merge);
                     book.nodes.extend(merge.is_some().then_some(Node::Merge(book.merges.len())));
                     book.merges.extend(merge);
                 }
-                Rule::DirMerge(_) => {}
             }
         }
         Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
@@ -140,9 +139,6 @@ impl Compiled {
         self.pattern.matches(&text) != self.negated
     }
 }
-
-/// Most files of rules that directories may bring, by name.
-const MAX_MERGES: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, value_parser};
 use deltic_core::path::printable;
-use deltic_core::rule::{self, Action, Line, LineEnd, Marks, Reading, Rule, Rules, Syntax};
+use deltic_core::rule::{
+    self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
+};
 use deltic_protocol::limits::MAX_RULES;
 
 use super::CHOOSE;
@@ -98,6 +100,10 @@ impl Gathered {
             }
             if self.rules.len() > MAX_RULES {
                 bail!("more than {MAX_RULES} filter rules");
+            }
+            let is_merge = |rule: &&Rule| matches!(rule, Rule::DirMerge(_));
+            if self.rules.iter().filter(is_merge).count() > MAX_DIR_MERGES {
+                bail!("more than {MAX_DIR_MERGES} files of rules in directories");
             }
         }
         Ok(())

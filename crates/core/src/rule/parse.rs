@@ -97,7 +97,7 @@ pub fn old_rule(text: &[u8], action: Action) -> Result<Option<Line>, BadRule> {
     };
     match pattern.len() {
         0 => Err(BadRule::Unfinished(printable(text))),
-        ..=MAX_PATH_BYTES => Ok(Some(Line::Rule(Rule::plain(action, pattern)))),
+        1..=MAX_PATH_BYTES => Ok(Some(Line::Rule(Rule::plain(action, pattern)))),
         _ => Err(BadRule::TooLong),
     }
 }
@@ -210,9 +210,8 @@ fn one_rule(text: &[u8], reading: &Reading) -> Result<Vec<Line>, BadRule> {
 
 /// What a rule says itself, and what its file says of all its rules.
 fn joined(own: Marks, file: Marks) -> Option<Marks> {
-    let sides = match (own.sides, file.sides) {
-        (Sides::Unsaid, sides) | (sides, Sides::Unsaid) => sides,
-        _ => return None,
+    let ((Sides::Unsaid, sides) | (sides, Sides::Unsaid)) = (own.sides, file.sides) else {
+        return None;
     };
     Some(Marks {
         sides,

@@ -10,11 +10,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::path::printable;
-use deltic_core::rule::{self, Action, Line, LineEnd, Reading, Rule, Syntax};
+use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
 use deltic_core::{Name, RelPath};
 
 use super::pattern::Text;
-use super::{Book, Filter, MAX_MERGES, Merge, Node, Reads, git};
+use super::{Book, Filter, Merge, Node, Reads, git};
 use crate::local::above::Above;
 use crate::{StoreError, lock};
 
@@ -273,7 +273,7 @@ impl Chain<'_> {
             (_, Syntax::Git) => {
                 let is_top = |dir: &&[u8]| Above::open(dir).is_some_and(|dir| dir.has(&git_dir()));
                 let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
-                if root_is_top { None } else { dirs.iter().position(|dir| is_top(&dir)) }
+                if root_is_top { None } else { dirs.iter().position(is_top) }
             }
             (None, _) => None,
             (Some(from), _) => {
@@ -399,6 +399,7 @@ impl Chain<'_> {
                 }
             }
             place.check(text.file, draft.nodes.len() <= MAX_RULES_OF_FILE, "too many rules")?;
+            place.check(text.file, scope.0.len() <= MAX_DIR_MERGES, "too many names of files")?;
         }
         Ok(())
     }
@@ -407,10 +408,10 @@ impl Chain<'_> {
         match rule {
             Rule::Pattern(rule) => draft.nodes.extend(self.book.compile(rule).map(Node::Rule)),
             Rule::DirMerge(merge) => {
-                let merge = self.book.merge(merge).filter(|merge| {
-                    scope.0.len() < MAX_MERGES
-                        && scope.0.iter().all(|slot| slot.merge.name != merge.name)
-                });
+                let merge = self
+                    .book
+                    .merge(merge)
+                    .filter(|merge| scope.0.iter().all(|slot| slot.merge.name != merge.name));
                 draft.nodes.extend(merge.is_some().then_some(Node::Merge(scope.0.len())));
                 scope.0.extend(merge.map(|merge| Slot { merge, layer: None }));
             }
