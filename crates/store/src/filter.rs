@@ -62,6 +62,8 @@ struct Merge {
     name: Name,
     reading: Reading,
     inherited: bool,
+    /// Whether its rules count at this side. If not it is not read, but a later rule about this name is none all the same.
+    counts: bool,
     /// From which directory down, above the root, it is looked for as well.
     above: Option<Box<[u8]>>,
 }
@@ -119,7 +121,7 @@ impl Book {
         marks.sides.has(self.side, self.delete_excluded).then_some(compiled)
     }
 
-    /// The file, if its rules may count at this side and nothing of its name is looked for yet.
+    /// The file, if nothing of its name is looked for yet.
     fn merge(&self, merge: &DirMerge) -> Option<Arc<Merge>> {
         let DirMerge { file, reading, inherited } = merge;
         let start = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -128,8 +130,8 @@ impl Book {
         let counts = reading.marks.sides.has(self.side, false);
         let is_new = self.merges.iter().all(|merge| merge.name != name);
         let above = (start > 0).then(|| file[..start].into());
-        let merge = Merge { name, reading: *reading, inherited: *inherited, above };
-        (counts && is_new).then(|| Arc::new(merge))
+        let merge = Merge { name, reading: *reading, inherited: *inherited, counts, above };
+        is_new.then(|| Arc::new(merge))
     }
 }
 

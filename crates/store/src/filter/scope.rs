@@ -312,6 +312,9 @@ impl Chain<'_> {
     /// Reads file `n` of the directory at `place`; whether anything changed.
     fn fill(&self, scope: &mut Scope, n: usize, place: &Place<'_>) -> Result<bool, StoreError> {
         let merge = Arc::clone(&scope.0[n].merge);
+        if !merge.counts {
+            return Ok(false);
+        }
         let mut changed = false;
         if !merge.inherited {
             changed = scope.0[n].layer.take().is_some();

@@ -190,6 +190,15 @@ fn directories_add_rules_that_are_inherited_and_anchored_where_they_are() {
 }
 
 #[test]
+fn a_second_rule_about_one_file_is_none_whichever_side_the_first_is_for() {
+    let files = Files(&[(".r", "- a")]);
+    let both = filter_at(&[":s .r", ": .r"], Side::Receiver);
+    assert!(admits_in(&both, &files, &path("a"), false));
+    let second = filter_at(&[":r .r", ": .r"], Side::Receiver);
+    assert!(!admits_in(&second, &files, &path("a"), false));
+}
+
+#[test]
 fn a_file_of_rules_may_name_further_ones_below_the_root() {
     let files = Files(&[
         ("d/.r", ". more\n: .s\n. ../up"),
