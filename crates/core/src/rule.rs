@@ -1,5 +1,5 @@
-//! Which entries of a tree take part in a sync: rsync's filter rules, as data. Reading them from text is
-//! [`parse`](self::parse)'s; matching lives with the trees, in the store.
+//! Which entries of a tree take part in a sync: rsync's filter rules, as data, and how they are read from text. Matching
+//! lives with the trees, in the store.
 
 mod parse;
 
