@@ -77,6 +77,11 @@ pub trait Store: Tree {
     /// Where that cannot be said: a missing parent directory is `None`, not an error.
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError>;
 
+    /// [`Store::look`] at each of `paths`; cheaper where those of one directory follow each other.
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        paths.iter().map(|path| self.look(path)).collect()
+    }
+
     /// Starts a new version of `len` bytes for `path`; its directory exists.
     ///
     /// # Errors

@@ -86,8 +86,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::Look { paths } => {
-                let look = |path| self.store.look(path).map_err(|error| failed(&error));
-                Answer::Looked(paths.iter().map(look).collect())
+                let looked = self.store.look_all(&paths).into_iter();
+                Answer::Looked(looked.map(|found| found.map_err(|error| failed(&error))).collect())
             }
             Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
