@@ -5,7 +5,7 @@
 //! text only, give `{}` a meaning, and do not let `a**b` cross a slash. The oracles of the tests are rsync and git.
 //!
 //! A [`Filter`] is compiled once and for one side: a sender's says what is sent, a receiver's what may be deleted. What
-//! directories add in files of their own is a [`Scope`](scope::Scope), made when a directory is entered and shared by all
+//! directories add in files of their own is a `Scope`, made when a directory is entered and shared by all
 //! below it.
 
 mod git;
