@@ -12,9 +12,7 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_THREADS,
-};
+use crate::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_STREAMS, MAX_THREADS};
 use crate::options::{Delete, Options};
 use crate::streams::Join;
 use crate::wire::{Bad, Wire, whole};
@@ -242,7 +240,7 @@ impl Request {
         };
         let mut payload = Vec::new();
         self.put(&mut payload);
-        sources.max(options.rules.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+        sources.max(options.rules.list.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
     }
 
     fn put(&self, to: &mut Vec<u8>) {
@@ -389,10 +387,7 @@ impl Wire for Options {
         if threads > MAX_THREADS || streams > MAX_STREAMS {
             return Err(Bad::Limit("threads or streams"));
         }
-        let rules = Vec::take(from)?;
-        if rules.len() > MAX_RULES {
-            return Err(Bad::Limit("filter rules"));
-        }
+        let rules = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
