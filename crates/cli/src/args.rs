@@ -1,5 +1,7 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
+mod compare;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
@@ -102,6 +104,10 @@ pub(crate) struct SyncArgs {
     /// Leave modification times alone, though -a says otherwise
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
+
+    /// What counts as changed.
+    #[command(flatten)]
+    pub(crate) compare: compare::CompareArgs,
 
     /// Compare content where size and time agree
     #[arg(short, long, help_heading = CHOOSE)]

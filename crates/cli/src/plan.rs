@@ -83,7 +83,7 @@ impl Request {
         let plan = Plan {
             sources,
             destination,
-            options: options(args, local),
+            options: options(args, local)?,
             remote: Remote { shell: args.rsh.0.clone(), program: args.deltic_path.clone() },
             bwlimit: args.bwlimit.and_then(Rate::limit),
         };
@@ -174,8 +174,8 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, local: bool) -> Options {
-    Options {
+fn options(args: &SyncArgs, local: bool) -> Result<Options> {
+    Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms),
@@ -193,8 +193,9 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
+        compare: args.compare.compare()?,
         rules: args.rules.0.clone(),
-    }
+    })
 }
 
 const fn recursive(args: &SyncArgs) -> bool {

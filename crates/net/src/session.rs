@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_mag
 use deltic_protocol::limits::{MAX_GREETING_BYTES, MAX_STREAMS};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
@@ -28,6 +28,7 @@ use deltic_store::{Durability, Filter, Keep, Store};
 
 use crate::drive::{Drive, Hands, Machine, drive, fewer};
 use crate::error::SyncError;
+use crate::hands::alternates::Alternates;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
@@ -268,7 +269,8 @@ impl Greeted {
         let setting = Setting { options: options.clone(), expect, rename };
         if missing && options.dry_run {
             let store = MemoryStore::new(Filter::default());
-            return self.receive_into(store, setting, joining, watch).await;
+            let alternates = Alternates::new(Vec::new());
+            return self.receive_into((store, alternates), setting, joining, watch).await;
         }
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
@@ -280,19 +282,20 @@ impl Greeted {
         let local =
             LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        self.receive_into(store, setting, joining, watch).await
+        let alternates = open_alternates(&root, &options, watch);
+        self.receive_into((store, alternates), setting, joining, watch).await
     }
 
     async fn receive_into<S: Store>(
         &mut self,
-        store: S,
+        (store, alternates): (S, Alternates<S>),
         setting: Setting,
         joining: Joining,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Options { modes, times, threads, .. } = setting.options;
         let names = (self.terms, &setting.options.strategy);
-        let hands = ReceivingHands::new(store, Keep { modes, times }, names);
+        let hands = ReceivingHands::new(store, alternates, Keep { modes, times }, names);
         self.run((Receiver::new(setting), hands), joining, threads, watch).await
     }
 
@@ -352,6 +355,21 @@ fn draw_key() -> Key {
 
 fn durability(options: &Options) -> Durability {
     if options.durable { Durability::Run } else { Durability::None }
+}
+
+/// Opens the other trees that are compared with, and says which are not there.
+fn open_alternates(root: &Path, options: &Options, watch: Watch<'_>) -> Alternates<LocalStore> {
+    let open = |dir: &Box<[u8]>| {
+        let path = root.join(OsStr::from_bytes(dir));
+        let opened = LocalStore::open(&path, LocalOptions::default());
+        if let Err(error) = &opened {
+            let path = deltic_core::path::printable(path.as_os_str().as_bytes());
+            let message = format!("compare with {path}: {error}");
+            watch(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+        }
+        opened.ok()
+    };
+    Alternates::new(options.compare.alternates.dirs.iter().map(open).collect())
 }
 
 /// What the other end should be told of our error, unless it told us or is gone.

@@ -375,6 +375,7 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
+        self.compare.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
@@ -393,6 +394,7 @@ impl Wire for Options {
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
+        let compare = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -408,6 +410,7 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            compare,
             rules,
         })
     }

@@ -1,7 +1,11 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
+mod compare;
+
 use deltic_core::Strategy;
 use deltic_core::rule::Rule;
+
+pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// What counts as changed.
+    pub compare: Compare,
     /// `--include` and `--exclude` in order; the first that matches wins.
     pub rules: Vec<Rule>,
 }

@@ -23,7 +23,7 @@ use deltic_protocol::limits::{
     MAX_GROUPS, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Options};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
@@ -831,13 +831,17 @@ fn a_renamed_file_stays_alone() {
 }
 
 #[test]
-fn entries_that_the_options_leave_out_are_refused() {
+fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
     let left_out = PeerError::Unexpected("an entry that the options leave out");
+    let mut victim = Victim::new(Setting::default());
+    assert_eq!(victim.refusal(listing("", &[("x", dir())], Extent::Last)), left_out);
     let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
     let device = Meta { kind: Kind::Other, ..dir() };
-    for meta in [link, dir(), device] {
+    for meta in [link, device] {
         let mut victim = Victim::new(Setting::default());
-        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), left_out);
+        let before = victim.hands.tree.0.clone().into_keys().collect::<Vec<_>>();
+        victim.take([listing("", &[("x", meta)], Extent::Last)]).unwrap();
+        assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), before);
     }
 }
 
@@ -1559,6 +1563,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             };
             Answer::Looked((0..paths.len()).map(look).collect())
         }
+        Work::LookBeside { .. } => {
+            let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
+            Answer::Beside((0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect())
+        }
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
@@ -1574,6 +1582,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
+            beside: [None, Some(3000)][luck as usize / 3 % 2],
+            similar: vec![3000; luck as usize / 6 % 2],
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -1617,6 +1627,18 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         _ => Answer::Done(done(luck)),
     }
+}
+
+/// Nothing, or alternates.
+fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
+    let usage = [AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link];
+    prop::option::of(prop::sample::select(usage.to_vec())).prop_map(|usage| match usage {
+        None => Compare::default(),
+        Some(usage) => {
+            let alternates = Alternates { usage, dirs: vec![b"x"[..].into(); 2] };
+            Compare { alternates, ..Compare::default() }
+        }
+    })
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
@@ -1691,9 +1713,11 @@ proptest! {
         flags: [bool; 4],
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        compare in likely_compare(),
     ) {
         let [dry_run, checksum, whole_file, recursive] = flags;
-        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, strategy, ..options() };
+        let recursive = !recursive || dry_run;
+        let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..options() };
         let mut machine = Receiver::new(Setting { options, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {

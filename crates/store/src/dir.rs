@@ -150,6 +150,11 @@ impl Dir {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }
 
+    /// Makes `new_name` in `dir` another name of `name` itself, be it a symlink; it must not exist.
+    pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
+    }
+
     /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.
     pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())

@@ -125,6 +125,16 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.make_symlink(path, target, meta, keep)
     }
 
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::Link, path)?;
+        self.inner.link(path, &from.inner, expected)
+    }
+
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         self.plan.enter(Call::SetMeta, path)?;
         self.inner.set_meta(path, meta, keep)

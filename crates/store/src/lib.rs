@@ -120,6 +120,19 @@ pub trait Store: Tree {
         keep: Keep,
     ) -> Result<(), StoreError>;
 
+    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
+    /// what `seen` says. A store without links makes an equal entry.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
+    /// and where the system cannot link it.
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        is_and_seen: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError>;
+
     /// Gives the entry at `path` the mode and times of `meta` that `keep` names; a symlink takes times only.
     ///
     /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.

@@ -2,6 +2,7 @@
 
 mod attrs;
 mod copy;
+mod link;
 mod list;
 mod log;
 mod place;

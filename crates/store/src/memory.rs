@@ -192,6 +192,24 @@ impl Store for MemoryStore {
         state.put(path, Meta { modified, ..now }, Arc::default()).at("make symlink", path)
     }
 
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        (is, seen): (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        check_path("link", path)?;
+        let node = lock(&from.state).get(path).at("link", path)?.clone();
+        if node.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        let mut state = lock(&self.state);
+        if state.find(path).at("link", path)?.map(|found| &found.meta) != seen {
+            return Err(StoreError::Conflict { path: path.clone() });
+        }
+        state.put(path, node.meta, node.bytes).at("link", path)
+    }
+
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         check_path(SET_META, path)?;
         let mut state = lock(&self.state);

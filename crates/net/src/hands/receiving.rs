@@ -16,14 +16,15 @@ use deltic_protocol::Terms;
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Proof, Receiver, Rolled, SummedOld, Work,
+    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens,
+    Patch, Piece, Proof, Receiver, Rolled, SummedOld, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
+use super::alternates::Alternates;
 use super::sending::cut_segment;
 use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
 use super::{Buffers, failed, journal, lock, setback};
@@ -34,6 +35,7 @@ use crate::pool::Cost;
 /// Changes a store for a [`Receiver`].
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
+    alternates: Alternates<S>,
     keep: Keep,
     terms: Terms,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
@@ -98,7 +100,7 @@ impl<S: Store> Default for Slot<S> {
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Copy { .. } => Cost::Copy,
+            Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
@@ -117,12 +119,15 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
+            | Work::CopyBeside { .. }
             | Work::Write { .. }
             | Work::Mend { .. }
             | Work::Commit { .. }
             | Work::Replace { .. }
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::LookBeside { .. }
+            | Work::LinkBeside { .. }
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -141,6 +146,15 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let look = |path| self.store.look(path).map_err(|error| failed(&error));
                 Answer::Looked(paths.iter().map(look).collect())
             }
+            Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
+            Work::LinkBeside { path, alternate, is, seen } => {
+                let expected = (&is, seen.as_ref());
+                done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::CopyBeside { path, alternate, is, meta, seen } => {
+                let metas = (&is, &meta, seen.as_ref());
+                done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
+            }
             Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
@@ -155,8 +169,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Remove { path } => {
                 Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
             }
-            Work::OpenOld { handle, path, most, goes_on } => {
-                let opened = self.open_old(handle, &path, (most, goes_on.as_ref()));
+            Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
+                let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
                 Answer::Opened(opened.map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, segment, spec } => {
@@ -216,9 +230,15 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep, (terms, strategy): (Terms, &Strategy)) -> Self {
+    pub(crate) fn new(
+        store: S,
+        alternates: Alternates<S>,
+        keep: Keep,
+        (terms, strategy): (Terms, &Strategy),
+    ) -> Self {
         Self {
             store,
+            alternates,
             keep,
             terms,
             keeps_notes: strategy.conversation == Conversation::Recipe,
@@ -268,7 +288,7 @@ impl<S: Store> ReceivingHands<S> {
     fn open_old(
         &self,
         handle: Handle,
-        path: &RelPath,
+        (path, elsewhere): (&RelPath, &Elsewhere),
         (most, goes_on): (u64, Option<&Meta>),
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
@@ -290,16 +310,24 @@ impl<S: Store> ReceivingHands<S> {
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
             let kept = Some(kept);
-            return Ok(OldLens { in_place: in_place_len, leftovers: Vec::new(), kept });
+            return Ok(OldLens { in_place: in_place_len, kept, ..OldLens::default() });
         }
         let mut leftovers = self.store.leftovers(path)?;
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
+        let (beside, similar) = match in_place {
+            Some(_) => (None, Vec::new()),
+            None => self.alternates.open(&self.store, path, elsewhere),
+        };
+        let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let lens = OldLens {
-            in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
-            leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),
+            in_place: in_place.as_ref().map(len),
+            beside: beside.as_ref().map(len),
+            similar: similar.iter().map(len).collect(),
+            leftovers: leftovers.iter().map(len).collect(),
             kept: None,
         };
-        let old = in_place.into_iter().chain(leftovers).collect();
+        let others = beside.into_iter().chain(similar).chain(leftovers);
+        let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)

@@ -9,7 +9,9 @@ use crate::options::{Delete, Options};
 use crate::report::{Action, Change, Differs, Item, Trouble};
 use crate::work::Setback;
 
+use super::beside::Beside;
 use super::clearing::Cleared;
+use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
 use super::{Extra, Place, Receiver, Work, ends};
 
@@ -21,6 +23,15 @@ pub(super) struct Section {
     entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
+}
+
+/// Why a directory is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It failed, and with it all below.
+    Failed,
+    /// It is not asked for.
+    PassedOver,
 }
 
 impl Section {
@@ -80,8 +91,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, kinds of entries
-    /// that the options leave out.
+    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if the
+    /// options leave them out.
     fn check_names(&self, section: &Section) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
@@ -89,17 +100,10 @@ impl Receiver {
         if self.setting.rename.is_some() && !self.is_one_file(section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
-        let Options { recursive, links, .. } = self.setting.options;
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            let admitted = match meta.kind {
-                Kind::File => true,
-                Kind::Dir => recursive,
-                Kind::Symlink(_) => links,
-                Kind::Other => false,
-            };
-            if !admitted {
+            if meta.is_dir() && !self.setting.options.recursive {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -140,7 +144,7 @@ impl Receiver {
                     self.progress.list(entry.meta.len);
                 }
                 Kind::Dir => self.totals.dirs += 1,
-                Kind::Symlink(_) => self.totals.links += 1,
+                Kind::Symlink(_) => self.totals.links += u64::from(self.setting.options.links),
                 Kind::Other => {}
             }
         }
@@ -175,8 +179,8 @@ impl Receiver {
 
     fn look(&mut self, no: u64) {
         let section = &self.sections[&no];
-        if self.lost.contains(&section.dir) {
-            return self.give_up_section(no);
+        if let Some(lost) = self.lost.get(&section.dir) {
+            return self.give_up_section(no, *lost);
         }
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
@@ -185,21 +189,21 @@ impl Receiver {
     }
 
     /// A directory is lost, and with it all below; it was said once.
-    fn give_up_section(&mut self, no: u64) {
+    fn give_up_section(&mut self, no: u64, lost: Lost) {
         let Some(section) = self.sections.remove(&no) else { return };
         for entry in section.entries {
-            self.totals.failed += 1;
+            self.totals.failed += u64::from(lost == Lost::Failed);
             self.report_settled(entry.meta.len);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
-                self.lose_dir(path);
+                self.lose_dir(path, lost);
             }
         }
     }
 
-    fn lose_dir(&mut self, path: RelPath) {
+    fn lose_dir(&mut self, path: RelPath, lost: Lost) {
         let waiting = self.making.remove(&path);
-        self.lost.insert(path);
-        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no));
+        self.lost.insert(path, lost);
+        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
     }
 
     /// The directory is in place: what waited for it may go on.
@@ -226,7 +230,7 @@ impl Receiver {
                     self.report_settled(entry.meta.len);
                     self.trouble(trouble);
                     if entry.meta.is_dir() {
-                        self.lose_dir(path);
+                        self.lose_dir(path, Lost::Failed);
                     }
                 }
             }
@@ -234,13 +238,38 @@ impl Receiver {
     }
 
     fn decide(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+        let compare = &self.setting.options.compare;
+        if compare.passes_over(&meta, old.as_ref())
+            || meta.is_file() && compare.passes_over_file(&meta, old.as_ref())
+        {
+            self.report_settled(meta.len);
+            if meta.is_dir() {
+                self.lose_dir(path, Lost::PassedOver);
+            }
+        } else if self.asks_alternates(&meta, old.as_ref()) {
+            self.look_beside(file, path, (meta, old));
+        } else {
+            self.decide_here(file, path, (meta, old), None);
+        }
+    }
+
+    /// What is done where the alternates have nothing to say, or only something to match against.
+    pub(super) fn decide_here(
+        &mut self,
+        file: FileNo,
+        path: RelPath,
+        (meta, old): (Meta, Option<Meta>),
+        beside: Option<Beside>,
+    ) {
         match &meta.kind {
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
+            // Listed so that what stands in its place is not removed.
+            Kind::Symlink(_) if !self.setting.options.links => {}
             Kind::Symlink(_) => self.decide_symlink(file, path, meta, old),
-            Kind::File => self.decide_file(file, path, meta, old),
+            Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Other => {}
         }
     }
@@ -267,7 +296,7 @@ impl Receiver {
             Err(setback) => {
                 self.dirs.retain(|(dir, _)| dir != path);
                 self.trouble(setback.trouble);
-                self.lose_dir(path.clone());
+                self.lose_dir(path.clone(), Lost::Failed);
             }
         }
     }
@@ -327,7 +356,13 @@ impl Receiver {
         }
     }
 
-    fn decide_file(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    fn decide_file(
+        &mut self,
+        (file, path): (FileNo, RelPath),
+        meta: Meta,
+        old: Option<Meta>,
+        beside: Option<Beside>,
+    ) {
         let options = &self.setting.options;
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
@@ -335,13 +370,14 @@ impl Receiver {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
             None => Differs::default(),
         };
-        let same_len = old_file.is_some() && !differs.size;
-        let same_time = old_file.as_ref().is_some_and(|old| old.modified == meta.modified);
-        let compare = options.checksum && same_len && meta.len > 0;
-        if same_len && (meta.len == 0 || same_time && !compare) {
-            return self.keep_file(path, meta, differs);
+        let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
+        if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
+            return self.keep_file(path, (meta, old), differs);
         }
-        let candidate = Candidate { file, path, meta, old: old_file, seen, differs };
+        let beside_is_it =
+            beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
+        let compare = looks == Some(Quick::Unknown) || beside_is_it;
+        let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.delete != Delete::Never {
@@ -352,10 +388,14 @@ impl Receiver {
     }
 
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
-    fn keep_file(&mut self, path: RelPath, meta: Meta, differs: Differs) {
+    fn keep_file(&mut self, path: RelPath, (mut meta, old): (Meta, &Meta), differs: Differs) {
         self.report_settled(meta.len);
         if differs == Differs::default() {
             return;
+        }
+        if !differs.time {
+            // Near enough stays as it is.
+            meta.modified = old.modified;
         }
         let change =
             Change { path: path.clone(), item: Item::File, action: Action::Touched, differs };
@@ -385,14 +425,5 @@ impl Receiver {
             }
             Err(trouble) => self.trouble(trouble),
         }
-    }
-}
-
-/// In which of the carried attributes two entries of one kind differ.
-fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
-    Differs {
-        time: options.times && new.modified != old.modified,
-        mode: options.modes && new.mode != old.mode,
-        ..Differs::default()
     }
 }

@@ -10,8 +10,10 @@
 
 mod ask;
 mod attempt;
+mod beside;
 mod clearing;
 mod closing;
+mod compare;
 mod deciding;
 mod file;
 mod proof;
@@ -30,15 +32,16 @@ use crate::streams::Aside;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use attempt::{Asked, Gap, IndexPart};
+use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
-use deciding::Section;
+use deciding::{Lost, Section};
 use file::{Incoming, Queue};
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Rolled, SummedOld, Work,
+    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens,
+    Patch, Piece, Rolled, SummedOld, Work,
 };
 pub use proof::Proof;
 
@@ -75,8 +78,8 @@ pub struct Receiver {
     announced: HashSet<RelPath>,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
-    /// Directories that could not be made: what is below them is given up.
-    lost: HashSet<RelPath>,
+    /// Directories that are not made: what is below them is given up.
+    lost: HashMap<RelPath, Lost>,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
@@ -89,6 +92,8 @@ pub struct Receiver {
     queue: Queue,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
+    /// What waits for the alternates.
+    beside: BTreeMap<FileNo, Waiting>,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -117,6 +122,11 @@ enum List {
 #[derive(Debug)]
 enum Place {
     Look(u64),
+    LookBeside(FileNo),
+    LinkBeside { file: FileNo, beside: Beside },
+    CopyBeside { file: FileNo, change: Change },
+    TakeBeside { handle: Handle, links: bool },
+    LeaveOut,
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -158,6 +168,7 @@ impl Concerns for Place {
             | Self::Roll(handle)
             | Self::Commit(handle)
             | Self::Confirm(handle)
+            | Self::TakeBeside { handle, .. }
             | Self::TouchFile(handle) => Some(*handle),
             _ => None,
         }
@@ -183,7 +194,7 @@ impl Receiver {
             making: HashMap::new(),
             announced: HashSet::from([RelPath::root()]),
             listing: None,
-            lost: HashSet::new(),
+            lost: HashMap::new(),
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
@@ -191,6 +202,7 @@ impl Receiver {
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
+            beside: BTreeMap::new(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -307,6 +319,17 @@ impl Receiver {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
             (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
+            (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
+            (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
+                self.linked(file, beside, done);
+            }
+            (Place::CopyBeside { file, change }, Answer::Done(done)) => {
+                self.copied_beside(file, change, done);
+            }
+            (Place::TakeBeside { handle, links }, Answer::Done(done)) => {
+                self.took_beside(handle, links, done);
+            }
+            (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -390,8 +413,9 @@ impl Receiver {
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
-        let upto =
-            [looking, queued, clearing, unasked].into_iter().flatten().min().unwrap_or(self.told);
+        let beside = self.beside.keys().next().map(|file| file.0);
+        let waiting = [looking, queued, clearing, beside, unasked];
+        let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });

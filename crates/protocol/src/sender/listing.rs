@@ -142,7 +142,9 @@ impl Sender {
         };
         if let Some(what) = left_out(&entry.meta.kind, &self.options) {
             self.trouble(skipped(what, &path));
-            return false;
+            if entry.meta.is_dir() {
+                return false;
+            }
         }
         match entry.meta.kind {
             Kind::Dir => self.lister.dirs.push(path),

@@ -14,7 +14,7 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -79,6 +79,21 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: Options { strategy, ..options.clone() },
     };
+    let compare = Compare {
+        size_only: true,
+        update: true,
+        window: Window::Secs(2),
+        min_bytes: 7,
+        max_bytes: Some(300),
+        alternates: Alternates { usage: AlternateUse::Link, dirs: vec![b"../old"[..].into()] },
+        fuzzy: Fuzzy::Everywhere,
+        ..Compare::default()
+    };
+    let by_comparison = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { compare, ..options.clone() },
+    };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
@@ -94,6 +109,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
         ("Request.Receive", request.encode()),
         ("Request.strategy", by_strategy.encode()),
+        ("Request.compare", by_comparison.encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
         (
@@ -379,8 +395,8 @@ fn options() -> impl Strategy<Value = Options> {
     });
     let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
     let strategy = of(&deltic_core::Strategy::ALL);
-    (any::<[bool; 9]>(), delete, numbers, strategy, vec(rule, 0..3)).prop_map(
-        |(flag, delete, (threads, streams), strategy, rules)| Options {
+    (any::<[bool; 9]>(), delete, numbers, strategy, (compare(), vec(rule, 0..3))).prop_map(
+        |(flag, delete, (threads, streams), strategy, (compare, rules))| Options {
             recursive: flag[0],
             links: flag[1],
             modes: flag[2],
@@ -394,7 +410,31 @@ fn options() -> impl Strategy<Value = Options> {
             threads,
             streams,
             strategy,
+            compare,
             rules,
+        },
+    )
+}
+
+fn compare() -> impl Strategy<Value = Compare> {
+    let window = prop_oneof![Just(Window::Exact), small().prop_map(Window::Secs)];
+    let usage = of(&[AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link]);
+    let alternates =
+        (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
+    let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
+    let bounds = (number(), option(number()));
+    (any::<[bool; 5]>(), window, bounds, alternates, fuzzy).prop_map(
+        |(flag, window, (min_bytes, max_bytes), alternates, fuzzy)| Compare {
+            size_only: flag[0],
+            ignore_times: flag[1],
+            update: flag[2],
+            existing: flag[3],
+            ignore_existing: flag[4],
+            window,
+            min_bytes,
+            max_bytes,
+            alternates,
+            fuzzy,
         },
     )
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::attrs::{Attrs, times, umask};
 use super::copy::Copier;
+use super::link::link;
 use super::list::list;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
@@ -236,6 +237,15 @@ impl Store for LocalStore {
         }
         self.0.touched.add(&place.dir_path);
         landed.at(action, path)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        link(&self.0, &from.0, path, expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
