@@ -1,6 +1,7 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
 mod compare;
+mod select;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -105,6 +106,9 @@ pub(crate) struct SyncArgs {
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
 
+    /// Which names take part.
+    #[command(flatten)]
+    pub(crate) select: select::SelectArgs,
     /// What counts as changed.
     #[command(flatten)]
     pub(crate) compare: compare::CompareArgs,

@@ -6,6 +6,7 @@ pub mod delta;
 pub mod fingerprint;
 pub mod format;
 pub mod gap;
+pub mod glob;
 pub mod index;
 pub mod keyed;
 pub mod merge;

@@ -14,6 +14,10 @@ pub const MAX_CAPABILITIES: usize = 64;
 pub const MAX_RULES: usize = 4096;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
+/// Most names, in a list of its own, that a request is for.
+pub const MAX_NAMES: usize = 1 << 20;
+/// Bytes of all of them.
+pub const MAX_NAMES_BYTES: usize = 64 << 20;
 /// Most streams of one session, the first among them.
 pub const MAX_STREAMS: u32 = 16;
 /// Most threads that one end may be asked to compute with.
@@ -74,7 +78,7 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
             ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_ALTERNATES GUARDED_DELETES
         ]

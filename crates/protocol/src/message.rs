@@ -70,6 +70,8 @@ pub enum Extent {
     More,
     /// These were the last.
     Last,
+    /// These were the last that take part: the directory may have others, which nobody asked for.
+    Part,
 }
 
 /// Bytes of literals and how they travel.
@@ -131,6 +133,8 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// Sources that are not there, and are to go here as well.
+    Missing(Vec<RelPath>),
 }
 
 /// What the receiver says.
@@ -176,7 +180,7 @@ pub enum Done {
 }
 
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
-closed_set!(Extent: More = 0, Last = 1);
+closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
     fn put(&self, to: &mut Vec<u8>) {
@@ -379,6 +383,7 @@ frames!(ToReceiver {
     27 Deny { file, chunks }
     28 Patch { file, steps, payload };
     24 Trouble(trouble)
+    31 Missing(paths)
 });
 
 frames!(ToSender {

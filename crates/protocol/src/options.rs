@@ -1,11 +1,13 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
 mod compare;
+mod select;
 
 use deltic_core::Strategy;
 use deltic_core::rule::Rule;
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use select::{Missing, Mounts, Select};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// What of the sources is taken.
+    pub select: Select,
     /// What counts as changed.
     pub compare: Compare,
     /// `--include` and `--exclude` in order; the first that matches wins.

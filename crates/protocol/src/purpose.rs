@@ -42,6 +42,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::Missing(_)
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }

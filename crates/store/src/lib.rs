@@ -44,6 +44,8 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
+    /// Whether the directory may hold other names, which were not asked for.
+    pub partial: bool,
 }
 
 /// One version of a file, held open.

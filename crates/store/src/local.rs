@@ -20,5 +20,5 @@ mod tests;
 
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
-pub use sources::{SourceArg, Sources};
+pub use sources::{Mounts, SourceArg, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};

@@ -161,8 +161,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
-            Work::SetDirs { dirs } => {
-                let set = |(path, meta)| self.store.set_meta(path, meta, self.keep).err();
+            Work::SetDirs { dirs, carries } => {
+                let keep = if carries { self.keep } else { Keep::default() };
+                let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }

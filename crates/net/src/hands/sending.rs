@@ -18,7 +18,7 @@ use deltic_protocol::sender::{
 };
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
-use deltic_store::{Snapshot, StoreError, Tree};
+use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
 use super::{Buffers, lock, trouble};
@@ -34,6 +34,8 @@ pub(crate) struct SendingHands<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
+    /// Sources that are not there, if that is to be told.
+    missing: Mutex<Vec<RelPath>>,
     /// How chunks are named in this session.
     names: Fingerprinter,
     gap_seed: u64,
@@ -119,10 +121,15 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, strategy): (Terms, &Strategy)) -> Self {
+    pub(crate) fn new(
+        tree: T,
+        (own, missing): (Option<Meta>, Vec<RelPath>),
+        (terms, strategy): (Terms, &Strategy),
+    ) -> Self {
         Self {
             tree,
             own,
+            missing: Mutex::new(missing),
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
@@ -139,7 +146,12 @@ impl<T: Tree> SendingHands<T> {
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root());
         let troubles = listing.errors.iter().map(sort).collect();
-        Ok(Listed { own, entries: listing.entries, troubles })
+        let missing = match dir.is_root() {
+            true => std::mem::take(&mut *lock(&self.missing)),
+            false => Vec::new(),
+        };
+        let Listing { entries, partial, .. } = listing;
+        Ok(Listed { own, entries, troubles, partial, missing })
     }
 
     fn open(

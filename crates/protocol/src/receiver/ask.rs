@@ -40,8 +40,9 @@ pub enum Work {
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; answer with [`Answer::SetDirs`].
-    SetDirs { dirs: Vec<(RelPath, Meta)> },
+    /// The same for directories, one after the other in this order; where nothing `carries` over, new ones get their mode
+    /// alone. Answer with [`Answer::SetDirs`].
+    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of

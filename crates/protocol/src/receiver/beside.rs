@@ -18,6 +18,7 @@ use crate::options::AlternateUse;
 use crate::report::{Action, Change, Differs, Item, Trouble};
 use crate::work::{Handle, Setback};
 
+use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
 use super::{Place, Receiver, Work};
 
@@ -135,7 +136,10 @@ impl Receiver {
     fn leave_out(&mut self, file: FileNo, waiting: Waiting) {
         let Waiting { path, meta, seen } = waiting;
         match seen {
-            Some(seen) if seen.is_dir() => self.decide_here(file, path, (meta, Some(seen)), None),
+            Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
+                self.report_settled(meta.len);
+                self.clear(file, path, Cleared::ForNothing);
+            }
             Some(_) if !self.setting.options.dry_run => {
                 self.report_settled(meta.len);
                 self.jobs.ask(Work::Remove { path }, Place::LeaveOut);

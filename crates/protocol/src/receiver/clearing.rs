@@ -17,7 +17,12 @@ use super::{Extra, Place, Receiver, Work};
 #[derive(Debug)]
 pub(super) enum Cleared {
     ForFile(Candidate),
-    ForSymlink { meta: Meta, change: Change },
+    ForSymlink {
+        meta: Meta,
+        change: Change,
+    },
+    /// Nothing is to be there: an alternate has it.
+    ForNothing,
 }
 
 impl Receiver {
@@ -42,9 +47,15 @@ impl Receiver {
         let most = match self.setting.options.delete {
             Delete::AtMost(most) => most,
             Delete::Guarded => GUARDED_DELETES,
-            Delete::Never => 0,
+            // Only what is empty.
+            Delete::Never => 1,
         };
-        if self.cleared_names + names > most {
+        let never = self.setting.options.delete == Delete::Never;
+        if never && names > most {
+            let message = format!("replace {path}: directory not empty");
+            return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
+        }
+        if !never && self.cleared_names + names > most {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
                  --max-delete allows it"
@@ -57,7 +68,9 @@ impl Receiver {
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
         let Some(entry) = self.clearing.remove(&file) else { return };
-        self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        if self.setting.options.delete != Delete::Never {
+            self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        }
         match (entry, removed) {
             (Cleared::ForFile(mut candidate), Ok(_)) => {
                 candidate.seen = None;
@@ -68,7 +81,10 @@ impl Receiver {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
-            (Cleared::ForSymlink { .. }, Err(trouble)) => self.trouble(trouble),
+            (Cleared::ForNothing, Ok(_)) => {}
+            (Cleared::ForSymlink { .. } | Cleared::ForNothing, Err(trouble)) => {
+                self.trouble(trouble)
+            }
         }
     }
 }

@@ -49,6 +49,7 @@ impl Receiver {
     }
 
     fn delete(&mut self, intact: bool) {
+        self.look_for_missing();
         let extras = std::mem::take(&mut self.extras);
         if extras.is_empty() {
             return;
@@ -98,7 +99,7 @@ impl Receiver {
         }
     }
 
-    fn deleted(&mut self, path: RelPath, item: Item) {
+    pub(super) fn deleted(&mut self, path: RelPath, item: Item) {
         let (action, differs) = (Action::Deleted, Differs::default());
         self.changed(Change { path, item, action, differs });
     }
@@ -110,7 +111,11 @@ impl Receiver {
         }
         let mut dirs = std::mem::take(&mut self.dirs);
         dirs.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        self.jobs.ask(Work::SetDirs { dirs }, Place::SetDirs);
+        let implied = self.take_implied_dirs(&mut dirs);
+        if !implied.is_empty() {
+            self.jobs.ask(Work::SetDirs { dirs: implied, carries: false }, Place::SetDirs);
+        }
+        self.jobs.ask(Work::SetDirs { dirs, carries: true }, Place::SetDirs);
     }
 
     fn ask_to_close(&mut self, work: Work, place: Place) {

@@ -5,8 +5,9 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Delete, Options};
-use crate::report::{Action, Change, Differs, Item, Trouble};
+use crate::options::Delete;
+use crate::report::{Action, Change, Differs, Item, Notice, Trouble};
+use crate::sender::takes_dirs;
 use crate::work::Setback;
 
 use super::beside::Beside;
@@ -52,8 +53,15 @@ impl Receiver {
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
         self.rename(&mut section);
+        if self.setting.options.select.list_only {
+            self.list_only(section);
+            return Ok(());
+        }
         self.announce(&section);
         self.note_extras(&section, extent);
+        if ends(extent) {
+            self.ended(&section.dir, extent == Extent::Part);
+        }
         let no = self.next_section;
         self.next_section += 1;
         let dir = section.dir.clone();
@@ -63,6 +71,19 @@ impl Receiver {
             None => self.look(no),
         }
         Ok(())
+    }
+
+    /// Tells entries, and does nothing else with them.
+    fn list_only(&mut self, section: Section) {
+        let own = section.own.map(|meta| (RelPath::root(), meta));
+        let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
+        for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
+            if meta.is_dir() && !path.is_root() {
+                self.announced.insert(path.clone());
+            }
+            self.report_settled(meta.len);
+            self.notices.push_back(Notice::Entry { path, meta });
+        }
     }
 
     /// Refuses directories that were not announced, names twice, and sections that say nothing.
@@ -79,7 +100,7 @@ impl Receiver {
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
         }
-        if extent == Extent::Last {
+        if ends(extent) {
             self.announced.remove(&section.dir);
             return Ok(());
         }
@@ -103,7 +124,7 @@ impl Receiver {
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            if meta.is_dir() && !self.setting.options.recursive {
+            if meta.is_dir() && !takes_dirs(&self.setting.options) {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -113,7 +134,7 @@ impl Receiver {
     /// Whether a listing of the root is of what was asked for.
     fn expects(&self, section: &Section) -> bool {
         let Some(expect) = &self.setting.expect else { return true };
-        section.own.is_none() && section.entries.iter().all(|entry| expect.contains(&entry.name))
+        section.own.is_none() && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
     /// Whether this listing is of one entry that is no directory, and the first to name any.
@@ -168,6 +189,10 @@ impl Receiver {
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
+            return;
+        }
+        if extent == Extent::Part {
+            self.keep.clear();
             return;
         }
         self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
@@ -305,7 +330,12 @@ impl Receiver {
         let differs = attributes(&self.setting.options, &meta, old);
         if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
-            self.changed(Change { path: path.clone(), item, action, differs });
+            let change = Change { path: path.clone(), item, action, differs };
+            if self.may_be_implied(&path) {
+                self.held.insert(path.clone(), change);
+            } else if !self.implied.contains(&path) {
+                self.changed(change);
+            }
         }
         self.dirs.push((path.clone(), meta));
         if old.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run || path.is_root() {

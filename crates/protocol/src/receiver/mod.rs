@@ -15,7 +15,9 @@ mod clearing;
 mod closing;
 mod compare;
 mod deciding;
+mod expect;
 mod file;
+mod missing;
 mod proof;
 
 use std::cmp::Ordering;
@@ -43,6 +45,7 @@ pub use ask::{
     Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens,
     Patch, Piece, Rolled, SummedOld, Work,
 };
+pub use expect::Expect;
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -52,7 +55,7 @@ pub struct Setting {
     pub options: Options,
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
-    pub expect: Option<HashSet<Name>>,
+    pub expect: Option<Expect>,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
 }
@@ -92,6 +95,11 @@ pub struct Receiver {
     queue: Queue,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
+    /// Sources that are not there.
+    missing: Vec<RelPath>,
+    /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
+    implied: HashSet<RelPath>,
+    held: HashMap<RelPath, Change>,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
     files: HashMap<FileNo, Incoming>,
@@ -123,6 +131,8 @@ enum List {
 enum Place {
     Look(u64),
     LookBeside(FileNo),
+    LookMissing(Vec<RelPath>),
+    CountMissing(RelPath),
     LinkBeside { file: FileNo, beside: Beside },
     CopyBeside { file: FileNo, change: Change },
     TakeBeside { handle: Handle, links: bool },
@@ -202,6 +212,9 @@ impl Receiver {
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
+            missing: Vec::new(),
+            implied: HashSet::new(),
+            held: HashMap::new(),
             beside: BTreeMap::new(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
@@ -285,6 +298,7 @@ impl Receiver {
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
             }
+            ToReceiver::Missing(paths) => self.missing(paths)?,
             ToReceiver::Trouble(trouble) => {
                 self.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
@@ -319,6 +333,8 @@ impl Receiver {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
             (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
+            (Place::LookMissing(paths), Answer::Looked(found)) => self.looked_missing(paths, found),
+            (Place::CountMissing(path), Answer::Extra(below)) => self.counted_missing(path, below),
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
                 self.linked(file, beside, done);
@@ -474,5 +490,5 @@ impl Receiver {
 
 /// Asks for the next extent's names to be kept apart from the last's.
 fn ends(extent: Extent) -> bool {
-    extent == Extent::Last
+    matches!(extent, Extent::Last | Extent::Part)
 }

@@ -36,6 +36,7 @@ use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Outgoing, Resumed};
 use listing::Lister;
+pub(crate) use listing::takes_dirs;
 
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -153,6 +154,10 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+    /// Whether the directory may hold others that do not take part.
+    pub partial: bool,
+    /// Of the root: sources that are not there, where that is told.
+    pub missing: Vec<RelPath>,
 }
 
 /// A new version that was opened.
