@@ -16,10 +16,10 @@ impl List {
         self.0.push((path.clone(), meta.clone()));
     }
 
-    /// A line for each, in rsync's order.
-    pub(crate) fn lines(mut self) -> impl Iterator<Item = String> {
+    /// A line for each, with the targets of links if these would be brought over, in rsync's order.
+    pub(crate) fn lines(mut self, links: bool) -> impl Iterator<Item = String> {
         self.0.sort_by(|(one, a), (other, b)| order((one, a.is_dir()), (other, b.is_dir())));
-        self.0.into_iter().map(|(path, meta)| line(&path, &meta))
+        self.0.into_iter().map(move |(path, meta)| line(&path, &meta, links))
     }
 }
 
@@ -40,9 +40,9 @@ fn order((one, one_is_dir): (&RelPath, bool), (other, other_is_dir): (&RelPath, 
     }
 }
 
-fn line(path: &RelPath, meta: &Meta) -> String {
+fn line(path: &RelPath, meta: &Meta, links: bool) -> String {
     let target = match &meta.kind {
-        Kind::Symlink(target) => format!(" -> {}", printable(target)),
+        Kind::Symlink(target) if links => format!(" -> {}", printable(target)),
         _ => String::new(),
     };
     let len = match &meta.kind {
@@ -110,11 +110,13 @@ mod tests {
     fn lines_are_those_of_rsync() {
         let path = RelPath::parse(b"support/Makefile").unwrap();
         assert_eq!(
-            line(&path, &meta(Kind::File, 8_012, 0o4644)),
+            line(&path, &meta(Kind::File, 8_012, 0o4644), true),
             "-rwSr--r--          8,012 2022/09/30 12:53:11 support/Makefile"
         );
         let link = meta(Kind::Symlink(b"../x"[..].into()), 0, 0o777);
-        assert!(line(&path, &link).ends_with("4 2022/09/30 12:53:11 support/Makefile -> ../x"));
+        assert!(
+            line(&path, &link, true).ends_with("4 2022/09/30 12:53:11 support/Makefile -> ../x")
+        );
     }
 
     #[test]
@@ -138,7 +140,7 @@ mod tests {
             list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta(kind, 0, 0));
         }
         let names: Vec<_> =
-            list.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
+            list.lines(true).map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
         assert_eq!(names, ["c", "a", "b", "b/x"]);
     }
 }

@@ -8,7 +8,7 @@ use deltic_core::path::printable;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
-use deltic_protocol::options::{Delete, Options, Select};
+use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
 use crate::place::Place;
@@ -82,9 +82,6 @@ impl Request {
         // Nothing is brought there: no need to go.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
         let select = args.select.select(args.operands.len(), recursive(args));
-        if args.delete && !recursive(args) && !select.dirs {
-            bail!("--delete does not work without --recursive (-r) or --dirs (-d)");
-        }
         check_streams(args)?;
         let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
         let plan = Plan {
@@ -184,17 +181,14 @@ fn show(word: &OsStr) -> String {
 fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
     Ok(Options {
         recursive: recursive(args),
-        links: select.list_only || args.links || (args.archive && !args.no_links),
+        links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms),
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
         dry_run: args.dry_run || select.list_only,
-        delete: match (args.delete, args.max_delete) {
-            (false, _) => Delete::Never,
-            (true, None) => Delete::Guarded,
-            (true, Some(limit)) => Delete::AtMost(limit),
-        },
+        delete: args.remove.deletes(recursive(args) || select.dirs)?,
+        remove: args.remove.remove()?,
         compress: args.compress,
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
@@ -245,6 +239,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use deltic_protocol::options::Delete;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();

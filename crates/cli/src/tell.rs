@@ -70,6 +70,8 @@ struct Words {
     dry_run: bool,
     progress: Progress,
     list: List,
+    /// Whether links are brought over.
+    links: bool,
     output: Output,
 }
 
@@ -77,7 +79,8 @@ impl Words {
     fn new(plan: &Plan, view: View, output: Output) -> Self {
         let (style, dry_run) = (Style::of(plan), plan.options.dry_run);
         let progress = Progress::new(view.live);
-        Self { view, style, dry_run, progress, list: List::default(), output }
+        let links = plan.options.links;
+        Self { view, style, dry_run, progress, list: List::default(), links, output }
     }
 
     fn change(&mut self, change: &Change) {
@@ -119,7 +122,7 @@ impl Teller for Words {
         self.progress.clear();
         match result {
             Ok(outcome) => {
-                for line in std::mem::take(&mut self.list).lines() {
+                for line in std::mem::take(&mut self.list).lines(self.links) {
                     self.output.line(&line);
                 }
                 let lines = summary::lines(self.view.summary, outcome, self.dry_run);
@@ -197,7 +200,7 @@ impl Teller for Events {
 fn complain(trouble: &Trouble, view: View) {
     let hint = match trouble.kind {
         TroubleKind::Skipped if view.quiet => return,
-        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions"),
+        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions, --force-delete any"),
         TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::Skipped => None,
     };
     output::complain(&trouble.message, hint);

@@ -132,6 +132,7 @@ fn a_list_of_names_says_what_is_taken() {
         world.write("list", "a/b/\nc/file\n");
         sync(&world, way, "-a --files-from=list", &["src/"]);
         assert!(world.exists("dst/a/b/file"), "a slash asks for what is in it");
+        world.write("list", "c/file\n");
         sync(&world, way, "-a --no-relative --files-from=list", &["src/"]);
         assert_eq!(world.read("dst/file"), b"src/c/file", "{way:?}");
     }

@@ -53,7 +53,7 @@ pub struct Outcome {
 pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
     let start = Instant::now();
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
-        && plan.options.recursive
+        && (plan.options.recursive || plan.options.remove.sources)
         && !plan.options.select.list_only
     {
         use std::os::unix::ffi::OsStrExt;
@@ -61,7 +61,12 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
         if let Ok(resolved) =
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
-            place::check_apart(from, &resolved)?;
+            if plan.options.recursive {
+                place::check_apart(from, &resolved)?;
+            }
+            if plan.options.remove.sources {
+                place::check_other(from, &resolved)?;
+            }
         }
     }
     let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };

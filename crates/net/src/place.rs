@@ -110,6 +110,24 @@ pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result
     Ok(())
 }
 
+/// Refuses a destination that is where a source is, if sources are to be removed: they would be all there is.
+///
+/// # Errors
+/// [`SyncError::Usage`], naming it.
+pub(crate) fn check_other(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
+    let Ok(there) = destination.root.canonicalize() else { return Ok(()) };
+    for source in sources {
+        let above = if source.is_dir() { source.clone() } else { parent(source) };
+        let same = |dir: PathBuf| dir.canonicalize().is_ok_and(|dir| dir == there);
+        if same(above) || same(parent(source)) {
+            let shown = deltic_core::path::printable(source.as_os_str().as_bytes());
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(format!("{shown}: {why}")));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

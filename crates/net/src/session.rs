@@ -17,13 +17,13 @@ use deltic_protocol::hello::{
     Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request, check_magic,
 };
 use deltic_protocol::limits::{MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
-use deltic_protocol::options::{Missing, Options};
+use deltic_protocol::options::{Missing, Mounts, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_root};
+use deltic_store::local::{Backup, LocalOptions, LocalStore, SourceArg, Sources, create_root};
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Keep, Store};
 
@@ -350,8 +350,15 @@ impl Greeted {
                 create_root(dir, durability(&options)).map_err(unusable)?;
             }
         }
-        let local =
-            LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
+        let local = LocalOptions {
+            durability: durability(&options),
+            rules: Filter::new(&options.rules),
+            backup: options.remove.backup.as_ref().map(|backup| Backup {
+                dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
+                suffix: backup.suffix.clone(),
+            }),
+            one_file_system: options.select.mounts != Mounts::Enter,
+        };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         let alternates = open_alternates(&root, &options, watch);
         self.receive_into((store, alternates), setting, joining, watch).await

@@ -65,6 +65,7 @@ fn source_options(options: &Options) -> SourceOptions {
     SourceOptions {
         rules: Filter::new(&options.rules),
         recursive: options.recursive,
+        dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
         mounts: match select.mounts {
             Mounts::Enter => local::Mounts::Enter,

@@ -473,6 +473,7 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
+        self.remove.put(to);
         self.select.put(to);
         self.compare.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
@@ -493,7 +494,8 @@ impl Wire for Options {
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
-        let (select, compare) = (Wire::take(from)?, Wire::take(from)?);
+        let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
+        let compare = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -509,6 +511,7 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            remove,
             select,
             compare,
             rules,

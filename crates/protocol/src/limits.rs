@@ -62,8 +62,10 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
-/// Names whose removal `Delete::Guarded` lets pass whatever share of the tree they are.
+/// Most names that `Delete::Guarded` removes.
 pub const GUARDED_DELETES: u64 = 1000;
+/// Names whose removal it lets pass whatever share of the tree they are.
+pub const FEW_DELETES: u64 = 20;
 
 #[cfg(test)]
 mod tests {
@@ -80,7 +82,7 @@ mod tests {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
             ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_ALTERNATES GUARDED_DELETES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
         ]
         .into_iter()
     }

@@ -163,6 +163,8 @@ pub enum ToSender {
     Changed(Change),
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
+    /// These are here, and safe: their sources may go.
+    Arrived(Vec<FileNo>),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -398,5 +400,6 @@ frames!(ToSender {
     41 Resume { file, key, spec };
     37 Changed(change)
     38 Trouble(trouble)
+    44 Arrived(files)
     39 Finished(totals)
 });

@@ -1,12 +1,14 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
 mod compare;
+mod remove;
 mod select;
 
 use deltic_core::Strategy;
 use deltic_core::rule::Rule;
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use remove::{Backup, Remove};
 pub use select::{Missing, Mounts, Select};
 
 /// How a tree is brought over. Everything is off by default.
@@ -40,6 +42,8 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// What goes besides, and what is kept of it.
+    pub remove: Remove,
     /// What of the sources is taken.
     pub select: Select,
     /// What counts as changed.
@@ -48,14 +52,22 @@ pub struct Options {
     pub rules: Vec<Rule>,
 }
 
+impl Options {
+    /// Whether full directories give way to what is none.
+    #[must_use]
+    pub fn clears(&self) -> bool {
+        self.delete != Delete::Never || self.remove.force
+    }
+}
+
 /// Whether, and how far, the receiver removes names that the sender does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delete {
     /// Never.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and not more than 1,000 names that are also more than a quarter of the tree:
-    /// that is an accident more often than a wish.
+    /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
+    /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
     Guarded,
     /// Yes, up to this many names (`--max-delete`), whatever they are.
     AtMost(u64),

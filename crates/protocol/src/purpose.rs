@@ -65,6 +65,7 @@ impl ToSender {
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)
+            | Self::Arrived(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,

@@ -23,7 +23,9 @@ use deltic_protocol::limits::{
     MAX_GROUPS, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
-use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Options};
+use deltic_protocol::options::{
+    AlternateUse, Alternates, Compare, Delete, Missing, Options, Remove, Select,
+};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
@@ -1641,6 +1643,30 @@ fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
     })
 }
 
+#[test]
+fn what_was_not_asked_for_is_not_removed_at_either_end() {
+    let unasked = PeerError::Unexpected("a missing name that was not asked for");
+    let missing = || ToReceiver::Missing(vec![path("a")]);
+    assert_eq!(Victim::plain().refusal(missing()), unasked);
+    let select = Select { missing: Missing::Delete, ..Select::default() };
+    let asked = || Options { select, ..options() };
+    let expect = Some([name("b")].into());
+    let other = Setting { options: asked(), expect, ..Setting::default() };
+    assert_eq!(Victim::new(other).refusal(missing()), unasked);
+    let mut victim = Victim::new(Setting { options: asked(), ..Setting::default() });
+    victim.take([missing(), listing("", &[], Extent::Last)]).unwrap();
+    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    assert!(!victim.hands.tree.0.contains_key(&path("a")));
+    let no_source = Err(PeerError::Unexpected("the arrival of no source"));
+    for sources in [false, true] {
+        let remove = Remove { sources, ..Remove::default() };
+        let hello = Hello::ours(Key::from_bytes([7; 32]));
+        let terms = negotiate(&hello, &hello).unwrap();
+        let mut machine = Sender::new(terms, Options { remove, ..options() });
+        assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
+    }
+}
+
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
     use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Summed, Work};
     let sad = || {
@@ -1660,7 +1686,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             if at.is_root() {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            Answer::Listed(Ok(Listed { own: None, entries, troubles: Vec::new() }))
+            Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),
         Work::Open { .. } => {
@@ -1700,6 +1726,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
+        Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Close { .. } => Answer::Closed,
     }
 }

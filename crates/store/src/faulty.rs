@@ -58,6 +58,11 @@ impl<S: Tree> Tree for Faulty<S> {
         self.plan.enter(Call::Open, path)?;
         Ok(self.snapshot(path, self.inner.open(path)?))
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.remove_source(path, is)
+    }
 }
 
 impl<S: Snapshot> Snapshot for FaultySnapshot<S> {

@@ -35,6 +35,12 @@ pub trait Tree: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
+
+    /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where it is not; then it stays.
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError>;
 }
 
 /// What a directory holds, and what of it could not be seen.
@@ -46,6 +52,8 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
+    /// Directories that were named and are not asked for.
+    pub skipped: Vec<RelPath>,
 }
 
 /// One version of a file, held open.

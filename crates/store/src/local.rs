@@ -1,6 +1,7 @@
 //! Trees in local file systems.
 
 mod attrs;
+mod backup;
 mod copy;
 mod link;
 mod list;
@@ -18,6 +19,7 @@ mod touched;
 #[cfg(test)]
 mod tests;
 
+pub use backup::Backup;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{Mounts, SourceArg, SourceOptions, Sources};

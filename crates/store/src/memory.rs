@@ -97,6 +97,15 @@ impl Tree for MemoryStore {
             _ => Err(StoreError::NotAFile { action: "open", path: path.clone() }),
         }
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        check_path("remove", path)?;
+        let mut state = lock(&self.state);
+        if state.get(path).at("remove", path)?.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        state.remove(path, &Filter::default()).map(drop)
+    }
 }
 
 impl MemoryStore {

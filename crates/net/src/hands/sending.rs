@@ -55,7 +55,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Cost::Heavy
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
-            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+            Work::List { .. }
+            | Work::Open { .. }
+            | Work::RemoveSource { .. }
+            | Work::Close { .. } => Cost::Light,
         }
     }
 
@@ -66,7 +69,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Mend { .. } | Work::Search { .. } => Stage::Search,
             Work::Sum { .. } => Stage::Scan,
             Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
-            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
+            Work::List { .. }
+            | Work::Open { .. }
+            | Work::RemoveSource { .. }
+            | Work::Close { .. } => Stage::Other,
         }
     }
 
@@ -111,6 +117,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 (self.search(handle, start, (search.searcher(Some(self.key)), digest, zstd)))
                     .map_err(|error| trouble(&error)),
             ),
+            Work::RemoveSource { path, meta } => {
+                let removed = self.tree.remove_source(&path, &meta);
+                Answer::Removed(removed.map_err(|error| super::failed(&error)))
+            }
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -145,7 +155,11 @@ impl<T: Tree> SendingHands<T> {
         let sort = if dir.is_root() { super::failed } else { trouble };
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root());
-        let troubles = listing.errors.iter().map(sort).collect();
+        let skipped = listing.skipped.iter().map(|path| Trouble {
+            kind: TroubleKind::Skipped,
+            message: format!("skip directory {path}"),
+        });
+        let troubles = listing.errors.iter().map(sort).chain(skipped).collect();
         let missing = match dir.is_root() {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),

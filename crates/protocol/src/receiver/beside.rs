@@ -134,6 +134,7 @@ impl Receiver {
 
     /// An alternate has it: it is not to be here as well.
     fn leave_out(&mut self, file: FileNo, waiting: Waiting) {
+        self.arrive(file);
         let Waiting { path, meta, seen } = waiting;
         match seen {
             Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
@@ -170,7 +171,10 @@ impl Receiver {
         let Some(waiting) = self.beside.remove(&file) else { return };
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
         match done {
-            Ok(()) => self.report_settled(waiting.meta.len),
+            Ok(()) => {
+                self.arrive(file);
+                self.report_settled(waiting.meta.len);
+            }
             Err(_) if waiting.meta.is_file() && !has_old => self.copy_beside(file, waiting, beside),
             Err(_) => self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None),
         }
@@ -212,6 +216,7 @@ impl Receiver {
         let Some(waiting) = self.beside.remove(&file) else { return };
         match done {
             Ok(()) => {
+                self.arrive(file);
                 self.report_settled(waiting.meta.len);
                 self.changed(change);
             }

@@ -44,13 +44,15 @@ impl Receiver {
             Err(trouble) => return self.cleared(file, Err(trouble)),
         };
         // How long the list will be is not known yet.
-        let most = match self.setting.options.delete {
+        let options = &self.setting.options;
+        let never = options.delete == Delete::Never && !options.remove.force;
+        let most = match options.delete {
             Delete::AtMost(most) => most,
             Delete::Guarded => GUARDED_DELETES,
+            Delete::Never if options.remove.force => GUARDED_DELETES,
             // Only what is empty.
             Delete::Never => 1,
         };
-        let never = self.setting.options.delete == Delete::Never;
         if never && names > most {
             let message = format!("replace {path}: directory not empty");
             return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
@@ -58,7 +60,7 @@ impl Receiver {
         if !never && self.cleared_names + names > most {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
-                 --max-delete allows it"
+                 --delete with --max-delete or --force-delete allows it"
             );
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
@@ -68,7 +70,7 @@ impl Receiver {
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
         let Some(entry) = self.clearing.remove(&file) else { return };
-        if self.setting.options.delete != Delete::Never {
+        if self.setting.options.clears() {
             self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
         }
         match (entry, removed) {

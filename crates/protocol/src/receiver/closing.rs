@@ -4,7 +4,7 @@
 
 use deltic_core::RelPath;
 
-use crate::limits::GUARDED_DELETES;
+use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_BATCH};
 use crate::message::ToSender;
 use crate::options::Delete;
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
@@ -54,7 +54,8 @@ impl Receiver {
         if extras.is_empty() {
             return;
         }
-        if !intact || self.totals.failed > 0 {
+        let whole = intact && self.totals.failed == 0;
+        if !whole && !self.setting.options.remove.ignore_errors {
             let message = "delete nothing: the source could not be listed or read in full".into();
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
@@ -64,7 +65,7 @@ impl Receiver {
             let why =
                 if self.told == 0 { "the source is empty" } else { "that looks like an accident" };
             let message = format!(
-                "delete nothing: {names} names would go, and {why}; --max-delete={names} allows it"
+                "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
             );
             return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }
@@ -85,7 +86,8 @@ impl Receiver {
             Delete::Never => 0,
             Delete::AtMost(most) => most,
             Delete::Guarded if listed == 0 => 0,
-            Delete::Guarded => GUARDED_DELETES.max(listed / 3),
+            // A third of what is listed is a quarter of what was there.
+            Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
         }
     }
 
@@ -131,6 +133,10 @@ impl Receiver {
     }
 
     fn finish(&mut self) {
+        // Not before all is flushed: what goes at the source must be safe here.
+        for files in self.arrived.chunks(MAX_BATCH) {
+            self.frames.push_back(ToSender::Arrived(files.to_vec()));
+        }
         self.frames.push_back(ToSender::Finished(self.totals));
         self.notices.push_back(Notice::Finished(self.totals));
     }

@@ -5,7 +5,7 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::Delete;
+use crate::options::{Backup, Delete, Options};
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble};
 use crate::sender::takes_dirs;
 use crate::work::Setback;
@@ -33,6 +33,34 @@ pub(super) enum Lost {
     Failed,
     /// It is not asked for.
     PassedOver,
+}
+
+/// Old versions that were kept here: they are nobody's to delete.
+struct Backups {
+    suffix: Option<Box<[u8]>>,
+    dir: Option<RelPath>,
+}
+
+impl Backups {
+    fn of(options: &Options) -> Self {
+        let Some(Backup { dir, suffix }) = &options.remove.backup else {
+            return Self { suffix: None, dir: None };
+        };
+        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
+        let path =
+            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
+        // Outside, or the root itself: nothing in here is meant.
+        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
+        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
+        Self { suffix: dir.is_none().then(|| suffix.clone()), dir: dir_path }
+    }
+
+    /// Whether `path` is one of them, holds them, or is where they are.
+    fn has(&self, path: &RelPath) -> bool {
+        let name = path.components().next_back().unwrap_or_default();
+        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
+            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
+    }
 }
 
 impl Section {
@@ -358,15 +386,16 @@ impl Receiver {
         differs.mode = false;
         differs.content = action == Action::Updated;
         if action == Action::Touched && !differs.time {
-            return;
+            return self.arrive(file);
         }
+        self.will_arrive(file, &path);
         let change = Change { path: path.clone(), item: Item::Symlink, action, differs };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
-        } else if replaces_dir && self.setting.options.delete != Delete::Never {
+        } else if replaces_dir && self.setting.options.clears() {
             self.clear(file, path, Cleared::ForSymlink { meta, change });
         } else {
             self.make_symlink(meta, change);
@@ -380,9 +409,20 @@ impl Receiver {
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
+        let arrived = self.arriving.remove(&change.path);
         match done {
-            Ok(()) => self.changed(change),
+            Ok(()) => {
+                arrived.into_iter().for_each(|file| self.arrive(file));
+                self.changed(change);
+            }
             Err(setback) => self.trouble(setback.trouble),
+        }
+    }
+
+    /// An entry is here as listed once a change of it is done.
+    fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.remove.sources {
+            self.arriving.insert(path.clone(), file);
         }
     }
 
@@ -402,7 +442,7 @@ impl Receiver {
         };
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
-            return self.keep_file(path, (meta, old), differs);
+            return self.keep_file((file, path), (meta, old), differs);
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
@@ -410,7 +450,7 @@ impl Receiver {
         let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
         if options.dry_run && !compare {
             self.would_replace(candidate);
-        } else if replaces_dir && options.delete != Delete::Never {
+        } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::ForFile(candidate));
         } else {
             self.queue.push(candidate);
@@ -418,11 +458,17 @@ impl Receiver {
     }
 
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
-    fn keep_file(&mut self, path: RelPath, (mut meta, old): (Meta, &Meta), differs: Differs) {
+    fn keep_file(
+        &mut self,
+        (file, path): (FileNo, RelPath),
+        (mut meta, old): (Meta, &Meta),
+        differs: Differs,
+    ) {
         self.report_settled(meta.len);
         if differs == Differs::default() {
-            return;
+            return self.arrive(file);
         }
+        self.will_arrive(file, &path);
         if !differs.time {
             // Near enough stays as it is.
             meta.modified = old.modified;
@@ -451,7 +497,9 @@ impl Receiver {
         match names {
             Ok(names) => {
                 let extra = |extra: Extra| Some((dir.join(&extra.name).ok()?, extra));
-                self.extras.extend(names.into_iter().filter_map(extra));
+                let backups = Backups::of(&self.setting.options);
+                let extras = names.into_iter().filter_map(extra);
+                self.extras.extend(extras.filter(|(path, _)| !backups.has(path)));
             }
             Err(trouble) => self.trouble(trouble),
         }

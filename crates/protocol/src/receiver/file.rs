@@ -416,6 +416,9 @@ impl Receiver {
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
+        if !matches!(done, Done::Failed(_)) {
+            self.arrive(file);
+        }
         let (path, item) = (candidate.path, Item::File);
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),

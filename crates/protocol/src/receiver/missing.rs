@@ -7,7 +7,7 @@ use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
-use crate::options::{Delete, Missing};
+use crate::options::Missing;
 use crate::report::{Change, Item, Trouble, TroubleKind};
 
 use super::{Extra, Place, Receiver, Work};
@@ -61,7 +61,7 @@ impl Receiver {
         let options = &self.setting.options;
         match below {
             Err(trouble) => self.trouble(trouble),
-            Ok(below) if !below.is_empty() && options.delete == Delete::Never => {
+            Ok(below) if !below.is_empty() && !options.clears() => {
                 let message = format!("delete {path}: directory not empty; --force allows it");
                 self.trouble(Trouble { kind: TroubleKind::Failed, message });
             }

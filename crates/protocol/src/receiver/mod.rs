@@ -95,6 +95,9 @@ pub struct Receiver {
     queue: Queue,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
+    /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
+    arrived: Vec<FileNo>,
+    arriving: HashMap<RelPath, FileNo>,
     /// Sources that are not there.
     missing: Vec<RelPath>,
     /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
@@ -212,6 +215,8 @@ impl Receiver {
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
+            arrived: Vec::new(),
+            arriving: HashMap::new(),
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
@@ -454,6 +459,13 @@ impl Receiver {
         self.totals.created += u64::from(change.action == Action::Created);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// An entry is here as listed.
+    fn arrive(&mut self, file: FileNo) {
+        if self.setting.options.remove.sources && !self.setting.options.dry_run {
+            self.arrived.push(file);
+        }
     }
 
     fn report_settled(&mut self, bytes: u64) {

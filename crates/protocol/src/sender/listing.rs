@@ -96,7 +96,7 @@ impl Sender {
         let listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
         for trouble in listed.troubles {
-            self.lister.intact = false;
+            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
         }
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
@@ -163,10 +163,16 @@ impl Sender {
             }
         };
         if let Some(what) = left_out(&entry.meta.kind, &self.options) {
-            self.trouble(skipped(what, &path));
+            if !self.options.select.list_only {
+                self.trouble(skipped(what, &path));
+            }
             if entry.meta.is_dir() {
                 return false;
             }
+        }
+        if self.options.remove.sources && !entry.meta.is_dir() {
+            let source = (path.clone(), entry.meta.clone());
+            self.sources.insert(FileNo(self.lister.next), source);
         }
         match entry.meta.kind {
             Kind::Dir => self.lister.dirs.push(path),
@@ -197,7 +203,7 @@ impl Sender {
 
 /// Whether directories take part.
 pub(crate) const fn takes_dirs(options: &Options) -> bool {
-    options.recursive || options.select.dirs
+    options.recursive || options.select.dirs || options.select.relative
 }
 
 fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {

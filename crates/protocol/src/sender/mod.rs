@@ -63,6 +63,8 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
+    RemoveSource { path: RelPath, meta: Meta },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -115,6 +117,8 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// The source is gone, or why not.
+    Removed(Result<(), Trouble>),
     /// The handle is gone.
     Closed,
 }
@@ -201,6 +205,10 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
+    /// What may go once it has arrived, if sources are to go.
+    sources: BTreeMap<FileNo, (RelPath, Meta)>,
+    /// Sources that are being removed.
+    removals_out: usize,
     finished: bool,
 }
 
@@ -239,6 +247,7 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    RemoveSource,
     Close,
 }
 
@@ -248,7 +257,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::Close => None,
+            Self::List(_) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -273,6 +282,8 @@ impl Sender {
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
+            sources: BTreeMap::new(),
+            removals_out: 0,
             finished: false,
         }
     }
@@ -310,7 +321,7 @@ impl Sender {
     /// Whether the receiver has said that the session is over.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        self.finished
+        self.finished && self.removals_out == 0
     }
 
     /// How often sums were compared so far.
@@ -362,6 +373,7 @@ impl Sender {
                 self.notices.push_back(Notice::Trouble(trouble));
                 Ok(())
             }
+            ToSender::Arrived(files) => self.arrived(&files),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -385,6 +397,7 @@ impl Sender {
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
+            (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -507,6 +520,23 @@ impl Sender {
             Done::Failed(trouble) => self.notices.push_back(Notice::Trouble(trouble)),
         }
         Ok(())
+    }
+
+    /// These are at the other end, and safe there.
+    fn arrived(&mut self, files: &[FileNo]) -> Result<(), PeerError> {
+        for file in files {
+            let source = self.sources.remove(file);
+            let (path, meta) = source.ok_or(PeerError::Unexpected("the arrival of no source"))?;
+            self.removals_out += 1;
+            self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
+        }
+        Ok(())
+    }
+
+    fn removed(&mut self, removed: Result<(), Trouble>) {
+        self.removals_out -= 1;
+        // The other end may have gone: it has all it asked for.
+        self.notices.extend(removed.err().map(Notice::Trouble));
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {

@@ -177,7 +177,7 @@ impl Destination {
                 self.bump(&path);
                 Answer::Removed(Ok(removed))
             }
-            Work::SetDirs { dirs } => {
+            Work::SetDirs { dirs, .. } => {
                 self.visible();
                 let below = |one: &RelPath, other: &RelPath| other.starts_with(one);
                 for (n, (dir, _)) in dirs.iter().enumerate() {

@@ -3,6 +3,7 @@
 use deltic_core::{Meta, RelPath};
 use rustix::fs::Stat;
 
+use super::backup::Goes;
 use super::place::Place;
 use super::snapshot::{inode_of, look_at};
 use super::stage::new_name;
@@ -32,7 +33,9 @@ pub(super) fn link(
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name) {
-        Ok(linked) if linked == *is => place.land(&dir, &name).at(LINK, path),
+        Ok(linked) if linked == *is => store
+            .back_up(&place, Goes::Replaced)
+            .and_then(|()| place.land(&dir, &name).at(LINK, path)),
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
         Err(errno) => Err(StoreError::new(LINK, path, errno)),
     };

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::list::list;
 use super::place::Place;
+use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -126,6 +127,8 @@ pub struct SourceOptions {
     pub rules: Filter,
     /// Whether directories are taken with all that is below them; else only those whose contents were named are listed.
     pub recursive: bool,
+    /// Whether directories that are named take part as such, if nothing in them does.
+    pub dirs: bool,
     /// Whether directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
     /// What becomes of directories on which another file system is mounted.
@@ -285,6 +288,9 @@ impl Sources {
             last = Some(name);
             let source = &self.args[no];
             match source.look_at(dir, name, &self.options.rules) {
+                Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
+                    all.skipped.extend(dir.join(&entry.name));
+                }
                 Ok(Some(entry)) => entries.push((no, entry)),
                 Ok(None) => {}
                 Err(error) if self.options.ignore_missing && is_missing(&error) => {}
@@ -292,6 +298,12 @@ impl Sources {
             }
         }
         entries
+    }
+
+    /// Whether a directory is only named, where directories do not take part.
+    fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
+        let takes = self.options.recursive || self.options.dirs;
+        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).next().is_none())
     }
 
     /// Whether all that is in `dir` takes part, and not only what arguments below it name.
@@ -302,7 +314,9 @@ impl Sources {
         let mut above = Some(dir.clone());
         while let Some(at) = above {
             let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no].arg);
-            if named.is_some_and(|arg| self.options.recursive || arg.contents && at == *dir) {
+            if named.is_some_and(|arg| {
+                self.options.recursive || self.options.dirs && arg.contents && at == *dir
+            }) {
                 return true;
             }
             above = at.split_last().map(|(dir, _)| dir);
@@ -447,5 +461,9 @@ impl Tree for Sources {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
         LocalSnapshot::open(&place.dir, &place.name, path)
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        remove_unchanged(&Place::of(self.dir_of("remove", path)?, "remove", path)?, is)
     }
 }
