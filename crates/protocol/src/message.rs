@@ -135,6 +135,8 @@ pub enum ToReceiver {
     Trouble(Trouble),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
+    /// What arrived is gone here, but for this.
+    Gone(Vec<Trouble>),
 }
 
 /// What the receiver says.
@@ -163,7 +165,7 @@ pub enum ToSender {
     Changed(Change),
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
-    /// These are here, and safe: their sources may go.
+    /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
@@ -386,6 +388,7 @@ frames!(ToReceiver {
     28 Patch { file, steps, payload };
     24 Trouble(trouble)
     31 Missing(paths)
+    45 Gone(troubles)
 });
 
 frames!(ToSender {

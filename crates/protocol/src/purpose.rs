@@ -43,6 +43,7 @@ impl ToReceiver {
         match self {
             Self::Listing { .. }
             | Self::Missing(_)
+            | Self::Gone(_)
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }

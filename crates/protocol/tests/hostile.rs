@@ -1665,6 +1665,8 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
         let mut machine = Sender::new(terms, Options { remove, ..options() });
         assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
     }
+    let unheard = PeerError::Unexpected("the end of what did not arrive");
+    assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {

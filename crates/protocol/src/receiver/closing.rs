@@ -1,9 +1,11 @@
-//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, say so.
+//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, let
+//! sources go that have arrived, say so.
 //!
 //! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
 
 use deltic_core::RelPath;
 
+use crate::error::PeerError;
 use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_BATCH};
 use crate::message::ToSender;
 use crate::options::Delete;
@@ -19,6 +21,7 @@ pub(super) enum Closing {
     Sweeping,
     SettingDirs,
     Flushing,
+    Arriving,
     Finished,
 }
 
@@ -27,7 +30,7 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        if busy || self.closing == Some(Closing::Finished) {
+        if busy || self.leaving || self.closing == Some(Closing::Finished) {
             return;
         }
         let next = match self.closing {
@@ -35,6 +38,7 @@ impl Receiver {
             Some(Closing::Deleting) => Closing::Sweeping,
             Some(Closing::Sweeping) => Closing::SettingDirs,
             Some(Closing::SettingDirs) => Closing::Flushing,
+            Some(Closing::Flushing) => Closing::Arriving,
             Some(_) => Closing::Finished,
         };
         self.closing = Some(next);
@@ -43,6 +47,7 @@ impl Receiver {
             Closing::Sweeping => self.ask_to_close(Work::Sweep, Place::Sweep),
             Closing::SettingDirs => self.set_dirs(),
             Closing::Flushing => self.ask_to_close(Work::Flush, Place::Flush),
+            Closing::Arriving => self.tell_arrived(),
             Closing::Finished => self.finish(),
         }
         self.close();
@@ -132,11 +137,29 @@ impl Receiver {
         }
     }
 
-    fn finish(&mut self) {
-        // Not before all is flushed: what goes at the source must be safe here.
+    /// Not before all is flushed: what goes at the source must be safe here.
+    fn tell_arrived(&mut self) {
+        if self.arrived.is_empty() {
+            return;
+        }
         for files in self.arrived.chunks(MAX_BATCH) {
             self.frames.push_back(ToSender::Arrived(files.to_vec()));
         }
+        self.frames.push_back(ToSender::Arrived(Vec::new()));
+        self.leaving = true;
+    }
+
+    /// What arrived is gone at the sender, but for this.
+    pub(super) fn gone(&mut self, troubles: Vec<Trouble>) -> Result<(), PeerError> {
+        if !std::mem::take(&mut self.leaving) {
+            return Err(PeerError::Unexpected("the end of what did not arrive"));
+        }
+        self.totals.failed += troubles.len() as u64;
+        self.notices.extend(troubles.into_iter().map(Notice::Trouble));
+        Ok(())
+    }
+
+    fn finish(&mut self) {
         self.frames.push_back(ToSender::Finished(self.totals));
         self.notices.push_back(Notice::Finished(self.totals));
     }

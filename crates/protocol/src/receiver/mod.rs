@@ -98,6 +98,8 @@ pub struct Receiver {
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
     arrived: Vec<FileNo>,
     arriving: HashMap<RelPath, FileNo>,
+    /// Whether the sender removes what arrived.
+    leaving: bool,
     /// Sources that are not there.
     missing: Vec<RelPath>,
     /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
@@ -217,6 +219,7 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
+            leaving: false,
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
@@ -304,6 +307,7 @@ impl Receiver {
                 self.sender_failed(file, attempt, trouble)?;
             }
             ToReceiver::Missing(paths) => self.missing(paths)?,
+            ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Trouble(trouble) => {
                 self.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);

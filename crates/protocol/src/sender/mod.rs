@@ -38,6 +38,9 @@ use file::{Outgoing, Resumed};
 use listing::Lister;
 pub(crate) use listing::takes_dirs;
 
+/// Most sources that stay and are told of: all fit a frame.
+const MOST_TOLD: usize = 128;
+
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
@@ -207,8 +210,11 @@ pub struct Sender {
     counts: Counts,
     /// What may go once it has arrived, if sources are to go.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
-    /// Sources that are being removed.
+    /// Sources that are being removed, and what went wrong with others, from when the first arrived.
     removals_out: usize,
+    stay: Vec<Trouble>,
+    /// Whether all have arrived that will.
+    all_arrived: bool,
     finished: bool,
 }
 
@@ -284,6 +290,8 @@ impl Sender {
             counts: Counts::default(),
             sources: BTreeMap::new(),
             removals_out: 0,
+            stay: Vec::new(),
+            all_arrived: false,
             finished: false,
         }
     }
@@ -321,7 +329,7 @@ impl Sender {
     /// Whether the receiver has said that the session is over.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        self.finished && self.removals_out == 0
+        self.finished
     }
 
     /// How often sums were compared so far.
@@ -524,19 +532,34 @@ impl Sender {
 
     /// These are at the other end, and safe there.
     fn arrived(&mut self, files: &[FileNo]) -> Result<(), PeerError> {
+        let no_source = PeerError::Unexpected("the arrival of no source");
+        if !self.options.remove.sources || self.all_arrived {
+            return Err(no_source);
+        }
         for file in files {
-            let source = self.sources.remove(file);
-            let (path, meta) = source.ok_or(PeerError::Unexpected("the arrival of no source"))?;
+            let (path, meta) = self.sources.remove(file).ok_or(no_source.clone())?;
             self.removals_out += 1;
             self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
         }
+        self.all_arrived = files.is_empty();
+        self.tell_gone();
         Ok(())
     }
 
     fn removed(&mut self, removed: Result<(), Trouble>) {
         self.removals_out -= 1;
-        // The other end may have gone: it has all it asked for.
-        self.notices.extend(removed.err().map(Notice::Trouble));
+        self.stay.extend(removed.err());
+        self.tell_gone();
+    }
+
+    /// Says what stays of what arrived, once the rest is gone.
+    fn tell_gone(&mut self) {
+        if self.all_arrived && self.removals_out == 0 {
+            self.stay.truncate(MOST_TOLD);
+            let troubles = std::mem::take(&mut self.stay);
+            self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
+            self.frames.push_back(ToReceiver::Gone(troubles));
+        }
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {

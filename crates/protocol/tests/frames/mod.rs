@@ -266,6 +266,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
         ("Changed", ToSender::Changed(change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
+        ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
@@ -291,6 +292,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             |(dir, own, entries, extent)| ToReceiver::Listing { dir, own, entries, extent }
         ),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
+        vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
