@@ -50,8 +50,12 @@ pub fn rehearse(
         return Err(SyncError::Usage("both ends of a rehearsal are here".into()));
     }
     let either = Either::default();
-    let conduct =
-        || Conduct { bwlimit: plan.bwlimit, monitor: Monitor::on(&either), ..Conduct::default() };
+    let conduct = || Conduct {
+        bwlimit: plan.bwlimit,
+        between: rehearsal.link,
+        monitor: Monitor::on(&either),
+        ..Conduct::default()
+    };
     let (ours, theirs) = (conduct(), conduct());
     let start = Instant::now();
     let session = async |watch: crate::session::Watch<'_>| {

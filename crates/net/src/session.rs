@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use deltic_core::keyed::KEY_BYTES;
+use deltic_core::strategy::Link as Figures;
 use deltic_core::{Key, Name, glob};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{
@@ -60,8 +61,23 @@ pub(crate) struct Conduct {
     pub(crate) counters: Arc<Counters>,
     /// Most bytes a second to put on the wire or take from it.
     pub(crate) bwlimit: Option<u64>,
+    /// What is between the ends, where somebody knows.
+    pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
+}
+
+impl Conduct {
+    /// What this end knows of the way to the other: what it is told, and never more than it may use.
+    fn figures(&self) -> Option<Figures> {
+        let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
+        let Some(between) = self.between else {
+            let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };
+            return limit.map(only);
+        };
+        let bits_per_second = between.bits_per_second.min(limit.unwrap_or(u64::MAX));
+        Some(Figures { bits_per_second, ..between })
+    }
 }
 
 /// A connection on which both ends have said hello.
@@ -72,6 +88,7 @@ pub(crate) struct Greeted {
     writing: JoinHandle<std::io::Result<()>>,
     flow: Flow,
     further: Further,
+    figures: Option<Figures>,
 }
 
 /// How this end could have more streams than one.
@@ -109,9 +126,9 @@ impl Greeted {
                 return Err(explain(error, link.child).await);
             }
         };
-        let reader = link.reader;
+        let (reader, figures) = (link.reader, conduct.figures());
         let further = conduct.further;
-        Ok((Self { terms, reader, batches, writing, flow, further }, link.child))
+        Ok((Self { terms, reader, batches, writing, flow, further, figures }, link.child))
     }
 
     async fn say(&mut self, frame: Vec<u8>) {
@@ -315,9 +332,15 @@ impl Greeted {
             Missing::Delete => sources.missing(),
             Missing::Fail | Missing::Ignore => Vec::new(),
         };
-        let hands = SendingHands::new(sources, (own, missing), (self.terms, &options.strategy));
+        let hands = SendingHands::new(
+            sources,
+            (own, missing),
+            (self.terms, &options.strategy),
+            self.figures,
+        );
         let threads = options.threads;
-        let machine = Sender::new(self.terms, options);
+        let rate = self.figures.map(|figures| figures.bits_per_second);
+        let machine = Sender::new(self.terms, options).over(rate);
         self.run((machine, hands), joining, threads, watch).await
     }
 

@@ -14,6 +14,7 @@ use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
+use deltic_core::strategy::Parallel;
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind, Meta,
     RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp,
@@ -30,6 +31,7 @@ use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
 use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
@@ -243,7 +245,8 @@ fn sums_of_old(name: &str) -> ToReceiver {
     let strategy = Strategy::named(name).unwrap();
     let chunker = strategy.chunker(10_000, None);
     let summing = Summing { chunker, weak: strategy.weak.unwrap(), strong: None };
-    let (sums, ..) = common::source::sum(summing, &old_bytes(), 0, 1 << 20);
+    let summed = common::source::sum(summing, &old_bytes(), &Portion::From(0), 1 << 20);
+    let Some((Summed::Chunks(sums, _), _)) = summed else { panic!("it is all there") };
     let sums = sums.into_iter().map(SumLine::New).collect();
     ToReceiver::Sums { file: A, sums, extent: Extent::Last }
 }
@@ -656,12 +659,12 @@ fn what_is_not_proven_comes_by_the_stronger_sum_and_then_whole() {
 /// hashed than new has.
 #[test]
 fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
-    const CHUNKS: usize = 50_000;
+    const CHUNKS: usize = 120_000;
     let len = CHUNKS as u64 * 8192;
     let forged = Sum { len: 8192, weak: 7, strong: StrongSum::NONE };
     // The first of old is of another length: no chunk is in its own place.
     let olds = [&[Sum { len: 4096, ..forged }][..], &vec![forged; CHUNKS]].concat();
-    for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
+    for name in ["dsync", "netsync", "skysync-c"] {
         let strategy = Strategy::named(name).unwrap();
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
@@ -679,8 +682,7 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         while let Some((id, work)) = victim.machine.poll_work() {
             let answer = match work {
                 receiver::Work::SumOld { .. } => {
-                    let sums = olds.clone();
-                    receiver::Answer::Summed(Ok(receiver::SummedOld { sums, at_end: true }))
+                    receiver::Answer::Summed(Ok(Summed::Chunks(olds.clone(), true)))
                 }
                 receiver::Work::HashOld { strong, spans, .. } => {
                     hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
@@ -693,6 +695,56 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         }
         assert_eq!(victim.machine.counts().weak, CHUNKS as u64, "{name}");
         assert!(hashed <= len, "{name}: {hashed}");
+    }
+}
+
+/// ParaSync §3.2: a weak sum that 120,000 chunks share. They are dealt out in batches that any thread may take, each of which
+/// takes the strong sum of the one chunk of old that has it once.
+#[test]
+fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
+    const CHUNKS: usize = 120_000;
+    for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
+        let strategy = Strategy::named(name).unwrap();
+        let ToReceiver::Sums { sums: old, .. } = sums_of_old(name) else { unreachable!() };
+        let SumLine::New(shared) = old[0] else { unreachable!() };
+        // Between them are others, so that they make no runs.
+        let other = Sum { weak: shared.weak ^ 1, ..shared };
+        let lines: Vec<_> = [shared, other].into_iter().cycle().take(2 * CHUNKS).collect();
+        let len = 2 * CHUNKS as u64 * u64::from(shared.len);
+        let options = Options { strategy, ..options() };
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
+        let (file, meta, how) = (A, file_of(len), How::Strategy);
+        let spec = strategy.chunker(len, None);
+        victim.take([ToReceiver::Start { file, meta, how, spec }]).unwrap();
+        for (nth, batch) in lines.chunks(MAX_BATCH).enumerate() {
+            let last = (nth + 1) * MAX_BATCH >= lines.len();
+            let extent = if last { Extent::Last } else { Extent::More };
+            let sums = batch.iter().map(|sum| SumLine::New(*sum)).collect();
+            victim.machine.handle(ToReceiver::Sums { file: A, sums, extent }).unwrap();
+        }
+        let (mut batches, mut at_once, mut hashed) = (Vec::new(), 0, 0);
+        let mut named = vec![0; lines.len()];
+        loop {
+            while let Some((id, work)) = victim.machine.poll_work() {
+                batches.push((id, work));
+            }
+            at_once = at_once.max(batches.len());
+            while let Some(frame) = victim.machine.poll_frame() {
+                let ToSender::Match { needs, tokens, .. } = frame else { continue };
+                let ranges = needs.into_iter().chain(tokens.into_iter().map(|token| token.chunks));
+                ranges.flatten().for_each(|chunk| named[chunk as usize] += 1);
+            }
+            let Some((id, work)) = batches.pop() else { break };
+            let receiver::Work::HashOld { strong, spans, .. } = work else { panic!("{work:?}") };
+            hashed += spans.len();
+            let sums = vec![strong.of(None, b"old"); spans.len()];
+            victim.machine.answer(id, receiver::Answer::Hashed(Ok(sums))).unwrap();
+        }
+        assert!(named.iter().all(|times| *times == 1), "{name}");
+        assert!(hashed <= CHUNKS / 20, "{name}: {hashed} of {CHUNKS}");
+        let in_turn = strategy.parallel == Parallel::No;
+        assert_eq!(at_once == 1, in_turn, "{name}: {at_once} batches at once");
     }
 }
 
@@ -1595,9 +1647,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::SumOld { .. } if fails => Answer::Summed(Err(setback(luck))),
-        Work::SumOld { summing, .. } => {
-            let (sums, ..) = common::source::sum(*summing, &vec![luck % 2; 3000], 0, 1 << 20);
-            Answer::Summed(Ok(receiver::SummedOld { sums, at_end: luck.is_multiple_of(2) }))
+        Work::SumOld { summing, portion, .. } => {
+            Answer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2)))
         }
         Work::HashOld { .. } if fails => Answer::Hashed(Err(setback(luck))),
         Work::HashOld { strong, spans, .. } => {
@@ -1669,8 +1720,25 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
+/// As if each portion began a file.
+fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
+    let portion = match portion {
+        Portion::From(_) => Portion::From(0),
+        Portion::Chunks(_, lens) => Portion::Chunks(0, lens.clone()),
+        Portion::Ends(range, judge) => Portion::Ends(0..range.end - range.start, *judge),
+        Portion::SubChunks(range, judge) => Portion::SubChunks(0..range.end - range.start, *judge),
+    };
+    let len = match &portion {
+        Portion::From(_) => 3000,
+        Portion::Chunks(_, lens) => lens.iter().map(|len| *len as usize).sum(),
+        Portion::Ends(range, _) | Portion::SubChunks(range, _) => range.end as usize,
+    };
+    let bytes = vec![luck; len];
+    common::source::sum(summing, &bytes, &portion, 1 << 20).expect("all bytes are there").0
+}
+
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Summed, Work};
+    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -1707,9 +1775,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest)),
         Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
-        Work::Sum { summing, digest, .. } => {
-            let (sums, ..) = common::source::sum(summing, &vec![luck; 3000], 0, 1 << 20);
-            Answer::Summed(Ok(Summed { sums, at_end: !luck.is_multiple_of(3), digest }))
+        Work::Sum { summing, digest, portion, .. } => {
+            Answer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest)))
         }
         Work::Hash { .. } if fails => Answer::Hashed(Err(sad())),
         Work::Hash { strong, spans, .. } => {

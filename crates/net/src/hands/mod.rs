@@ -2,6 +2,7 @@
 
 pub(crate) mod alternates;
 mod journal;
+mod packing;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod strategies;

@@ -17,16 +17,17 @@ use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens,
-    Patch, Piece, Proof, Receiver, Rolled, SummedOld, Work,
+    Patch, Piece, Proof, Receiver, Rolled, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
 use super::alternates::Alternates;
 use super::sending::cut_segment;
-use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
+use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_portion};
 use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
@@ -187,9 +188,12 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     .and_then(|rebuild| self.copy(&self.slot(handle), &rebuild, (&runs, chunks)))
                     .map_err(|error| setback(&error)),
             ),
-            Work::Write { handle, path, new, pieces, payload } => Answer::Written(
+            Work::Write { handle, path, new, pieces, payload, between } => Answer::Written(
                 (self.rebuild(handle, &path, new)).map_err(|error| setback(&error)).and_then(
-                    |rebuild| self.write(&self.slot(handle), (&rebuild, &path), (&pieces, payload)),
+                    |rebuild| {
+                        let what = (&pieces[..], payload, &between[..]);
+                        self.write(&self.slot(handle), (&rebuild, &path), what)
+                    },
                 ),
             ),
             Work::Survey { handle, gaps } => {
@@ -202,9 +206,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     },
                 ),
             ),
-            Work::SumOld { handle, part, start, summing } => Answer::Summed(
-                (self.sum_old(handle, (part, start), summing)).map_err(|error| setback(&error)),
-            ),
+            Work::SumOld { handle, part, portion, summing } => {
+                Answer::Summed(self.sum_old(handle, (part, portion), summing))
+            }
             Work::HashOld { handle, strong, spans } => Answer::Hashed(
                 self.hash_old(handle, strong, &spans).map_err(|error| setback(&error)),
             ),
@@ -352,14 +356,13 @@ impl<S: Store> ReceivingHands<S> {
     fn sum_old(
         &self,
         handle: Handle,
-        (part, start): (usize, u64),
+        (part, portion): (usize, Portion),
         summing: Summing,
-    ) -> Result<SummedOld, StoreError> {
+    ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            sum_segment(&slot.old[part], (summing, &self.key), (start, buffer), None)
-        })?;
-        Ok(SummedOld { sums, at_end })
+        let (summing, work) = ((summing, &self.key), (portion, &self.buffers));
+        let summed = sum_portion(&slot.old[part], summing, work, None);
+        summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
 
     fn hash_old(
@@ -445,18 +448,29 @@ impl<S: Store> ReceivingHands<S> {
         slot.resumed.as_ref().unwrap_or(&self.names)
     }
 
-    /// Unpacks a payload, checks each chunk and writes it.
+    /// Unpacks a payload, checks each chunk and writes it, and makes the copies between.
     fn write(
         &self,
         slot: &Slot<S>,
         (rebuild, path): (&S::Rebuild, &RelPath),
-        (pieces, payload): (&[Piece], Payload),
+        (pieces, payload, between): (&[Piece], Payload, &[CopyRun]),
     ) -> Result<Vec<Fingerprint>, Setback> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
         let fingerprints =
             checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
-        self.put(slot, rebuild, (pieces, &bytes, &fingerprints))
+        let (mut done, mut rest) = (0, &bytes[..]);
+        for copy in between {
+            let before = |piece: &Piece| piece.span.start < copy.new_start;
+            let at = done + pieces[done..].partition_point(before);
+            let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
+            let (these, after) = rest.split_at(len);
+            self.put(slot, rebuild, (&pieces[done..at], these, &fingerprints[done..at]))
+                .and_then(|()| self.copy(slot, rebuild, (&[*copy], Vec::new())))
+                .map_err(|error| setback(&error))?;
+            (done, rest) = (at, after);
+        }
+        self.put(slot, rebuild, (&pieces[done..], rest, &fingerprints[done..]))
             .map_err(|error| setback(&error))?;
         Ok(fingerprints)
     }

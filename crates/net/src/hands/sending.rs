@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::strategy::Link;
 use deltic_core::{
     AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
     Strong, StrongSum, SumKey,
@@ -14,20 +15,19 @@ use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
 };
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
-use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
+use super::packing::{Packing, compressed};
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
-
-/// zstd's own default: higher levels cost more time than a fast network saves.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -45,6 +45,7 @@ pub(crate) struct SendingHands<T: Tree> {
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     terms: Terms,
+    packing: Packing,
     buffers: Buffers,
 }
 
@@ -107,9 +108,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Answer::Read(self.read(handle, &spans, (sums, zstd)))
             }
             Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
-            Work::Sum { handle, summing, start, digest } => Answer::Summed(
-                self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
-            ),
+            Work::Sum { handle, summing, portion, digest } => {
+                Answer::Summed(self.sum(handle, summing, (portion, digest)))
+            }
             Work::Hash { handle, strong, spans } => {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
@@ -135,8 +136,10 @@ impl<T: Tree> SendingHands<T> {
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
         (terms, strategy): (Terms, &Strategy),
+        link: Option<Link>,
     ) -> Self {
         Self {
+            packing: Packing::new(strategy.compression, link.filter(|_| terms.zstd())),
             tree,
             own,
             missing: Mutex::new(missing),
@@ -214,25 +217,20 @@ impl<T: Tree> SendingHands<T> {
         }
         let chunks =
             if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+        Ok((self.packing.pack(bytes, zstd), chunks))
     }
 
     fn sum(
         &self,
         handle: Handle,
         summing: Summing,
-        (start, mut digest): (u64, Option<Box<FileDigest>>),
-    ) -> Result<Summed, StoreError> {
+        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
+    ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            let digest = digest.as_deref_mut();
-            sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
-        })?;
-        let end = start + sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if at_end && end != snapshot.meta().len {
-            snapshot.check_unchanged()?;
-        }
-        Ok(Summed { sums, at_end, digest })
+        let work = (portion, &self.buffers);
+        let summed = sum_portion(&*snapshot, (summing, &self.key), work, digest.as_deref_mut());
+        let summed = summed.map_err(|error| trouble(&error))?;
+        Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
 
     fn hash(
@@ -388,14 +386,6 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         names.chunk(chunk)
     };
     within(Stage::Sum, || spans.iter().map(chunk).collect())
-}
-
-/// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
-        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
-        _ => Payload::Plain(bytes),
-    }
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

@@ -22,6 +22,7 @@ use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
+use crate::work::Turn;
 
 use super::proof::ProofOf;
 use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
@@ -503,6 +504,11 @@ impl Attempt {
         self.how == How::Whole && self.meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }
 
+    /// When copies and literals may be made.
+    fn turn(&self) -> Turn {
+        self.talk.as_ref().map_or(Turn::Any, |talk| talk.ways.delivery_turn())
+    }
+
     /// Whether nothing more is to come and nothing is under way.
     fn is_quiet(&self) -> bool {
         let asked = !self.told.is_empty() || !self.lacked.is_empty() || self.needed > 0;
@@ -590,6 +596,15 @@ impl Copies {
         self.done.extend(self.runs.finish());
         self.done
     }
+}
+
+/// Copies as a driver makes them.
+fn copy_runs(ops: &[Op]) -> Vec<CopyRun> {
+    let run = |op: &Op| match *op {
+        Op::Copy { old, new_start } => Some(CopyRun { old, new_start }),
+        Op::Literal { .. } => None,
+    };
+    ops.iter().filter_map(run).collect()
 }
 
 /// Copies in portions that are worth a thread's while and do not keep it long.

@@ -16,7 +16,7 @@ use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::mending::Parts;
-use super::{Attempt, By, Copies, IndexPart, Old, batches, runs};
+use super::{Attempt, By, Copies, IndexPart, Old, batches, copy_runs, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -194,14 +194,14 @@ impl Receiver {
         if dry_run {
             return self.differs(file, handle);
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         let batches: Vec<_> =
             batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
         for (chunks, runs) in batches {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
-            self.jobs.ask(work, Place::Copy(handle, spans));
+            self.jobs.ask_as(turn, work, Place::Copy(handle, spans));
         }
     }
 
@@ -232,7 +232,8 @@ impl Receiver {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let needed = attempt.find_gaps(runs(needed.into_iter()), parts);
+        let spelled_from = attempt.groups[groups[0].start as usize].first_chunk;
+        let needed = attempt.find_gaps(runs(needed.into_iter()), spelled_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
         self.advance(file);
@@ -265,18 +266,28 @@ impl Receiver {
         if !payload.may_hold(bytes) {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         if attempt.is_single_block() {
             attempt.literal = new.len;
             attempt.body = Some(payload);
             self.advance(file);
             return Ok(());
         }
+        let (mut earlier, mut between) = (Vec::new(), Vec::new());
+        if let (Some(talk), [first, .., last] | [first @ last]) = (&mut attempt.talk, &pieces[..]) {
+            earlier = talk.take_before(first.span.start);
+            between = copy_runs(&talk.take_before(last.span.start));
+        }
         attempt.jobs += 1;
         self.backlog_bytes += bytes;
-        let spans = pieces.iter().map(|piece| piece.span).collect();
-        self.jobs.ask(
-            Work::Write { handle, path, new, pieces, payload },
+        if !earlier.is_empty() {
+            self.copy(handle, earlier, true);
+        }
+        let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
+        let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
+        self.jobs.ask_as(
+            turn,
+            Work::Write { handle, path, new, pieces, payload, between },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())
@@ -297,8 +308,10 @@ impl Receiver {
         for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
             attempt.wrote(*chunk, fingerprint);
             attempt.literal += u64::from(span.len);
+        }
+        for span in spans {
             let covered = attempt.cover.add(span.start, u64::from(span.len));
-            covered.expect("a chunk is received once, in its own place");
+            covered.expect("a chunk is received or matched once, in its own place");
         }
         self.advance(file);
         self.try_settle(handle);
