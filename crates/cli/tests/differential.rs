@@ -9,7 +9,15 @@
 //! - Times are compared to the nanosecond by default. rsync is told so too (`-@-1`).
 //! - With `-@-1`, rsync's `-u` takes a file that is up to a second newer for an older one. `-u` comes with a window here.
 //! - `-c` with an alternate and an old version in place: that is brought up to date; rsync replaces it by a link.
-//! - Without `-t`, a directory's time says whether something was staged in it: that is left out.
+//! - Without `-t`, times say what was written: nothing that was equal already, and directories with something staged in them.
+//!   They are left out.
+//! - Without `-p`, what is made of a file of an alternate or of another name has the mode of a new file; rsync gives it that of
+//!   the file that it was matched against. Such options come with `-p` here.
+//! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
+//!   directories alone. With either they are left out.
+//! - With `-c`, rsync carries times within the window as well where contents are equal.
+//! - What an alternate takes the place of is backed up; rsync does not.
+//! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
 
@@ -55,11 +63,17 @@ const CHOICES: &[Choice] = &[
     at(8, |dice| vec![format!("--max-size={}", dice.pick(&["0", "20", "1k", "1K-1", "2KB+1"]))]),
     at(8, |dice| vec![format!("--min-size={}", dice.pick(&["1", "20", "1.5k", "1K-1", "2KB+1"]))]),
     at(25, |dice| alternates(dice)),
-    at(10, |dice| some(dice, &["-y", "-yy"])),
+    at(10, |dice| some(dice, &["-y -p", "-yy -p"])),
+    at(10, |_| words("-m")),
+    at(10, |dice| some(dice, &["-b", "-b --suffix=.old", "-b --backup-dir=kept"])),
+    at(10, |_| words("--force")),
 ];
 
-/// Pairs of words that do not go together in a case, for a reason in the head of this file.
-const APART: &[(&str, &str)] = &[("-c", "-dest="), ("--ignore-existing", "KINDS")];
+/// Words that do not go together in a case, for a reason in the head of this file.
+const APART: &[(&str, &str)] =
+    &[("-c", "-dest="), ("-b", "-dest="), ("-c", "-@"), ("-c", "window")];
+/// Words with which no entry is of another kind than before, for the same.
+const NO_KINDS: &[&str] = &["--ignore-existing", "-dest="];
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(String::from).collect()
@@ -72,7 +86,8 @@ fn some(dice: &mut Dice, all: &[&str]) -> Vec<String> {
 fn alternates(dice: &mut Dice) -> Vec<String> {
     let usage = dice.pick(&["compare", "copy", "link"]);
     let dirs = *dice.pick(&[&["../alt1"][..], &["../alt1", "../alt2"], &["../none", "../alt2"]]);
-    dirs.iter().map(|dir| format!("--{usage}-dest={dir}")).collect()
+    let dirs = dirs.iter().map(|dir| format!("--{usage}-dest={dir}"));
+    std::iter::once("-p".to_owned()).chain(dirs).collect()
 }
 
 #[test]
@@ -102,7 +117,7 @@ fn deltic_and_rsync_make_the_same_of_the_same() {
 fn case(seed: u64) -> Option<String> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9).wrapping_add(seed));
     let options = options(&mut dice);
-    let kinds = !options.iter().any(|word| APART.contains(&(word, "KINDS")));
+    let kinds = !options.iter().any(|word| NO_KINDS.iter().any(|no| word.contains(no)));
     let world = World::new();
     let new = tree(&mut dice, 16);
     for (name, edits) in [("alt1", 3), ("alt2", 6)] {
@@ -118,10 +133,17 @@ fn case(seed: u64) -> Option<String> {
         words.extend(["src/", target].map(OsString::from));
         Run::of(&mut world.command(program, words))
     };
+    let before = seen(&world, "d", Times::All);
     let theirs = run("rsync", &["-@-1"], "r/");
     let ours = run(DELTIC, &["sync", "--no-fsync"], "d/");
-    let times = options.iter().any(|word| word.starts_with("-r") && word.contains('t'));
-    let differences = differences(&world, times);
+    let carried = options.iter().any(|word| word.starts_with("-r") && word.contains('t'));
+    let loose = |word: &String| word.contains("window") || word.starts_with("-@") || word == "-b";
+    let times = match (carried, options.iter().any(loose)) {
+        (false, _) => Times::None,
+        (true, true) => Times::OfFiles,
+        (true, false) => Times::All,
+    };
+    let differences = differences(&world, &before, times);
     let same_end = ours.code == theirs.code;
     (!differences.is_empty() || !same_end).then(|| {
         let differences = differences.join("\n    ");
@@ -139,32 +161,48 @@ fn options(dice: &mut Dice) -> Vec<String> {
             continue;
         }
         let fresh = (choice.words)(dice);
-        let clash = |one: &str, other: &str| {
-            all.iter().any(|w| w == one) && fresh.iter().any(|w| w.contains(other))
+        let has = |words: &[String], part: &str| {
+            words.iter().any(|word| {
+                if matches!(part, "-c" | "-b") { word == part } else { word.contains(part) }
+            })
         };
-        if !APART.iter().any(|(one, other)| clash(one, other)) {
+        let clash = |(one, other): &(&str, &str)| {
+            has(&all, one) && has(&fresh, other) || has(&all, other) && has(&fresh, one)
+        };
+        if !APART.iter().any(clash) {
             all.extend(fresh);
         }
     }
     all
 }
 
+/// Which times are compared.
+#[derive(Clone, Copy, PartialEq)]
+enum Times {
+    None,
+    OfFiles,
+    All,
+}
+
 /// Each name that is not the same in both targets.
-fn differences(world: &World, times: bool) -> Vec<String> {
+fn differences(world: &World, before: &BTreeMap<PathBuf, String>, times: Times) -> Vec<String> {
     let (ours, theirs) = (seen(world, "d", times), seen(world, "r", times));
+    let new = seen(world, "src", times);
     let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     let differ = names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name));
     let nothing = "nothing".to_owned();
     differ
         .map(|name| {
             let what = |all: &BTreeMap<PathBuf, String>| all.get(name).unwrap_or(&nothing).clone();
-            format!("{}: deltic {} · rsync {}", name.display(), what(&ours), what(&theirs))
+            let (deltic, rsync) = (what(&ours), what(&theirs));
+            let (new, old) = (what(&new), what(before));
+            format!("{}: {new} over {old} · deltic {deltic} · rsync {rsync}", name.display())
         })
         .collect()
 }
 
 /// What a target looks like: times of this run are all one, and links to the alternates are told.
-fn seen(world: &World, target: &str, times: bool) -> BTreeMap<PathBuf, String> {
+fn seen(world: &World, target: &str, times: Times) -> BTreeMap<PathBuf, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut linked = BTreeSet::new();
     for alternate in ["alt1", "alt2"] {
@@ -178,10 +216,12 @@ fn seen(world: &World, target: &str, times: bool) -> BTreeMap<PathBuf, String> {
         let path = root.join(name);
         let meta = path.symlink_metadata().expect("it was listed");
         let (time, rest) = what.split_once(' ').expect("a time comes first");
-        let fresh = !times && meta.is_dir() || meta.mtime() as u64 > now - 86_400;
+        let kept = name.starts_with("kept") && meta.is_dir();
+        let untimed = times == Times::None || times == Times::OfFiles && meta.is_dir();
+        let fresh = untimed || meta.mtime() as u64 > now - 86_400;
         let time = if fresh { "now" } else { time };
         let is_link = if linked.contains(&meta.ino()) { " linked" } else { "" };
-        *what = format!("{time} {rest}{is_link}");
+        *what = if kept { "dir".into() } else { format!("{time} {rest}{is_link}") };
     }
     all
 }

@@ -89,7 +89,9 @@ fn sources_go_once_they_have_arrived_and_no_sooner() {
         world.link("there", "src/link");
         world.write("src/newer here", "x");
         world.write("dst/newer here", "newer");
-        world.set_time("src/newer here", 1_000_000_000);
+        for name in ["src/newer here", "dst/file"] {
+            world.set_time(name, 1_000_000_000);
+        }
         world.ok(&words(way, "--remove-source-files -n"));
         assert!(world.exists("src/file"), "{way:?}: a dry run removes nothing");
         world.ok(&words(way, "-u --remove-source-files"));

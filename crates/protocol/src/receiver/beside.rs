@@ -70,7 +70,7 @@ impl Receiver {
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
-                Kind::Symlink(_) => seen.is_none(),
+                Kind::Symlink(_) => seen.is_none() && self.setting.options.links,
                 _ => false,
             }
     }
