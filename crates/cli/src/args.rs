@@ -1,6 +1,7 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
 mod compare;
+mod links;
 mod remove;
 mod select;
 
@@ -120,6 +121,9 @@ pub(crate) struct SyncArgs {
     /// Includes and excludes.
     #[command(flatten)]
     pub(crate) rules: Rules,
+    /// What becomes of symlinks.
+    #[command(flatten)]
+    pub(crate) follow: links::LinkArgs,
     /// What is removed.
     #[command(flatten)]
     pub(crate) remove: remove::RemoveArgs,

@@ -188,6 +188,7 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
         dry_run: args.dry_run || select.list_only,
         delete: args.remove.deletes(recursive(args) || select.dirs)?,
+        follow: args.follow.links(),
         remove: args.remove.remove()?,
         compress: args.compress,
         durable: !args.no_fsync,

@@ -16,6 +16,8 @@
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
+//! - What is found equal by its content is not written again, so that there is no backup of it.
+//! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
@@ -67,11 +69,17 @@ const CHOICES: &[Choice] = &[
     at(10, |_| words("-m")),
     at(10, |dice| some(dice, &["-b", "-b --suffix=.old", "-b --backup-dir=kept"])),
     at(10, |_| words("--force")),
+    at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
 ];
 
 /// Words that do not go together in a case, for a reason in the head of this file.
-const APART: &[(&str, &str)] =
-    &[("-c", "-dest="), ("-b", "-dest="), ("-c", "-@"), ("-c", "window")];
+const APART: &[(&str, &str)] = &[
+    ("-c", "-dest="),
+    ("-b", "-dest="),
+    ("-c", "-@"),
+    ("-c", "window"),
+    ("-b", "--no-whole-file"),
+];
 /// Words with which no entry is of another kind than before, for the same.
 const NO_KINDS: &[&str] = &["--ignore-existing", "-dest="];
 

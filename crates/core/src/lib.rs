@@ -9,6 +9,7 @@ pub mod gap;
 pub mod glob;
 pub mod index;
 pub mod keyed;
+pub mod links;
 pub mod merge;
 pub mod meta;
 mod named;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use deltic_core::glob;
 use deltic_core::path::{BadPath, printable};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
-use deltic_protocol::options::{Missing, Mounts, Options};
+use deltic_protocol::options::{Follow, Missing, Mounts, Options};
 use deltic_store::Filter;
 use deltic_store::local::{self, SourceArg, SourceOptions, Sources};
 
@@ -73,6 +73,12 @@ fn source_options(options: &Options) -> SourceOptions {
             Mounts::LeaveOut => local::Mounts::LeaveOut,
         },
         ignore_missing: select.missing != Missing::Fail,
+        follow: match options.follow.follow {
+            Follow::Never => local::Follow::Never,
+            Follow::Dirs => local::Follow::Dirs,
+            Follow::Unsafe => local::Follow::Unsafe,
+            Follow::All => local::Follow::All,
+        },
     }
 }
 

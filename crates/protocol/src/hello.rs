@@ -473,6 +473,7 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
+        self.follow.put(to);
         self.remove.put(to);
         self.select.put(to);
         self.compare.put(to);
@@ -494,6 +495,7 @@ impl Wire for Options {
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
+        let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
         let compare = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
@@ -511,6 +513,7 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            follow,
             remove,
             select,
             compare,

@@ -1,6 +1,7 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
 mod compare;
+mod links;
 mod remove;
 mod select;
 
@@ -8,6 +9,7 @@ use deltic_core::Strategy;
 use deltic_core::rule::Rule;
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use links::{Follow, Links};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Mounts, Select};
 
@@ -42,6 +44,8 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// What becomes of symlinks, besides [`links`](Self::links).
+    pub follow: Links,
     /// What goes besides, and what is kept of it.
     pub remove: Remove,
     /// What of the sources is taken.

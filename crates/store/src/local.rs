@@ -3,6 +3,7 @@
 mod attrs;
 mod backup;
 mod copy;
+mod follow;
 mod link;
 mod list;
 mod log;
@@ -20,6 +21,7 @@ mod touched;
 mod tests;
 
 pub use backup::Backup;
+pub use follow::Follow;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{Mounts, SourceArg, SourceOptions, Sources};

@@ -139,7 +139,7 @@ impl Receiver {
         match seen {
             Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
                 self.report_settled(meta.len);
-                self.clear(file, path, Cleared::ForNothing);
+                self.clear(file, path, Cleared::Nothing);
             }
             Some(_) if !self.setting.options.dry_run => {
                 self.report_settled(meta.len);

@@ -13,16 +13,16 @@ use crate::report::{Change, Trouble, TroubleKind};
 use super::file::Candidate;
 use super::{Extra, Place, Receiver, Work};
 
-/// An entry that waits until the directory in its place is gone.
+/// What waits until the directory in its place is gone.
 #[derive(Debug)]
 pub(super) enum Cleared {
-    ForFile(Candidate),
-    ForSymlink {
+    File(Candidate),
+    Symlink {
         meta: Meta,
         change: Change,
     },
     /// Nothing is to be there: an alternate has it.
-    ForNothing,
+    Nothing,
 }
 
 impl Receiver {
@@ -74,19 +74,17 @@ impl Receiver {
             self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
         }
         match (entry, removed) {
-            (Cleared::ForFile(mut candidate), Ok(_)) => {
+            (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
                 self.queue.push(candidate);
             }
-            (Cleared::ForSymlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
-            (Cleared::ForFile(candidate), Err(trouble)) => {
+            (Cleared::Symlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
+            (Cleared::File(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
-            (Cleared::ForNothing, Ok(_)) => {}
-            (Cleared::ForSymlink { .. } | Cleared::ForNothing, Err(trouble)) => {
-                self.trouble(trouble)
-            }
+            (Cleared::Nothing, Ok(_)) => {}
+            (Cleared::Symlink { .. } | Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
         }
     }
 }

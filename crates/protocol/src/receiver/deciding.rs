@@ -1,12 +1,14 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
+use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
+use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Backup, Delete, Options};
-use crate::report::{Action, Change, Differs, Item, Notice, Trouble};
+use crate::options::{Backup, Delete, Links, Options};
+use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::sender::takes_dirs;
 use crate::work::Setback;
 
@@ -290,7 +292,17 @@ impl Receiver {
         }
     }
 
-    fn decide(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    fn decide(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
+        if let Kind::Symlink(target) = &mut meta.kind {
+            let Links { safe, munge, .. } = self.setting.options.follow;
+            if safe && self.setting.options.links && leaves_root(path.as_bytes(), target) {
+                let message = format!("skip unsafe symbolic link {path} -> {}", printable(target));
+                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            }
+            if munge {
+                *target = [MUNGED, target].concat().into();
+            }
+        }
         let compare = &self.setting.options.compare;
         if compare.passes_over(&meta, old.as_ref())
             || meta.is_file() && compare.passes_over_file(&meta, old.as_ref())
@@ -396,7 +408,7 @@ impl Receiver {
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.clears() {
-            self.clear(file, path, Cleared::ForSymlink { meta, change });
+            self.clear(file, path, Cleared::Symlink { meta, change });
         } else {
             self.make_symlink(meta, change);
         }
@@ -451,7 +463,7 @@ impl Receiver {
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
-            self.clear(file, candidate.path.clone(), Cleared::ForFile(candidate));
+            self.clear(file, candidate.path.clone(), Cleared::File(candidate));
         } else {
             self.queue.push(candidate);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use deltic_core::links::MUNGED;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
@@ -95,6 +96,10 @@ impl Sender {
         self.lister.lists_out -= 1;
         let listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        let mut listed = listed;
+        if self.options.follow.munge {
+            listed.entries.iter_mut().for_each(unmunge);
+        }
         for trouble in listed.troubles {
             self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
@@ -198,6 +203,15 @@ impl Sender {
         let Lister { files, complete, .. } = self.lister;
         let bytes = self.progress.listed();
         self.notices.push_back(Notice::Listed { files, bytes, complete });
+    }
+}
+
+/// A link that was munged when it was received is sent as it was.
+fn unmunge(entry: &mut Entry) {
+    if let Kind::Symlink(target) = &mut entry.meta.kind
+        && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
+    {
+        *target = own.into();
     }
 }
 

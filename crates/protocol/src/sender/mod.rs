@@ -540,7 +540,7 @@ impl Sender {
             return Err(no_source);
         }
         for file in files {
-            let (path, meta) = self.sources.remove(file).ok_or(no_source.clone())?;
+            let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.removals_out += 1;
             self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
         }

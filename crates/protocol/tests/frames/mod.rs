@@ -15,7 +15,7 @@ use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
-use deltic_protocol::options::{Backup, Missing, Mounts, Remove, Select};
+use deltic_protocol::options::{Backup, Follow, Links, Missing, Mounts, Remove, Select};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -110,7 +110,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let by_selection = Request::Send {
         sources: vec![b"/src"[..].into()],
         names: NamesFrom::File { path: b"/list"[..].into(), nul: true },
-        options: Options { select, remove, ..options.clone() },
+        options: Options {
+            select,
+            remove,
+            follow: Links { follow: Follow::Unsafe, safe: true, munge: false },
+            ..options.clone()
+        },
     };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
@@ -447,8 +452,14 @@ fn options() -> impl Strategy<Value = Options> {
     )
 }
 
-fn chosen() -> impl Strategy<Value = (Compare, Select, Remove)> {
-    (compare(), select(), remove())
+fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links)> {
+    let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
+    let links = (follow, any::<[bool; 2]>()).prop_map(|(follow, [safe, munge])| Links {
+        follow,
+        safe,
+        munge,
+    });
+    (compare(), select(), remove(), links)
 }
 
 fn select() -> impl Strategy<Value = Select> {

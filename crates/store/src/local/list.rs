@@ -3,12 +3,12 @@
 use deltic_core::{Entry, Name, RelPath};
 use rustix::io::Errno;
 
-use super::snapshot::look_at;
+use super::follow::Follow;
 use crate::dir::Dir;
 use crate::{Filter, Listing, STAGING_NAME, StoreError};
 
 /// What `dir`, open to read and called `path`, holds and `rules` admit.
-pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
+pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter, follow: Follow) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
     let whole = dir.for_each_name(|name| names.push(Name::new(name)));
@@ -18,7 +18,7 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => add(&mut listing, dir, name, path, rules),
+            Some((path, name)) => add(&mut listing, dir, (name, path), (rules, follow)),
             None => {
                 listing.errors.push(StoreError::BadName { action: "list", path: path.clone() });
             }
@@ -29,8 +29,13 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
 }
 
 /// Adds the entry `name` of `dir`, which is called `path`; one that vanished meanwhile is no entry.
-fn add(listing: &mut Listing, dir: &Dir, name: Name, path: RelPath, rules: &Filter) {
-    match look_at(dir, &name) {
+fn add(
+    listing: &mut Listing,
+    dir: &Dir,
+    (name, path): (Name, RelPath),
+    (rules, follow): (&Filter, Follow),
+) {
+    match follow.look(dir, &name, &path) {
         Ok(meta) if rules.admits(&path, meta.is_dir()) => {
             listing.entries.push(Entry { name, meta });
         }

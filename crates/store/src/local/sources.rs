@@ -17,11 +17,12 @@ use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 use rustix::io::Errno;
 
+use super::follow::Follow;
 use super::list::list;
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
-use crate::dir::{Dir, Use};
+use super::snapshot::{LocalSnapshot, look_at, look_at_root};
+use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::{Filter, Listing, StoreError, Tree, check_path};
 
@@ -135,6 +136,8 @@ pub struct SourceOptions {
     pub mounts: Mounts,
     /// Whether arguments that are not there are none.
     pub ignore_missing: bool,
+    /// Which symlinks are what they point at.
+    pub follow: Follow,
 }
 
 /// What becomes of directories on which another file system is mounted.
@@ -175,8 +178,10 @@ impl Sources {
         let knows_devices = options.mounts != Mounts::Enter;
         let hold = |arg: SourceArg| {
             let known = held.get(&arg.dir);
-            let dir = known
-                .map_or_else(|| Dir::open_root(&arg.dir).map(Arc::new), |dir| Ok(Arc::clone(dir)));
+            let dir = known.map_or_else(
+                || Dir::open_root(&arg.dir).map(|dir| Arc::new(following(dir, options.follow))),
+                |dir| Ok(Arc::clone(dir)),
+            );
             if let Ok(dir) = &dir {
                 held.insert(arg.dir.clone(), Arc::clone(dir));
             }
@@ -199,8 +204,9 @@ impl Sources {
         let mut names = arg.path.components();
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
-        let stat = dir.as_ref().ok()?.stat(&name).ok()?;
-        (!file_type(&stat).is_dir() && !arg.contents).then_some(name)
+        let dir = dir.as_ref().ok()?;
+        let meta = self.options.follow.look(dir, &name, &arg.path).ok()?;
+        (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
@@ -287,7 +293,7 @@ impl Sources {
             }
             last = Some(name);
             let source = &self.args[no];
-            match source.look_at(dir, name, &self.options.rules) {
+            match source.look_at(dir, name, &self.options) {
                 Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
                     all.skipped.extend(dir.join(&entry.name));
                 }
@@ -366,7 +372,7 @@ impl Sources {
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
             let held = self.dir_of("list", dir)?.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list(&held, dir, &self.options.rules));
+            return Ok(list(&held, dir, &self.options.rules, self.options.follow));
         }
         all.partial = true;
         if !mounted {
@@ -378,6 +384,11 @@ impl Sources {
         }
         Ok(all)
     }
+}
+
+/// The handle `dir`, through which paths lead along symlinks if some are followed.
+fn following(dir: Dir, follow: Follow) -> Dir {
+    if follow == Follow::Never { dir } else { dir.with_way(Way::Follow) }
 }
 
 fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
@@ -417,7 +428,7 @@ impl Source {
         };
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let one = list(&dir, &RelPath::root(), &options.rules);
+        let one = list(&dir, &RelPath::root(), &options.rules, options.follow);
         all.entries.extend(one.entries);
         all.errors.extend(one.errors);
         Ok(())
@@ -428,14 +439,15 @@ impl Source {
         &self,
         at: &RelPath,
         name: &[u8],
-        rules: &Filter,
+        options: &SourceOptions,
     ) -> Result<Option<Entry>, StoreError> {
         let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
         let name = Name::new(name).map_err(bad_name)?;
         let path = at.join(&name).map_err(bad_name)?;
         check_path("list", &path)?;
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
-        let found = dir.dir(at, Use::Pass).and_then(|dir| look_at(&dir, &name));
+        let held = dir.dir(at, Use::Pass);
+        let found = held.and_then(|dir| options.follow.look(&dir, &name, &path));
         let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
@@ -443,7 +455,7 @@ impl Source {
             let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
             return Err(self.arg.error("look at", errno));
         }
-        Ok(rules.admits(&path, meta.is_dir()).then_some(Entry { name, meta }))
+        Ok(options.rules.admits(&path, meta.is_dir()).then_some(Entry { name, meta }))
     }
 }
 
@@ -460,7 +472,12 @@ impl Tree for Sources {
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
-        LocalSnapshot::open(&place.dir, &place.name, path)
+        if !self.options.follow.opens(&place.dir, &place.name, path) {
+            return LocalSnapshot::open(&place.dir, &place.name, path);
+        }
+        let file = place.dir.open_behind(&place.name).at("open", path)?;
+        let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
+        LocalSnapshot::of(file, path)?.ok_or_else(not_a_file)
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {

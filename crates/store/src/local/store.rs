@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, times, umask};
 use super::backup::{Backup, Goes};
 use super::copy::Copier;
+use super::follow::Follow;
 use super::link::link;
 use super::list::list;
 use super::place::Place;
@@ -200,7 +201,7 @@ impl Tree for LocalStore {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, &self.0.rules))
+        Ok(list(&held, dir, &self.0.rules, Follow::Never))
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
