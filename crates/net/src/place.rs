@@ -95,7 +95,7 @@ pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result
         above = parent(&above);
     }
     let Ok(there) = above.canonicalize() else { return Ok(()) };
-    let there = there.join(destination.root.strip_prefix(&above).unwrap_or(Path::new("")));
+    let there = there.join(destination.root.strip_prefix(&above).unwrap_or_else(|_| Path::new("")));
     for source in sources {
         let Ok(from) = source.canonicalize() else { continue };
         if from.is_dir() && there.starts_with(&from) {

@@ -460,7 +460,7 @@ fn durability(options: &Options) -> Durability {
 
 /// Opens the other trees that are compared with, and says which are not there.
 fn open_alternates(root: &Path, options: &Options, watch: Watch<'_>) -> Alternates<LocalStore> {
-    let open = |dir: &Box<[u8]>| {
+    let open = |dir: &[u8]| {
         let path = root.join(OsStr::from_bytes(dir));
         let opened = LocalStore::open(&path, LocalOptions::default());
         if let Err(error) = &opened {
@@ -470,7 +470,7 @@ fn open_alternates(root: &Path, options: &Options, watch: Watch<'_>) -> Alternat
         }
         opened.ok()
     };
-    Alternates::new(options.compare.alternates.dirs.iter().map(open).collect())
+    Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
 }
 
 /// What the other end should be told of our error, unless it told us or is gone.

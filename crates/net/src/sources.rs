@@ -1,6 +1,10 @@
 //! What source arguments, and lists of names in files, stand for on this machine.
 
-#![expect(clippy::disallowed_methods, reason = "looks at roots that users name, never below them")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "looks at roots that users name, never below them"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -29,8 +33,7 @@ pub(crate) fn open(
     let args: Vec<_> = match (names, paths) {
         (None, _) => paths.iter().map(|path| argument(path, options)).collect::<Result<_, _>>()?,
         (Some(names), [dir]) => {
-            let listed = |name: &Box<[u8]>| listed(dir, name, options);
-            names.iter().map(listed).collect::<Result<_, _>>()?
+            names.iter().map(|name| listed(dir, name, options)).collect::<Result<_, _>>()?
         }
         (Some(_), _) => {
             return Err(SyncError::Usage("--files-from takes one source and a destination".into()));
