@@ -11,7 +11,7 @@ use deltic_protocol::report::Notice;
 
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
-use crate::session::{Conduct, Greeted, dial};
+use crate::session::{Conduct, Session, dial};
 use crate::{Outcome, SyncError, serve, supervised, transport};
 
 /// How to rehearse.
@@ -62,8 +62,8 @@ pub fn rehearse(
         let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
         // Its errors reach us as its last word.
         let serving = tokio::spawn(serve(far, theirs.clone()));
-        let (greeted, _) = Greeted::new(near, ours.clone()).await?;
-        dial(greeted, plan, watch).await?;
+        let (session, _) = Session::new(near, ours.clone());
+        dial(session, plan, watch).await?;
         tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
         Ok(())
     };

@@ -34,7 +34,7 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
+use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -372,10 +372,8 @@ impl Target {
     }
 
     fn with(tree: Tree, options: Options) -> Self {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
-        let mut target = Self { machine: Sender::new(terms, options), hands, frames: Vec::new() };
+        let mut target = Self { machine: Sender::new(options), hands, frames: Vec::new() };
         target.work();
         target
     }
@@ -1128,6 +1126,61 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     assert_eq!(victim.machine.handle(block()), Ok(()));
 }
 
+/// What was cut before `Start` came is of no use then, and its answers are still under way.
+#[test]
+fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
+    let spec = ChunkerSpec::Fixed(FixedLen::new(1000).unwrap());
+    let mut victim = Victim::plain();
+    let listed = file_of(OLD_BYTES as u64);
+    victim.machine.handle(listing("", &[("a", listed.clone())], Extent::Last)).unwrap();
+    let mut guessed = None;
+    while guessed.is_none() {
+        let (id, work) = victim.machine.poll_work().expect("it goes on without Start");
+        match work {
+            receiver::Work::Index { spec: by, .. } if by != spec => guessed = Some((id, work)),
+            work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
+        }
+    }
+    let start = ToReceiver::Start { file: A, meta: listed, how: How::Recipe, spec };
+    victim.machine.handle(start).unwrap();
+    let (id, work) = guessed.unwrap();
+    let late = victim.hands.perform(work);
+    victim.machine.answer(id, late).unwrap();
+    victim.work();
+    let chunks = scan(&spec.build(), &old_bytes(), AtEnd::Yes).chunks;
+    let mut grouper = deltic_core::Grouper::new();
+    let mut found: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+    found.extend(grouper.finish());
+    let line = |group: &deltic_core::recipe::Group| GroupLine {
+        len: group.len,
+        chunks: group.chunks,
+        short: group.fingerprint.short(),
+    };
+    let groups = found.iter().map(line).collect();
+    let end = ToReceiver::End { file: A, digest: digest_of(chunks.iter()) };
+    victim.take([ToReceiver::Groups { file: A, groups }, end]).unwrap();
+    assert!(victim.frames.contains(&ToSender::Lack { file: A, groups: Vec::new() }));
+    let same =
+        |frame: &ToSender| matches!(frame, ToSender::Done { file: A, done: Done::Same { .. } });
+    assert!(victim.frames.iter().any(same), "{:?}", victim.frames);
+}
+
+/// A sender that dialled lists before the other end has said a word.
+#[test]
+fn a_sender_that_nobody_answers_lists_no_further_than_the_window() {
+    let mut tree = Tree::default();
+    for n in 0..2 * ENTRY_WINDOW {
+        tree.0.insert(path(&format!("{n:06}")), Node::file(Vec::new(), NOW, 0o600));
+    }
+    let target = Target::of(tree);
+    let told = |frame: &ToReceiver| match frame {
+        ToReceiver::Listing { entries, .. } => entries.len() as u64,
+        frame => panic!("nothing else can be said: {frame:?}"),
+    };
+    let told: u64 = target.frames.iter().map(told).sum();
+    assert!((ENTRY_WINDOW..ENTRY_WINDOW + MAX_BATCH as u64).contains(&told), "{told}");
+}
+
 /// Some cost twenty times the processor of what was agreed.
 #[test]
 fn a_chunker_that_was_not_agreed_is_refused() {
@@ -1381,8 +1434,7 @@ fn stale_answers_about_a_failed_attempt_are_ignored() {
 /// Too many groups for one recipe: the receiver hears of it before it hears of them, and the file can still go whole.
 #[test]
 fn a_recipe_of_too_many_groups_is_given_up_in_time() {
-    let hello = Hello::ours(Key::from_bytes([7; 32]));
-    let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+    let mut machine = Sender::new(options());
     let mut told = 0;
     let failed = 'session: loop {
         while let Some((id, work)) = machine.poll_work() {
@@ -1711,9 +1763,7 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     let no_source = Err(PeerError::Unexpected("the arrival of no source"));
     for sources in [false, true] {
         let remove = Remove { sources, ..Remove::default() };
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
-        let mut machine = Sender::new(terms, Options { remove, ..options() });
+        let mut machine = Sender::new(Options { remove, ..options() });
         assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
     }
     let unheard = PeerError::Unexpected("the end of what did not arrive");
@@ -1839,9 +1889,8 @@ proptest! {
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
     ) {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
         let options = Options { strategy, ..options() };
-        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options);
+        let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {

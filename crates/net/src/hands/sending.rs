@@ -1,7 +1,7 @@
 //! The sender's work: list, open, scan, read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
@@ -36,17 +36,25 @@ pub(crate) struct SendingHands<T: Tree> {
     own: Option<Meta>,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
-    /// How chunks are named in this session.
+    strategy: Strategy,
+    link: Option<Link>,
+    /// Set before a file is opened: what is listed, the other end need not have answered.
+    agreed: OnceLock<Agreed>,
+    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    /// How chunks are named in attempts that go on from another session.
+    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
+    buffers: Buffers,
+}
+
+/// What follows from the terms of a session.
+struct Agreed {
+    terms: Terms,
+    /// How chunks are named.
     names: Fingerprinter,
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
-    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
-    /// How chunks are named in attempts that go on from another session.
-    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
-    terms: Terms,
     packing: Packing,
-    buffers: Buffers,
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
@@ -82,10 +90,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, key } => {
                 if let Some(key) = key {
-                    let names = self.terms.fingerprinter_with(&key);
+                    let names = self.agreed().terms.fingerprinter_with(&key);
                     lock(&self.resumed).insert(handle, names);
                 }
-                let opened = self.open(handle, &path, (how, zstd));
+                let opened = self.open(handle, &path, (how, self.packs(zstd)));
                 Answer::Opened(opened.map_err(|error| trouble(&error)))
             }
             Work::Scan { handle, spec, segment } => {
@@ -105,19 +113,22 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                     .map_err(|error| trouble(&error)),
             ),
             Work::Read { handle, spans, sums, zstd } => {
-                Answer::Read(self.read(handle, &spans, (sums, zstd)))
+                Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
             }
-            Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
+            Work::Mend { handle, gaps, zstd } => {
+                Answer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
+            }
             Work::Sum { handle, summing, portion, digest } => {
                 Answer::Summed(self.sum(handle, summing, (portion, digest)))
             }
             Work::Hash { handle, strong, spans } => {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
-            Work::Search { handle, start, search, digest, zstd } => Answer::Searched(
-                (self.search(handle, start, (search.searcher(Some(self.key)), digest, zstd)))
-                    .map_err(|error| trouble(&error)),
-            ),
+            Work::Search { handle, start, search, digest, zstd } => {
+                let searcher = search.searcher(Some(self.agreed().key));
+                let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
+                Answer::Searched(searched.map_err(|error| trouble(&error)))
+            }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| super::failed(&error)))
@@ -132,25 +143,44 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
+    /// For a session that crosses `link`, if anything is known of that.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
-        (terms, strategy): (Terms, &Strategy),
+        strategy: Strategy,
         link: Option<Link>,
     ) -> Self {
         Self {
-            packing: Packing::new(strategy.compression, link.filter(|_| terms.zstd())),
             tree,
             own,
             missing: Mutex::new(missing),
-            names: terms.fingerprinter(strategy),
-            gap_seed: terms.gap_seed(),
-            key: terms.sum_key(),
+            strategy,
+            link,
+            agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
-            terms,
             buffers: Buffers::default(),
         }
+    }
+
+    /// Takes the terms of the session; only the first count.
+    pub(crate) fn agree(&self, terms: Terms) {
+        self.agreed.get_or_init(|| Agreed {
+            terms,
+            names: terms.fingerprinter(&self.strategy),
+            gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
+            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd())),
+        });
+    }
+
+    fn agreed(&self) -> &Agreed {
+        self.agreed.get().expect("no file is wanted before the greeting is over")
+    }
+
+    /// Whether literals are compressed that may be.
+    fn packs(&self, zstd: bool) -> bool {
+        zstd && self.agreed().terms.zstd()
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -180,7 +210,7 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.names, zstd)?);
+            let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
@@ -193,7 +223,7 @@ impl<T: Tree> SendingHands<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        lock(&self.resumed).get(&handle).unwrap_or(&self.names).clone()
+        lock(&self.resumed).get(&handle).unwrap_or_else(|| &self.agreed().names).clone()
     }
 
     fn read(
@@ -215,9 +245,12 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks =
-            if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((self.packing.pack(bytes, zstd), chunks))
+        let chunks = if sums == Sums::Take {
+            sums_of(&self.agreed().names, spans, &bytes)
+        } else {
+            Vec::new()
+        };
+        Ok((self.agreed().packing.pack(bytes, zstd), chunks))
     }
 
     fn sum(
@@ -228,7 +261,8 @@ impl<T: Tree> SendingHands<T> {
     ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
         let work = (portion, &self.buffers);
-        let summed = sum_portion(&*snapshot, (summing, &self.key), work, digest.as_deref_mut());
+        let key = &self.agreed().key;
+        let summed = sum_portion(&*snapshot, (summing, key), work, digest.as_deref_mut());
         let summed = summed.map_err(|error| trouble(&error))?;
         Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
@@ -240,7 +274,7 @@ impl<T: Tree> SendingHands<T> {
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
-        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
+        hash_spans(&self.buffers, (strong, &self.agreed().key), spans, |span, bytes| {
             let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
                 .map_err(|error| trouble(&error))?;
             if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
@@ -282,7 +316,7 @@ impl<T: Tree> SendingHands<T> {
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
-                GapDelta::of(bytes, sums, self.gap_seed).encode(&mut deltas);
+                GapDelta::of(bytes, sums, self.agreed().gap_seed).encode(&mut deltas);
             }
             Ok(())
         })?;

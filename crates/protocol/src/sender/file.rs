@@ -357,7 +357,7 @@ impl Sender {
 
     /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
     pub(super) fn read_needs(&mut self, file: FileNo) {
-        let (sums, zstd) = (Sums::Known, self.compresses());
+        let (sums, zstd) = (Sums::Known, self.options.compress);
         let Some(outgoing) = self.files.get_mut(&file) else { return };
         if outgoing.holds_back() {
             return;
@@ -379,7 +379,7 @@ impl Sender {
 
     /// Reads the next blocks of a file that is sent whole, or seals it after the last.
     fn read_blocks(&mut self, handle: Handle) {
-        let zstd = self.compresses();
+        let zstd = self.options.compress;
         let Some(file) = self.handles.get(&handle) else { return };
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;

@@ -26,7 +26,6 @@ use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
-use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
 use crate::options::Options;
@@ -62,7 +61,8 @@ pub enum Work {
     Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
+    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer with
+    /// [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
@@ -177,7 +177,6 @@ pub struct Body {
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Sender {
-    terms: Terms,
     options: Options,
     jobs: Jobs<Work, Place>,
     frames: VecDeque<ToReceiver>,
@@ -260,11 +259,10 @@ impl Concerns for Place {
 }
 
 impl Sender {
-    /// A sender at the start of its session.
+    /// A sender at the start of its session. It knows nothing of the session's terms: it lists before there are any.
     #[must_use]
-    pub fn new(terms: Terms, options: Options) -> Self {
+    pub fn new(options: Options) -> Self {
         Self {
-            terms,
             options,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -451,15 +449,11 @@ impl Sender {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
-        let (zstd, key) = (self.compresses(), resumed.map(|resumed| resumed.key));
+        let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
         let agreed = resumed.map(|resumed| resumed.spec);
         self.files.insert(file, Outgoing::new(handle, (how, agreed), strategy));
         self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
-    }
-
-    fn compresses(&self) -> bool {
-        self.options.compress && self.terms.zstd()
     }
 
     /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.

@@ -428,7 +428,13 @@ fn options() -> impl Strategy<Value = Options> {
     let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), vec(rule, 0..3))).prop_map(
-        |(flag, delete, (threads, streams), strategy, ((compare, select, remove), rules))| {
+        |(
+            flag,
+            delete,
+            (threads, streams),
+            strategy,
+            ((compare, select, remove, follow), rules),
+        )| {
             Options {
                 recursive: flag[0],
                 links: flag[1],
@@ -446,6 +452,7 @@ fn options() -> impl Strategy<Value = Options> {
                 compare,
                 select,
                 remove,
+                follow,
                 rules,
             }
         },
