@@ -110,6 +110,16 @@ impl Tree for MemoryStore {
             _ => Err(StoreError::NotAFile { action: "open", path: path.clone() }),
         }
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        check_path("remove", path)?;
+        let mut state = lock(&self.state);
+        if state.get(path).at("remove", path)?.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        // It was listed, so it takes part.
+        state.remove(path, &Scopes::new(Filter::default(), Path::new(""), Start::Root)).map(drop)
+    }
 }
 
 impl MemoryStore {
@@ -203,6 +213,24 @@ impl Store for MemoryStore {
         let now = Meta { kind: Kind::Symlink(target.into()), ..state.new_meta(0o777) };
         let modified = if keep.times { meta.modified } else { now.modified };
         state.put(path, Meta { modified, ..now }, Arc::default()).at("make symlink", path)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        (is, seen): (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        check_path("link", path)?;
+        let node = lock(&from.state).get(path).at("link", path)?.clone();
+        if node.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        let mut state = lock(&self.state);
+        if state.find(path).at("link", path)?.map(|found| &found.meta) != seen {
+            return Err(StoreError::Conflict { path: path.clone() });
+        }
+        state.put(path, node.meta, node.bytes).at("link", path)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {

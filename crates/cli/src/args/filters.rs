@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use deltic_core::path::printable;
 use deltic_core::rule::{
     self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
@@ -23,7 +23,6 @@ use super::CHOOSE;
 pub(crate) struct Filters {
     words: Vec<Word>,
     cvs_exclude: bool,
-    from0: bool,
     /// Names that are left out are removed as well.
     pub(crate) delete_excluded: bool,
 }
@@ -40,9 +39,9 @@ enum Word {
 }
 
 impl Filters {
-    /// The rules that these words make; reads the files that they name.
-    pub(crate) fn rules(&self) -> Result<Rules> {
-        let end = if self.from0 { LineEnd::Nul } else { LineEnd::Line };
+    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`.
+    pub(crate) fn rules(&self, from0: bool) -> Result<Rules> {
+        let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
         let mut gathered = Gathered { rules: Vec::new(), end };
         let mut sprinkled = 0;
         for word in &self.words {
@@ -72,7 +71,7 @@ impl Filters {
             gathered.add(rule::rule(b"-C")?, 0)?;
         }
         let list = gathered.rules;
-        Ok(Rules { list, delete_excluded: self.delete_excluded, from0: self.from0 })
+        Ok(Rules { list, delete_excluded: self.delete_excluded, from0 })
     }
 }
 
@@ -168,9 +167,7 @@ impl clap::Args for Filters {
             .arg(sprinkled.help("Heed the .rsync-filter of each directory; twice: and leave these files out"))
             .arg(flag("cvs-exclude", "Leave out what CVS does: objects, backups, .git/ and the like, and what .cvsignore says").short('C'))
             .arg(flag("gitignore", "Leave out what git does: heed each .gitignore, and .git/info/exclude"))
-            .arg(flag("from0", "Lines of files of rules end in a NUL").short('0'))
             .arg(flag("delete-excluded", "--delete, and of what is left out as well"))
-            .group(ArgGroup::new("deleting").args(["delete-excluded"]).multiple(true))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -196,7 +193,6 @@ impl clap::FromArgMatches for Filters {
         Ok(Self {
             words: words.into_iter().map(|(_, word)| word).collect(),
             cvs_exclude: matches.get_flag("cvs-exclude"),
-            from0: matches.get_flag("from0"),
             delete_excluded: matches.get_flag("delete-excluded"),
         })
     }
@@ -252,7 +248,7 @@ mod tests {
             }
             Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
         };
-        filters(words).rules().unwrap().list.iter().map(text).collect()
+        filters(words).rules(false).unwrap().list.iter().map(text).collect()
     }
 
     #[test]
@@ -276,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_understood_is_named() {
-        let refusal = |words: &str| format!("{:#}", filters(words).rules().unwrap_err());
+        let refusal = |words: &str| format!("{:#}", filters(words).rules(false).unwrap_err());
         assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
         assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
         let dir = tempfile::tempdir().unwrap();

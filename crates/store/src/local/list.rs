@@ -3,13 +3,18 @@
 use deltic_core::{Entry, Name, RelPath};
 use rustix::io::Errno;
 
-use super::snapshot::look_at;
+use super::follow::Follow;
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
 use crate::{Listing, STAGING_NAME, StoreError};
 
 /// What `dir`, open to read and called `path`, holds and `judge` admits.
-pub(super) fn list(dir: &Dir, path: &RelPath, (judge, fate): (&mut Judge, Fate)) -> Listing {
+pub(super) fn list(
+    dir: &Dir,
+    path: &RelPath,
+    (judge, fate): (&mut Judge, Fate),
+    follow: Follow,
+) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
     let whole = dir.for_each_name(|name| names.push(Name::new(name)));
@@ -19,7 +24,7 @@ pub(super) fn list(dir: &Dir, path: &RelPath, (judge, fate): (&mut Judge, Fate))
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => match look_at(dir, &name) {
+            Some((path, name)) => match follow.look(dir, &name, &path) {
                 Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
                     listing.entries.push(Entry { name, meta });
                 }

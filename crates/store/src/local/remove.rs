@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::{Name, RelPath};
+use deltic_core::{Meta, Name, RelPath};
 
+use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::file_type;
+use super::snapshot::{file_type, look_at};
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -28,6 +29,16 @@ enum Step {
     /// Given what counts in the directory above.
     Empty(Arc<Scope>),
     Remove,
+}
+
+/// Removes what is at `place`, if it `is` what was listed.
+pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
+    let found = look_at(&place.dir, &place.name).at("remove", &place.path)?;
+    let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
+    if !same || found.is_dir() {
+        return Err(StoreError::Changed { path: place.path.clone() });
+    }
+    place.dir.remove_file(&place.name).at("remove", &place.path)
 }
 
 /// Removes `path` and everything below it that the filter admits.
@@ -71,12 +82,28 @@ impl Removal<'_> {
             return Ok(());
         }
         if is_dir {
+            if self.is_mount(dir, name) {
+                let errno = rustix::io::Errno::BUSY;
+                return Err(StoreError::new("remove the mount point", path, errno));
+            }
             self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
             return Ok(());
+        }
+        if self.store.keeps_old() {
+            let place = Place::of(&self.store.root, "remove", path)?;
+            self.store.back_up(&place, Goes::Removed)?;
         }
         dir.remove_file(name).at("remove", path)?;
         self.removed += 1;
         Ok(())
+    }
+
+    /// Whether another file system is mounted there, and is to be left alone.
+    fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        let device = |stat: rustix::fs::Stat| stat.st_dev;
+        let (own, root) =
+            (dir.stat(name).map(device), rustix::fs::fstat(&*self.store.root).map(device));
+        self.store.one_file_system && own != root
     }
 
     /// Notes that the directories above `path` stay: it is protected.
@@ -122,7 +149,11 @@ impl Removal<'_> {
             return Ok(());
         }
         let place = Place::of(&self.store.root, "remove", path)?;
-        place.dir.remove_dir(&place.name).at("remove", path)?;
+        match place.dir.remove_dir(&place.name) {
+            // What was kept of it is in it.
+            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(()),
+            removed => removed.at("remove", path)?,
+        }
         self.removed += 1;
         Ok(())
     }
