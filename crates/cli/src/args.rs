@@ -1,16 +1,21 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
+mod compare;
+pub(crate) mod filters;
+mod links;
+mod remove;
+mod select;
+
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, value_parser};
+use clap::{ArgAction, Parser, Subcommand, value_parser};
 use deltic_core::Strategy;
-use deltic_core::rule::{Action, Rule};
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
+use self::filters::Filters;
 use crate::commands::{agent, bench, delta, patch, signature};
 use crate::exit::Exit;
 use crate::output;
@@ -103,18 +108,25 @@ pub(crate) struct SyncArgs {
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
 
+    /// Which names take part.
+    #[command(flatten)]
+    pub(crate) select: select::SelectArgs,
+    /// What counts as changed.
+    #[command(flatten)]
+    pub(crate) compare: compare::CompareArgs,
+
     /// Compare content where size and time agree
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
-    /// Includes and excludes.
+    /// Which names take part.
     #[command(flatten)]
-    pub(crate) rules: Rules,
-    /// Remove names that the sources do not have; stops at what looks like an accident (see --max-delete)
-    #[arg(long, help_heading = CHOOSE)]
-    pub(crate) delete: bool,
-    /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N", requires = "delete", help_heading = CHOOSE)]
-    pub(crate) max_delete: Option<u64>,
+    pub(crate) filters: Filters,
+    /// What becomes of symlinks.
+    #[command(flatten)]
+    pub(crate) follow: links::LinkArgs,
+    /// What is removed.
+    #[command(flatten)]
+    pub(crate) remove: remove::RemoveArgs,
     /// Say what would change, change nothing
     #[arg(short = 'n', long, help_heading = CHOOSE)]
     pub(crate) dry_run: bool,
@@ -199,63 +211,6 @@ impl FromStr for Words {
     }
 }
 
-/// `--include` and `--exclude`, in the order in which they were written.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(pub(crate) Vec<Rule>);
-
-impl clap::Args for Rules {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command
-            .arg(rule_arg(
-                "exclude",
-                "Leave out names that match; of all patterns the first that matches wins",
-            ))
-            .arg(rule_arg("include", "Take names that match, whatever a later --exclude says"))
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl clap::FromArgMatches for Rules {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let excludes = rules(matches, "exclude", Action::Exclude);
-        let includes = rules(matches, "include", Action::Include);
-        let mut rules: Vec<_> = excludes.chain(includes).collect();
-        rules.sort_by_key(|(position, _)| *position);
-        Ok(Self(rules.into_iter().map(|(_, rule)| rule).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-fn rule_arg(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("PATTERN")
-        .action(ArgAction::Append)
-        .value_parser(value_parser!(OsString))
-        .help_heading(CHOOSE)
-        .help(help)
-}
-
-/// The rules of one option and where each was written.
-fn rules<'a>(
-    matches: &'a ArgMatches,
-    name: &str,
-    action: Action,
-) -> impl Iterator<Item = (usize, Rule)> + use<'a> {
-    let positions = matches.indices_of(name).into_iter().flatten();
-    let patterns = matches.get_many::<OsString>(name).into_iter().flatten();
-    positions.zip(patterns).map(move |(position, pattern)| {
-        (position, Rule { action, pattern: pattern.clone().into_vec().into() })
-    })
-}
-
 /// Prints why the words made no sense, or the help that they asked for.
 pub(crate) fn explain(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
@@ -291,8 +246,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("-A -X --acls --xattrs", "ACLs and extended attributes are not carried yet"),
     ("-P --partial --append", "an interrupted run resumes by itself; --progress shows progress"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
-    ("-f --filter --exclude-from --include-from", "only --include and --exclude exist so far"),
-    ("--delete-before --delete-during --delete-after --del", "write --delete; it removes last"),
 ];
 
 /// Names the instruction set that chunkers use.
@@ -374,21 +327,6 @@ mod tests {
     }
 
     #[test]
-    fn includes_and_excludes_keep_their_order() {
-        let args = sync("--exclude=a --include b a/ --include=c b --exclude d").unwrap();
-        let rules: Vec<_> = args.rules.0.iter().map(|r| (r.action, &*r.pattern)).collect();
-        assert_eq!(
-            rules,
-            [
-                (Action::Exclude, &b"a"[..]),
-                (Action::Include, b"b"),
-                (Action::Include, b"c"),
-                (Action::Exclude, b"d"),
-            ]
-        );
-    }
-
-    #[test]
     fn the_remote_shell_is_split_as_a_shell_splits() {
         let args = sync("-e \"ssh -p 22 -i 'my key'\" a b").unwrap();
         assert_eq!(args.rsh.0, ["ssh", "-p", "22", "-i", "my key"]);
@@ -398,7 +336,7 @@ mod tests {
 
     #[test]
     fn words_that_make_no_sense_are_refused() {
-        for words in ["", "--fooo a b", "--bwlimit=1x a b", "--max-delete=5 a b", "-qv a b"] {
+        for words in ["", "--fooo a b", "--bwlimit=1x a b", "-qv a b"] {
             assert!(sync(words).is_err(), "{words}");
         }
         assert!(sync("--delete --max-delete=-1 a b").is_err());
@@ -406,7 +344,7 @@ mod tests {
 
     #[test]
     fn options_of_rsync_that_are_missing_are_explained() {
-        for (words, word) in [("-avH a b", "-H"), ("--delete-after a b", "--delete-after")] {
+        for (words, word) in [("-avH a b", "-H"), ("--inplace a b", "--inplace")] {
             assert_eq!(not_yet(&sync(words).unwrap_err()).map(|(word, _)| word), Some(word));
         }
         assert_eq!(not_yet(&sync("--fooo a b").unwrap_err()), None);

@@ -13,7 +13,8 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS,
+    MAX_TEXT_BYTES, MAX_THREADS,
 };
 use crate::options::{Delete, Options};
 use crate::streams::Join;
@@ -36,6 +37,7 @@ const STREAMS: &str = "streams";
 const HELLO: u8 = 1;
 const REQUEST: u8 = 2;
 const REPLY: u8 = 3;
+const NAMES: u8 = 5;
 /// The last frame of an end that gives up; its payload says why.
 const ABORT: u8 = 4;
 
@@ -209,6 +211,8 @@ pub enum Request {
     Send {
         /// Path arguments, as the user gave them.
         sources: Vec<Box<[u8]>>,
+        /// Which names below the only one of them are meant.
+        names: NamesFrom,
         /// How to sync.
         options: Options,
     },
@@ -221,6 +225,94 @@ pub enum Request {
         /// How to sync.
         options: Options,
     },
+}
+
+/// Where the names are written that a [`Request::Send`] is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NamesFrom {
+    /// Nowhere: the sources stand for themselves.
+    #[default]
+    Nowhere,
+    /// In a file of the answering end.
+    File {
+        /// Its path.
+        path: Box<[u8]>,
+        /// Whether names end in NULs there, and not with their lines.
+        nul: bool,
+    },
+    /// In frames that follow the request; an empty one is the last.
+    Frames,
+}
+
+impl Wire for NamesFrom {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Nowhere => to.put_u8(0),
+            Self::File { path, nul } => {
+                to.put_u8(1);
+                path.put(to);
+                nul.put(to);
+            }
+            Self::Frames => to.put_u8(2),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Nowhere),
+            1 => Ok(Self::File { path: Wire::take(from)?, nul: Wire::take(from)? }),
+            2 => Ok(Self::Frames),
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}
+
+/// Some of the names that a request is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(pub Vec<Box<[u8]>>);
+
+impl Names {
+    /// The frames that tell all of `names`, the last of them empty.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] where they are more, or longer, than the other end takes.
+    pub fn frames(names: &[Box<[u8]>]) -> Result<Vec<Vec<u8>>, PeerError> {
+        let bytes: usize = names.iter().map(|name| name.len()).sum();
+        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
+            return Err(PeerError::Limit("names"));
+        }
+        let (mut frames, mut part) = (Vec::new(), Vec::new());
+        let mut weight = 0;
+        for name in names {
+            weight += name.len() + 3;
+            if weight > MAX_GREETING_BYTES - MAX_TEXT_BYTES || part.len() == MAX_BATCH {
+                frames.push(Self(std::mem::take(&mut part)).encode());
+                weight = name.len() + 3;
+            }
+            part.push(name.clone());
+        }
+        if !part.is_empty() {
+            frames.push(Self(part).encode());
+        }
+        frames.push(Self::default().encode());
+        Ok(frames)
+    }
+
+    /// The frame of these.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(NAMES, |to| self.0.put(to))
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, NAMES, "anything before the last name")?;
+        whole("Names", payload, |from| Wire::take(from).map(Self))
+    }
 }
 
 impl Request {
@@ -237,19 +329,20 @@ impl Request {
     #[must_use]
     pub fn fits(&self) -> bool {
         let (sources, options) = match self {
-            Self::Send { sources, options } => (sources.len(), options),
+            Self::Send { sources, options, .. } => (sources.len(), options),
             Self::Receive { options, .. } => (1, options),
         };
         let mut payload = Vec::new();
         self.put(&mut payload);
-        sources.max(options.rules.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+        sources.max(options.rules.list.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
     }
 
     fn put(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Send { sources, options } => {
+            Self::Send { sources, names, options } => {
                 to.put_u8(0);
                 sources.put(to);
+                names.put(to);
                 options.put(to);
             }
             Self::Receive { destination, single, options } => {
@@ -268,7 +361,11 @@ impl Request {
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REQUEST, "anything before the request")?;
         whole("Request", payload, |from| match from.u8()? {
-            0 => Ok(Self::Send { sources: Wire::take(from)?, options: Wire::take(from)? }),
+            0 => Ok(Self::Send {
+                sources: Wire::take(from)?,
+                names: Wire::take(from)?,
+                options: Wire::take(from)?,
+            }),
             1 => Ok(Self::Receive {
                 destination: Wire::take(from)?,
                 single: Wire::take(from)?,
@@ -375,6 +472,10 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
+        self.follow.put(to);
+        self.remove.put(to);
+        self.select.put(to);
+        self.compare.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
@@ -389,10 +490,10 @@ impl Wire for Options {
         if threads > MAX_THREADS || streams > MAX_STREAMS {
             return Err(Bad::Limit("threads or streams"));
         }
-        let rules = Vec::take(from)?;
-        if rules.len() > MAX_RULES {
-            return Err(Bad::Limit("filter rules"));
-        }
+        let rules = Wire::take(from)?;
+        let follow = Wire::take(from)?;
+        let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
+        let compare = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -408,6 +509,10 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            follow,
+            remove,
+            select,
+            compare,
             rules,
         })
     }

@@ -70,6 +70,8 @@ pub enum Extent {
     More,
     /// These were the last.
     Last,
+    /// These were the last that take part: the directory may have others, which nobody asked for.
+    Part,
 }
 
 /// Bytes of literals and how they travel.
@@ -131,6 +133,10 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// Sources that are not there, and are to go here as well.
+    Missing(Vec<RelPath>),
+    /// What arrived is gone here, but for this.
+    Gone(Vec<Trouble>),
 }
 
 /// What the receiver says.
@@ -159,6 +165,8 @@ pub enum ToSender {
     Changed(Change),
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
+    /// These are here, and safe: their sources may go. None: those were all.
+    Arrived(Vec<FileNo>),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -176,7 +184,7 @@ pub enum Done {
 }
 
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
-closed_set!(Extent: More = 0, Last = 1);
+closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
     fn put(&self, to: &mut Vec<u8>) {
@@ -379,6 +387,8 @@ frames!(ToReceiver {
     27 Deny { file, chunks }
     28 Patch { file, steps, payload };
     24 Trouble(trouble)
+    31 Missing(paths)
+    45 Gone(troubles)
 });
 
 frames!(ToSender {
@@ -393,5 +403,6 @@ frames!(ToSender {
     41 Resume { file, key, spec };
     37 Changed(change)
     38 Trouble(trouble)
+    44 Arrived(files)
     39 Finished(totals)
 });

@@ -1,7 +1,17 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
+mod compare;
+mod links;
+mod remove;
+mod select;
+
 use deltic_core::Strategy;
-use deltic_core::rule::Rule;
+use deltic_core::rule::Rules;
+
+pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use links::{Follow, Links};
+pub use remove::{Backup, Remove};
+pub use select::{Missing, Mounts, Select};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +44,24 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
-    /// `--include` and `--exclude` in order; the first that matches wins.
-    pub rules: Vec<Rule>,
+    /// Which names are sent, and which may be deleted.
+    pub rules: Rules,
+    /// What becomes of symlinks, besides [`links`](Self::links).
+    pub follow: Links,
+    /// What goes besides, and what is kept of it.
+    pub remove: Remove,
+    /// What of the sources is taken.
+    pub select: Select,
+    /// What counts as changed.
+    pub compare: Compare,
+}
+
+impl Options {
+    /// Whether full directories give way to what is none.
+    #[must_use]
+    pub fn clears(&self) -> bool {
+        self.delete != Delete::Never || self.remove.force
+    }
 }
 
 /// Whether, and how far, the receiver removes names that the sender does not have.
@@ -44,8 +70,8 @@ pub enum Delete {
     /// Never.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and not more than 1,000 names that are also more than a quarter of the tree:
-    /// that is an accident more often than a wish.
+    /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
+    /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
     Guarded,
     /// Yes, up to this many names (`--max-delete`), whatever they are.
     AtMost(u64),

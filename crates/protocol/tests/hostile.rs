@@ -24,7 +24,9 @@ use deltic_protocol::limits::{
     MAX_GROUPS, MAX_SUMS, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{
+    AlternateUse, Alternates, Compare, Delete, Missing, Options, Remove, Select,
+};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
@@ -881,13 +883,17 @@ fn a_renamed_file_stays_alone() {
 }
 
 #[test]
-fn entries_that_the_options_leave_out_are_refused() {
+fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
     let left_out = PeerError::Unexpected("an entry that the options leave out");
+    let mut victim = Victim::new(Setting::default());
+    assert_eq!(victim.refusal(listing("", &[("x", dir())], Extent::Last)), left_out);
     let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
     let device = Meta { kind: Kind::Other, ..dir() };
-    for meta in [link, dir(), device] {
+    for meta in [link, device] {
         let mut victim = Victim::new(Setting::default());
-        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), left_out);
+        let before = victim.hands.tree.0.clone().into_keys().collect::<Vec<_>>();
+        victim.take([listing("", &[("x", meta)], Extent::Last)]).unwrap();
+        assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), before);
     }
 }
 
@@ -1775,6 +1781,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             };
             Answer::Looked((0..paths.len()).map(look).collect())
         }
+        Work::LookBeside { .. } => {
+            let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
+            Answer::Beside((0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect())
+        }
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
@@ -1790,6 +1800,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
+            beside: [None, Some(3000)][luck as usize / 3 % 2],
+            similar: vec![3000; luck as usize / 6 % 2],
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -1834,6 +1846,42 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     }
 }
 
+/// Nothing, or alternates.
+fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
+    let usage = [AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link];
+    prop::option::of(prop::sample::select(usage.to_vec())).prop_map(|usage| match usage {
+        None => Compare::default(),
+        Some(usage) => {
+            let alternates = Alternates { usage, dirs: vec![b"x"[..].into(); 2] };
+            Compare { alternates, ..Compare::default() }
+        }
+    })
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_removed_at_either_end() {
+    let unasked = PeerError::Unexpected("a missing name that was not asked for");
+    let missing = || ToReceiver::Missing(vec![path("a")]);
+    assert_eq!(Victim::plain().refusal(missing()), unasked);
+    let select = Select { missing: Missing::Delete, ..Select::default() };
+    let asked = || Options { select, ..options() };
+    let expect = Some([name("b")].into());
+    let other = Setting { options: asked(), expect, ..Setting::default() };
+    assert_eq!(Victim::new(other).refusal(missing()), unasked);
+    let mut victim = Victim::new(Setting { options: asked(), ..Setting::default() });
+    victim.take([missing(), listing("", &[], Extent::Last)]).unwrap();
+    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    assert!(!victim.hands.tree.0.contains_key(&path("a")));
+    let no_source = Err(PeerError::Unexpected("the arrival of no source"));
+    for sources in [false, true] {
+        let remove = Remove { sources, ..Remove::default() };
+        let mut machine = Sender::new(Options { remove, ..options() });
+        assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
+    }
+    let unheard = PeerError::Unexpected("the end of what did not arrive");
+    assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
+}
+
 /// As if each portion began a file.
 fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     let portion = match portion {
@@ -1870,7 +1918,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             if at.is_root() {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            Answer::Listed(Ok(Listed { own: None, entries, troubles: Vec::new() }))
+            Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),
         Work::Open { .. } => {
@@ -1909,6 +1957,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
+        Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Close { .. } => Answer::Closed,
     }
 }
@@ -1922,9 +1972,11 @@ proptest! {
         flags: [bool; 4],
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        compare in likely_compare(),
     ) {
         let [dry_run, checksum, whole_file, recursive] = flags;
-        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, strategy, ..options() };
+        let recursive = !recursive || dry_run;
+        let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..options() };
         let mut machine = Receiver::new(Setting { options, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {

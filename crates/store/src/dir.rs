@@ -28,6 +28,8 @@ pub(crate) enum Way {
     Kernel,
     /// Name by name.
     Walk,
+    /// Wherever symlinks lead, because that was asked for.
+    Follow,
 }
 
 /// What a directory is opened for.
@@ -79,7 +81,6 @@ impl Dir {
     }
 
     /// The same handle with another way to resolve.
-    #[cfg(test)]
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
     }
@@ -90,6 +91,7 @@ impl Dir {
             _ if path.is_root() => fs::openat(&self.fd, ".", usage.flags(), Mode::empty())?,
             Way::Kernel => open_beneath(self.fd.as_fd(), path.as_bytes(), usage)?,
             Way::Walk => open_by_names(self.fd.as_fd(), path, usage)?,
+            Way::Follow => fs::openat(&self.fd, path.as_bytes(), usage.flags(), Mode::empty())?,
         };
         Ok(Self { fd, way: self.way })
     }
@@ -112,6 +114,17 @@ impl Dir {
     /// What `name` itself is.
     pub(crate) fn stat(&self, name: &Name) -> Result<Stat, Errno> {
         fs::statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What `name` is or points at.
+    pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
+        fs::statat(&self.fd, name.as_bytes(), AtFlags::empty())
+    }
+
+    /// Opens what `name` is or points at to read; blocks on nothing.
+    pub(crate) fn open_behind(&self, name: &Name) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())
     }
 
     /// What `name` itself is, if it is.
@@ -148,6 +161,11 @@ impl Dir {
     /// Makes the symlink `name`.
     pub(crate) fn make_symlink(&self, name: &Name, target: &[u8]) -> Result<(), Errno> {
         fs::symlinkat(target, &self.fd, name.as_bytes())
+    }
+
+    /// Makes `new_name` in `dir` another name of `name` itself, be it a symlink; it must not exist.
+    pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
     }
 
     /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.

@@ -60,6 +60,11 @@ impl<S: Tree> Tree for Faulty<S> {
         self.plan.enter(Call::Open, path)?;
         Ok(self.snapshot(path, self.inner.open(path)?))
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.remove_source(path, is)
+    }
 }
 
 impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
@@ -127,9 +132,24 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.make_symlink(path, target, meta, keep)
     }
 
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::Link, path)?;
+        self.inner.link(path, &from.inner, expected)
+    }
+
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         self.plan.enter(Call::SetMeta, path)?;
         self.inner.set_meta(path, meta, keep)
+    }
+
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_going(dir)
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {

@@ -26,6 +26,8 @@ pub trait Tree: Send + Sync + 'static {
 
     /// The entries of `dir` that the filter admits, sorted by the bytes of their names; never the staging directory.
     ///
+    /// The files of rules that directories bring are read on the way.
+    ///
     /// # Errors
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
@@ -35,6 +37,12 @@ pub trait Tree: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
+
+    /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where it is not; then it stays.
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError>;
 }
 
 /// What a directory holds, and what of it could not be seen.
@@ -44,6 +52,10 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
+    /// Whether the directory may hold other names, which were not asked for.
+    pub partial: bool,
+    /// Directories that were named and are not asked for.
+    pub skipped: Vec<RelPath>,
 }
 
 /// One version of a file, held open.
@@ -125,6 +137,19 @@ pub trait Store: Tree {
         keep: Keep,
     ) -> Result<(), StoreError>;
 
+    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
+    /// what `seen` says. A store without links makes an equal entry.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
+    /// and where the system cannot link it.
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        is_and_seen: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError>;
+
     /// Gives the entry at `path` the mode and times of `meta` that `keep` names; a symlink takes times only.
     ///
     /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
@@ -133,10 +158,20 @@ pub trait Store: Tree {
     /// Where there is no such entry or it is not ours to change.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    /// As [`Tree::list`], of a directory that is being removed: rules that are perishable do not count in it.
     ///
     /// # Errors
-    /// The first of the names that stayed; the others are removed all the same.
+    /// As for [`Tree::list`].
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+
+    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    ///
+    /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
+    /// listed. Perishable rules count for `path` itself only.
+    ///
+    /// # Errors
+    /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
+    /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
 
     /// Makes every change so far durable: what a run does before it says that it succeeded.

@@ -1,7 +1,11 @@
 //! Trees in local file systems.
 
+pub(crate) mod above;
 mod attrs;
+mod backup;
 mod copy;
+mod follow;
+mod link;
 mod list;
 mod log;
 mod place;
@@ -17,7 +21,9 @@ mod touched;
 #[cfg(test)]
 mod tests;
 
+pub use backup::Backup;
+pub use follow::Follow;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
-pub use sources::{SourceArg, Sources};
+pub use sources::{Mounts, SourceArg, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use deltic_core::links::MUNGED;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
@@ -16,6 +17,8 @@ use super::{Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
 const LISTS_AT_ONCE: usize = 4;
+/// Paths in one frame: the longest fit.
+const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
 const FRAME_ENTRY_BYTES: usize = 128 << 10;
 
@@ -39,6 +42,7 @@ struct Ready {
     dir: RelPath,
     own: Option<Meta>,
     entries: VecDeque<Entry>,
+    partial: bool,
 }
 
 impl Lister {
@@ -94,17 +98,25 @@ impl Sender {
         self.lister.lists_out -= 1;
         let listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        let mut listed = listed;
+        if self.options.follow.munge {
+            listed.entries.iter_mut().for_each(unmunge);
+        }
         for trouble in listed.troubles {
-            self.lister.intact = false;
+            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
         }
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
-        if own.is_some() && !self.options.recursive {
+        if own.is_some() && !takes_dirs(&self.options) {
             self.trouble(skipped("directory", dir));
             own = None;
             entries.clear();
         }
-        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries });
+        let partial = listed.partial;
+        if !listed.missing.is_empty() {
+            self.tell_missing(listed.missing);
+        }
+        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries, partial });
         self.list_more();
     }
 
@@ -120,16 +132,31 @@ impl Sender {
             }
         }
         let (dir, own) = (ready.dir.clone(), ready.own.take());
-        let extent = if ready.entries.is_empty() { Extent::Last } else { Extent::More };
+        if self.options.select.list_only {
+            self.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
+        }
+        let extent = match (ready.entries.is_empty(), ready.partial) {
+            (false, _) => Extent::More,
+            (true, false) => Extent::Last,
+            (true, true) => Extent::Part,
+        };
         if extent == Extent::More {
             self.lister.ready.push_front(ready);
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
-        if extent == Extent::Last || own.is_some() || !entries.is_empty() {
+        if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }
         true
+    }
+
+    /// Tells which sources are not there.
+    fn tell_missing(&mut self, mut missing: Vec<RelPath>) {
+        while !missing.is_empty() {
+            let rest = missing.split_off(missing.len().min(MISSING_AT_ONCE));
+            self.frames.push_back(ToReceiver::Missing(std::mem::replace(&mut missing, rest)));
+        }
     }
 
     /// Notes an entry that is told, or says why it is not.
@@ -143,8 +170,16 @@ impl Sender {
             }
         };
         if let Some(what) = left_out(&entry.meta.kind, &self.options) {
-            self.trouble(skipped(what, &path));
-            return false;
+            if !self.options.select.list_only {
+                self.trouble(skipped(what, &path));
+            }
+            if entry.meta.is_dir() {
+                return false;
+            }
+        }
+        if self.options.remove.sources && !entry.meta.is_dir() {
+            let source = (path.clone(), entry.meta.clone());
+            self.sources.insert(FileNo(self.lister.next), source);
         }
         match entry.meta.kind {
             Kind::Dir => self.lister.dirs.push(path),
@@ -173,13 +208,36 @@ impl Sender {
     }
 }
 
+/// A link that was munged when it was received is sent as it was.
+fn unmunge(entry: &mut Entry) {
+    if let Kind::Symlink(target) = &mut entry.meta.kind
+        && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
+    {
+        *target = own.into();
+    }
+}
+
+/// Whether directories take part.
+pub(crate) const fn takes_dirs(options: &Options) -> bool {
+    options.recursive || options.select.dirs || options.select.relative
+}
+
 fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
     match kind {
-        Kind::Dir if !options.recursive => Some("directory"),
+        Kind::Dir if !takes_dirs(options) => Some("directory"),
         Kind::Symlink(_) if !options.links => Some("symbolic link"),
         Kind::Other => Some("special file"),
         _ => None,
     }
+}
+
+/// What there is to tell of a section where nothing is brought over.
+fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<Notice> {
+    let own = own.map(|meta| Notice::Entry { path: dir.clone(), meta: meta.clone() });
+    let entry = |entry: &Entry| {
+        Some(Notice::Entry { path: dir.join(&entry.name).ok()?, meta: entry.meta.clone() })
+    };
+    own.into_iter().chain(entries.iter().filter_map(entry)).collect()
 }
 
 fn skipped(what: &str, path: &RelPath) -> Trouble {

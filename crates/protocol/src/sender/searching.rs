@@ -39,6 +39,9 @@ impl Sender {
             let pushed = sums.push(len, weak, strong.as_bytes());
             pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
         }
+        if extent == Extent::Part {
+            return Err(PeerError::Unexpected("a part of the sums"));
+        }
         let all = if extent == Extent::Last { old.take() } else { None };
         if self.files.values().map(|file| file.old_sums).sum::<usize>() > MAX_SUMS_HELD {
             return Err(PeerError::Limit("sums of all files"));

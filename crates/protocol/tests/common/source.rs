@@ -129,6 +129,8 @@ impl Source {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
+            // No case asks for it.
+            Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
@@ -247,7 +249,7 @@ impl Source {
             entries.retain(|entry| roots.contains(&entry.name));
         }
         let own = self.own.clone().filter(|_| dir.is_root());
-        Ok(Listed { own, entries, troubles: Vec::new() })
+        Ok(Listed { own, entries, ..Listed::default() })
     }
 
     fn open(&mut self, handle: Handle, path: &RelPath) -> Result<Meta, Trouble> {

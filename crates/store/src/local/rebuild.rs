@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
-use rustix::fs::{self, Stat};
+use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::attrs::Attrs;
+use super::backup::Goes;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
@@ -155,7 +156,9 @@ impl LocalRebuild {
         }
         place.land(&dir, &self.staged.name).at("commit", &self.path)?;
         self.doom(Fate::Gone);
-        remove_log(&dir, &self.staged.name);
+        if !matches!(*lock(&self.log), Log::Unwritten) {
+            remove_log(&dir, &self.staged.name);
+        }
         Ok(())
     }
 }
@@ -221,8 +224,11 @@ impl Rebuild for LocalRebuild {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let old = self.check_replaced(&commit.replaces, &place)?;
         self.finish(&commit, old)?;
-        // Again: a flush takes its time.
-        self.check_replaced(&commit.replaces, &place)?;
+        if self.store.touched.is_durable() {
+            // Again: a flush takes its time.
+            self.check_replaced(&commit.replaces, &place)?;
+        }
+        self.store.back_up(&place, Goes::Replaced)?;
         self.land(&place)?;
         self.store.touched.add(&place.dir_path);
         if let Ok(staging) = staging_path(&self.staged.home) {
@@ -245,7 +251,11 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile => self.store.stages.leave(&self.path, home, name.clone()),
+            Fate::Worthwhile => {
+                // Closing does it too, but not while a child that is being started has the handle as well.
+                let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
+                self.store.stages.leave(&self.path, home, name.clone());
+            }
             Fate::Worthless | Fate::Spoiled => {
                 // What stays is litter for the sweep.
                 let _ = self.store.stages.dir(home).map(|dir| discard(&dir, name));

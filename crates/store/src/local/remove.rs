@@ -1,12 +1,17 @@
 //! Removing whole trees, without recursion and with one handle at a time.
 
-use deltic_core::{Name, RelPath};
+use std::collections::HashSet;
+use std::sync::Arc;
 
+use deltic_core::{Meta, Name, RelPath};
+
+use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::file_type;
+use super::snapshot::{file_type, look_at};
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::filter::{Fate, Judge, Scope};
 use crate::{STAGING_NAME, StoreError};
 
 /// A removal under way: what went, and the first trouble.
@@ -15,49 +20,110 @@ struct Removal<'a> {
     removed: u64,
     trouble: Option<StoreError>,
     /// Directories to empty, or, once emptied, to remove; the deepest last.
-    stack: Vec<(RelPath, Emptied)>,
+    stack: Vec<(RelPath, Step)>,
+    /// Directories that stay, for what is protected in them.
+    kept: HashSet<RelPath>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Emptied {
-    No,
-    Yes,
+enum Step {
+    /// Given what counts in the directory above.
+    Empty(Arc<Scope>),
+    Remove,
+}
+
+/// Removes what is at `place`, if it `is` what was listed.
+pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
+    let found = look_at(&place.dir, &place.name).at("remove", &place.path)?;
+    let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
+    if !same || found.is_dir() {
+        return Err(StoreError::Changed { path: place.path.clone() });
+    }
+    place.dir.remove_file(&place.name).at("remove", &place.path)
 }
 
 /// Removes `path` and everything below it that the filter admits.
 pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
     let place = Place::of(&store.root, "remove", path)?;
-    let mut removal = Removal { store, removed: 0, trouble: None, stack: Vec::new() };
-    removal.entry(&place.dir, &place.name, path)?;
-    while let Some((path, emptied)) = removal.stack.pop() {
-        let step = match emptied {
-            Emptied::No => removal.empty(&path),
-            Emptied::Yes => removal.remove_dir(&path),
+    let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+    let mut removal =
+        Removal { store, removed: 0, trouble: None, stack: Vec::new(), kept: HashSet::new() };
+    let mut judges = removal.judges(&place.dir_path, &scope)?;
+    removal.entry((&place.dir, &place.name, path), (&mut judges, Fate::Stays), &scope)?;
+    while let Some((path, step)) = removal.stack.pop() {
+        let step = match step {
+            Step::Empty(above) => removal.empty(&path, &above),
+            Step::Remove => removal.remove_dir(&path),
         };
         removal.note(step);
     }
     store.touched.add(&place.dir_path);
-    removal.trouble.map_or(Ok(removal.removed), Err)
+    let kept = removal.kept.contains(path).then(|| StoreError::Protected { path: path.clone() });
+    removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
 }
 
 impl Removal<'_> {
+    /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
+    /// Only what neither protects goes: the files may have come with this run, or gone.
+    fn judges(&self, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+        let scopes = &self.store.scopes;
+        Ok([scopes.judge(dir, &*self.store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+    }
+
     /// Removes the entry `name` of `dir`, or puts it on the stack.
-    fn entry(&mut self, dir: &Dir, name: &Name, path: &RelPath) -> Result<(), StoreError> {
+    fn entry(
+        &mut self,
+        (dir, name, path): (&Dir, &Name, &RelPath),
+        (judges, fate): (&mut [Judge; 2], Fate),
+        scope: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
         let is_dir = file_type(&dir.stat(name).at("remove", path)?).is_dir();
-        if !self.store.rules.admits(path, is_dir) {
+        if !judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate)) {
+            self.keep_above(path);
             return Ok(());
         }
         if is_dir {
-            self.stack.push((path.clone(), Emptied::No));
+            if self.is_mount(dir, name) {
+                let errno = rustix::io::Errno::BUSY;
+                return Err(StoreError::new("remove the mount point", path, errno));
+            }
+            self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
             return Ok(());
+        }
+        if self.store.keeps_old() {
+            let place = Place::of(&self.store.root, "remove", path)?;
+            self.store.back_up(&place, Goes::Removed)?;
         }
         dir.remove_file(name).at("remove", path)?;
         self.removed += 1;
         Ok(())
     }
 
-    fn empty(&mut self, path: &RelPath) -> Result<(), StoreError> {
-        self.stack.push((path.clone(), Emptied::Yes));
+    /// Whether another file system is mounted there, and is to be left alone.
+    fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        let device = |stat: rustix::fs::Stat| stat.st_dev;
+        let (own, root) =
+            (dir.stat(name).map(device), rustix::fs::fstat(&*self.store.root).map(device));
+        self.store.one_file_system && own != root
+    }
+
+    /// Notes that the directories above `path` stay: it is protected.
+    fn keep_above(&mut self, path: &RelPath) {
+        let mut at = path.split_last();
+        while let Some((dir, _)) = at
+            && !dir.is_root()
+        {
+            at = dir.split_last();
+            if !self.kept.insert(dir) {
+                break;
+            }
+        }
+    }
+
+    fn empty(&mut self, path: &RelPath, above: &Arc<Scope>) -> Result<(), StoreError> {
+        let scope = self.store.scopes.enter(above, path, &*self.store.root);
+        let judges = scope.and_then(|scope| Ok((self.judges(path, &scope)?, scope)));
+        let (mut judges, scope) = judges.inspect_err(|_| self.keep_above(path))?;
+        self.stack.push((path.clone(), Step::Remove));
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         let mut names = Vec::new();
         dir.for_each_name(|name| names.push(Name::new(name))).at("remove", path)?;
@@ -67,7 +133,9 @@ impl Removal<'_> {
                 Ok((_, name)) if name.as_bytes() == STAGING_NAME => {
                     self.store.stages.sweep_home(path).map(drop)
                 }
-                Ok((path, name)) => self.entry(&dir, &name, &path),
+                Ok((path, name)) => {
+                    self.entry((&dir, &name, &path), (&mut judges, Fate::Goes), &scope)
+                }
                 Err(_) => Err(StoreError::BadName { action: "remove", path: path.clone() }),
             };
             self.note(step);
@@ -77,8 +145,15 @@ impl Removal<'_> {
 
     /// Removes the directory `path`, whose entries are gone.
     fn remove_dir(&mut self, path: &RelPath) -> Result<(), StoreError> {
+        if self.kept.contains(path) {
+            return Ok(());
+        }
         let place = Place::of(&self.store.root, "remove", path)?;
-        place.dir.remove_dir(&place.name).at("remove", path)?;
+        match place.dir.remove_dir(&place.name) {
+            // What was kept of it is in it.
+            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(()),
+            removed => removed.at("remove", path)?,
+        }
         self.removed += 1;
         Ok(())
     }

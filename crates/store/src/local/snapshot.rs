@@ -111,6 +111,17 @@ pub(crate) fn look_at(dir: &Dir, name: &Name) -> Result<Meta, Errno> {
     Ok(meta_of(&stat, kind))
 }
 
+/// What `name` of `dir` is or points at.
+pub(crate) fn look_behind(dir: &Dir, name: &Name) -> Result<Meta, Errno> {
+    let stat = dir.stat_behind(name)?;
+    let kind = match file_type(&stat) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        _ => Kind::Other,
+    };
+    Ok(meta_of(&stat, kind))
+}
+
 /// What the directory `root` is.
 pub(crate) fn look_at_root(root: &Dir) -> Result<Meta, Errno> {
     Ok(meta_of(&fs::fstat(root)?, Kind::Dir))

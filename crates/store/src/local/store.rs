@@ -10,16 +10,20 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, times, umask};
+use super::backup::{Backup, Goes};
 use super::copy::Copier;
+use super::follow::Follow;
+use super::link::link;
 use super::list::list;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
-use super::remove::remove;
+use super::remove::{remove, remove_unchanged};
 use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
 use super::stage::{Stages, new_name};
 use super::touched::Touched;
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::filter::{Fate, Scopes, Start};
 use crate::{
     Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, check_path, lock,
 };
@@ -33,14 +37,20 @@ pub struct LocalStore(Arc<Inner>);
 pub struct LocalOptions {
     /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names take part; the others are never listed nor removed.
+    /// Which names may be removed: a receiver's filter. The others are never listed.
     pub rules: Filter,
+    /// Where old versions are kept, if they are.
+    pub backup: Option<Backup>,
+    /// Whether other file systems below the root are left alone when a directory is removed.
+    pub one_file_system: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
+    backup: Option<Backup>,
+    pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
-    pub(super) rules: Filter,
+    pub(super) scopes: Scopes,
     pub(super) stages: Stages,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
@@ -68,15 +78,17 @@ impl LocalStore {
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, options)
+        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, root, options)
     }
 
-    pub(super) fn new(root: Dir, options: LocalOptions) -> Result<Self, StoreError> {
+    pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
         let stages = Stages::new(Arc::clone(&root)).at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
             root,
-            rules: options.rules,
+            scopes: Scopes::new(options.rules, path, Start::Root),
+            backup: options.backup,
+            one_file_system: options.one_file_system,
             stages,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
@@ -88,6 +100,12 @@ impl LocalStore {
     #[cfg(test)]
     pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
         self.0.touched.dirs()
+    }
+
+    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
+        Ok(list(&held, dir, (&mut judge, fate), Follow::Never))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -105,6 +123,20 @@ impl LocalStore {
         let open = |dir| Attrs::of_mode(stat.st_mode | OWNER_BITS).set_unreadable(dir);
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
             lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
+        }
+    }
+
+    /// Removes what is at `place`, unless that is a directory: then it says so.
+    fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
+        let action = "make directory";
+        let found = place.dir.find(&place.name).at(action, &place.path)?;
+        if found.is_some_and(|stat| file_type(&stat).is_dir()) {
+            return Ok(true);
+        }
+        self.0.back_up(place, Goes::Replaced)?;
+        match place.dir.remove_file(&place.name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(StoreError::new(action, &place.path, errno)),
         }
     }
 
@@ -168,18 +200,44 @@ impl LocalStore {
     }
 }
 
+impl Inner {
+    /// Keeps the old version at `place`, if old versions are kept.
+    pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
+        match &self.backup {
+            Some(backup) => {
+                self.touched.add(&place.dir_path);
+                backup.keep(&self.root, place, goes)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether old versions are kept.
+    pub(super) fn keeps_old(&self) -> bool {
+        self.backup.is_some()
+    }
+
+    /// Whether old versions are kept in the directories that they were in.
+    pub(super) fn backs_up_beside(&self) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside)
+    }
+}
+
 impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, &self.0.rules))
+        self.list_with(dir, Fate::Stays)
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let place = self.place("open", path)?;
         LocalSnapshot::open(&place.dir, &place.name, path)
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        remove_unchanged(&self.place("remove", path)?, is)
     }
 }
 
@@ -220,7 +278,7 @@ impl Store for LocalStore {
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
-                Err(Errno::EXIST) if clear_for_dir(&place).at(action, path)? => {
+                Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
                     return Ok(());
                 }
@@ -247,6 +305,7 @@ impl Store for LocalStore {
         let place = self.place(action, path)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         dir.make_symlink(&name, target).at(action, path)?;
+        self.0.back_up(&place, Goes::Replaced)?;
         let timed = if keep.times { dir.set_times(&name, &times(meta)) } else { Ok(()) };
         let landed = timed.and_then(|()| place.land(&dir, &name));
         if landed.is_err() {
@@ -255,6 +314,15 @@ impl Store for LocalStore {
         }
         self.0.touched.add(&place.dir_path);
         landed.at(action, path)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        link(&self.0, &from.0, path, expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -272,6 +340,11 @@ impl Store for LocalStore {
         }
     }
 
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        self.list_with(dir, Fate::Goes)
+    }
+
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         remove(&self.0, path)
     }
@@ -282,18 +355,6 @@ impl Store for LocalStore {
 
     fn sweep(&self) -> Result<u64, StoreError> {
         self.0.stages.sweep()
-    }
-}
-
-/// Removes what is at `place`, unless that is a directory: then it says so.
-fn clear_for_dir(place: &Place) -> Result<bool, Errno> {
-    let found = place.dir.find(&place.name)?;
-    if found.is_some_and(|stat| file_type(&stat).is_dir()) {
-        return Ok(true);
-    }
-    match place.dir.remove_file(&place.name) {
-        Ok(()) | Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(errno),
     }
 }
 
