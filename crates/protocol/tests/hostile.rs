@@ -1865,9 +1865,15 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(missing()), unasked);
     let select = Select { missing: Missing::Delete, ..Select::default() };
     let asked = || Options { select, ..options() };
-    let expect = Some([name("b")].into());
-    let other = Setting { options: asked(), expect, ..Setting::default() };
+    let expect = || Some([name("b")].into());
+    let other = Setting { options: asked(), expect: expect(), ..Setting::default() };
     assert_eq!(Victim::new(other).refusal(missing()), unasked);
+    let below = ToReceiver::Missing(vec![path("b/c")]);
+    let named = Setting { options: asked(), expect: expect(), ..Setting::default() };
+    assert_eq!(Victim::new(named).refusal(below.clone()), unasked);
+    let relative = Options { select: Select { relative: true, ..select }, ..options() };
+    let kept = Setting { options: relative, expect: expect(), ..Setting::default() };
+    assert_eq!(Victim::new(kept).take([below]), Ok(()));
     let mut victim = Victim::new(Setting { options: asked(), ..Setting::default() });
     victim.take([missing(), listing("", &[], Extent::Last)]).unwrap();
     victim.take([ToReceiver::Listed { intact: true }]).unwrap();

@@ -16,10 +16,14 @@ impl Receiver {
     /// Takes the paths of sources that are not there.
     pub(super) fn missing(&mut self, paths: Vec<RelPath>) -> Result<(), PeerError> {
         self.growing()?;
+        let relative = self.setting.options.select.relative;
         let expects = |path: &RelPath| {
-            let name = path.components().next().and_then(|n| deltic_core::Name::new(n).ok());
+            let mut names = path.components();
+            let name = names.next().and_then(|n| deltic_core::Name::new(n).ok());
             let expect = self.setting.expect.as_ref();
-            name.is_some_and(|name| expect.is_none_or(|expect| expect.admits(&name)))
+            // A source that was asked for has one name here: what is below it was not asked for.
+            (relative || names.next().is_none())
+                && name.is_some_and(|name| expect.is_none_or(|expect| expect.admits(&name)))
         };
         if self.setting.options.select.missing != Missing::Delete || !paths.iter().all(expects) {
             return Err(PeerError::Unexpected("a missing name that was not asked for"));
