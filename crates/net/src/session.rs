@@ -251,7 +251,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
-        let hands = SendingHands::new(sources, own, (self.terms, &options.strategy));
+        let hands = SendingHands::new(sources, own, (self.terms, &options));
         let threads = options.threads;
         let machine = Sender::new(self.terms, options);
         self.run((machine, hands), joining, threads, watch).await

@@ -13,7 +13,7 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_RULES, MAX_STREAMS, MAX_THREADS,
 };
 use crate::options::{Delete, Options};
 use crate::streams::Join;
@@ -374,6 +374,7 @@ impl Wire for Options {
         self.delete.put(to);
         self.threads.put(to);
         self.streams.put(to);
+        self.compress_level.put(to);
         self.rules.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
@@ -389,6 +390,10 @@ impl Wire for Options {
         if threads > MAX_THREADS || streams > MAX_STREAMS {
             return Err(Bad::Limit("threads or streams"));
         }
+        let compress_level = from.varint_u32()?;
+        if compress_level > MAX_LEVEL {
+            return Err(Bad::Limit("level of compression"));
+        }
         let rules = Vec::take(from)?;
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
@@ -403,6 +408,7 @@ impl Wire for Options {
             whole_file: flag(5),
             dry_run: flag(6),
             compress: flag(7),
+            compress_level,
             durable: flag(8),
             delete,
             threads,

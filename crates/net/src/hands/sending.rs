@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
-    Strong, StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strong,
+    StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
@@ -29,6 +30,11 @@ use crate::pool::Cost;
 /// zstd's own default: higher levels cost more time than a fast network saves.
 const ZSTD_LEVEL: i32 = 3;
 
+/// How hard zstd tries where `options` ask for it.
+const fn level(options: &Options) -> i32 {
+    if options.compress_level == 0 { ZSTD_LEVEL } else { options.compress_level as i32 }
+}
+
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
     tree: T,
@@ -43,6 +49,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     terms: Terms,
+    /// Of compression.
+    level: i32,
     buffers: Buffers,
 }
 
@@ -119,16 +127,17 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, strategy): (Terms, &Strategy)) -> Self {
+    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, options): (Terms, &Options)) -> Self {
         Self {
             tree,
             own,
-            names: terms.fingerprinter(strategy),
+            names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             terms,
+            level: level(options),
             buffers: Buffers::default(),
         }
     }
@@ -151,7 +160,7 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.names, zstd)?);
+            let body = Some(read_body(&snapshot, &self.names, zstd.then_some(self.level))?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
@@ -188,7 +197,7 @@ impl<T: Tree> SendingHands<T> {
         }
         let chunks =
             if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+        Ok((if zstd { compressed(bytes, self.level) } else { Payload::Plain(bytes) }, chunks))
     }
 
     fn sum(
@@ -232,7 +241,7 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.snapshot(handle);
         self.buffers.with(READ_BYTES, |buffer| {
             let (bytes, at_end) = segment(&*snapshot, start, buffer)?;
-            let mut patches = Patches::new(searcher.block_len(), zstd);
+            let mut patches = Patches::new(searcher.block_len(), zstd.then_some(self.level));
             let consumed = searcher.search(bytes, at_end, |op| match op {
                 Op::Copy { old, .. } => patches.copy(old),
                 Op::Literal { new } => {
@@ -263,21 +272,21 @@ impl<T: Tree> SendingHands<T> {
             Ok(())
         })?;
         let len = deltas.len() as u32;
-        Ok((if zstd { compressed(deltas) } else { Payload::Plain(deltas) }, len))
+        Ok((if zstd { compressed(deltas, self.level) } else { Payload::Plain(deltas) }, len))
     }
 }
 
 /// Gathers the steps of a search into patches that frames may hold.
 struct Patches {
     block: u32,
-    zstd: bool,
+    zstd: Option<i32>,
     steps: Vec<PatchStep>,
     literals: Vec<u8>,
     done: Vec<(Vec<PatchStep>, Payload)>,
 }
 
 impl Patches {
-    const fn new(block: u32, zstd: bool) -> Self {
+    const fn new(block: u32, zstd: Option<i32>) -> Self {
         Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
     }
 
@@ -305,8 +314,11 @@ impl Patches {
 
     fn flush(&mut self) {
         let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
-        let packs = self.zstd && !bytes.is_empty();
-        self.done.push((steps, if packs { compressed(bytes) } else { Payload::Plain(bytes) }));
+        let payload = match self.zstd.filter(|_| !bytes.is_empty()) {
+            Some(level) => compressed(bytes, level),
+            None => Payload::Plain(bytes),
+        };
+        self.done.push((steps, payload));
     }
 
     fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
@@ -321,7 +333,7 @@ impl Patches {
 fn read_body(
     snapshot: &impl Snapshot,
     names: &Fingerprinter,
-    zstd: bool,
+    zstd: Option<i32>,
 ) -> Result<Body, StoreError> {
     let mut bytes = vec![0; snapshot.meta().len as usize];
     // A file that has become shorter is not the one that was opened.
@@ -329,7 +341,11 @@ fn read_body(
     snapshot.check_unchanged()?;
     let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
     let digest = digest_of(chunk.iter());
-    Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
+    let payload = match zstd {
+        Some(level) => compressed(bytes, level),
+        None => Payload::Plain(bytes),
+    };
+    Ok(Body { payload, digest })
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
@@ -365,8 +381,8 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
 }
 
 /// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
+fn compressed(bytes: Vec<u8>, level: i32) -> Payload {
+    match within(Stage::Pack, || zstd::bulk::compress(&bytes, level)) {
         Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
         _ => Payload::Plain(bytes),
     }

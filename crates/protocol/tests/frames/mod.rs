@@ -12,10 +12,10 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
-use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
+use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{Delete, Options};
-use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
@@ -56,7 +56,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ..Options::default()
     };
     let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
-    let change = Change { path, item: Item::Symlink, action: Action::Created, differs };
+    let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
+    let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let totals = Totals {
         files: 1,
         bytes: 5000,
@@ -319,9 +320,11 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             tokens
         }),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
-        (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
-            ToSender::Changed(Change { path, item, action, differs })
-        }),
+        (rel_path(), item(), action(), differs(), facts()).prop_map(
+            |(path, item, action, differs, facts)| {
+                ToSender::Changed(Change { path, item, action, differs, facts })
+            }
+        ),
         trouble().prop_map(ToSender::Trouble),
         vec(number(), 11).prop_map(|n| {
             ToSender::Finished(Totals {
@@ -377,10 +380,10 @@ fn options() -> impl Strategy<Value = Options> {
         let action = if include { rule::Action::Include } else { rule::Action::Exclude };
         Rule { action, pattern }
     });
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, vec(rule, 0..3)).prop_map(
-        |(flag, delete, (threads, streams), strategy, rules)| Options {
+        |(flag, delete, (threads, streams, compress_level), strategy, rules)| Options {
             recursive: flag[0],
             links: flag[1],
             modes: flag[2],
@@ -389,6 +392,7 @@ fn options() -> impl Strategy<Value = Options> {
             whole_file: flag[5],
             dry_run: flag[6],
             compress: flag[7],
+            compress_level,
             durable: flag[8],
             delete,
             threads,
@@ -547,6 +551,16 @@ fn item() -> impl Strategy<Value = Item> {
 
 fn action() -> impl Strategy<Value = Action> {
     of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted])
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let target = proptest::option::of(vec(any::<u8>(), 0..40).prop_map(Into::into));
+    (number(), any::<(i64, u8)>(), 0..=0o7777u32, target, number()).prop_map(
+        |(len, (secs, nanos), mode, target, literal)| {
+            let modified = Timestamp { secs, nanos: u32::from(nanos) };
+            Facts { len, modified, mode, target, literal }
+        },
+    )
 }
 
 fn differs() -> impl Strategy<Value = Differs> {
