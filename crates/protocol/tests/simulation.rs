@@ -160,12 +160,12 @@ fn check_result(case: &Case, session: &Session, totals: &Totals) {
     // The root counts where it is part of the transfer, though it is no entry.
     let root = u64::from(case.roots.is_none() && case.options.recursive);
     assert_eq!(totals.dirs - root, count(|node| node.meta.is_dir()));
-    assert_eq!(totals.links, listed.len() as u64 - totals.files - totals.dirs + root);
-    let len = |node: &&Node| match &node.meta.kind {
+    assert_eq!(totals.links, listed.len() as u64 + root - totals.files - totals.dirs);
+    let len = |node: &Node| match &node.meta.kind {
         Kind::Symlink(target) => target.len() as u64,
         _ => node.meta.len,
     };
-    assert_eq!(totals.bytes, listed.values().map(|node| len(&node)).sum::<u64>());
+    assert_eq!(totals.bytes, listed.values().map(&len).sum::<u64>());
 }
 
 fn check_tree(case: &Case, tree: &Tree) {
