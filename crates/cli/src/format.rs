@@ -70,7 +70,7 @@ impl Setting {
             (Some(source), _) => source.parent(),
             (None, source) => source.map(PathBuf::as_path),
         };
-        let above = above.unwrap_or(Path::new("")).as_os_str().as_bytes();
+        let above = above.map_or(&b""[..], |above| above.as_os_str().as_bytes());
         let above = above.strip_prefix(b"/").unwrap_or(above);
         let above = above.strip_suffix(b"/").unwrap_or(above);
         let name = if path.is_empty() { b"." } else { path };

@@ -175,7 +175,7 @@ impl Teller for Words {
                 let written = self.output.finish();
                 output::complain(&error.to_string(), exit::hint(error));
                 if let Some(log) = &mut self.log {
-                    log.line(&self.setting, &error.to_string());
+                    log.line(&self.setting, error.to_string());
                     log.output.flush();
                 }
                 written

@@ -141,7 +141,10 @@ impl Zone {
             None if word.contains(':') => (None, Some(word)),
             None => (Some(word), None),
         };
-        let secs = clock.map_or(Some(0).filter(|_| !word.is_empty()), clock_of)?;
+        if word.is_empty() {
+            return None;
+        }
+        let secs = clock.map_or(Some(0), clock_of)?;
         let date = date.filter(|date| !date.is_empty());
         let Some(date) = date else {
             let at = self.time(Wall { secs, ..today });

@@ -7,7 +7,7 @@ mod log;
 mod place;
 mod rebuild;
 mod remove;
-mod reserve;
+mod room;
 mod snapshot;
 mod sources;
 mod stage;

@@ -48,5 +48,5 @@ fn page(command: clap::Command) -> Result<String> {
 
 /// `deltic-sync`, as manual pages are called.
 fn named(command: &clap::Command) -> String {
-    command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-")
+    command.get_bin_name().unwrap_or_else(|| command.get_name()).replace(' ', "-")
 }

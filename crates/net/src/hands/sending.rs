@@ -1,13 +1,14 @@
 //! The sender's work: list, open, scan, read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strong,
-    StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
@@ -15,43 +16,46 @@ use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
 };
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
-use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
+use super::packing::{Packing, level, packed};
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
-
-/// zstd's own default: higher levels cost more time than a fast network saves.
-const ZSTD_LEVEL: i32 = 3;
-
-/// How hard zstd tries where `options` ask for it.
-const fn level(options: &Options) -> i32 {
-    if options.compress_level == 0 { ZSTD_LEVEL } else { options.compress_level as i32 }
-}
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
-    /// How chunks are named in this session.
+    strategy: Strategy,
+    /// Of compression, where that is asked for.
+    level: i32,
+    link: Option<Link>,
+    /// Set before a file is opened: what is listed, the other end need not have answered.
+    agreed: OnceLock<Agreed>,
+    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    /// How chunks are named in attempts that go on from another session.
+    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
+    buffers: Buffers,
+}
+
+/// What follows from the terms of a session.
+struct Agreed {
+    terms: Terms,
+    /// How chunks are named.
     names: Fingerprinter,
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
-    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
-    /// How chunks are named in attempts that go on from another session.
-    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
-    terms: Terms,
-    /// Of compression.
-    level: i32,
-    buffers: Buffers,
+    packing: Packing,
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
@@ -81,10 +85,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, key } => {
                 if let Some(key) = key {
-                    let names = self.terms.fingerprinter_with(&key);
+                    let names = self.agreed().terms.fingerprinter_with(&key);
                     lock(&self.resumed).insert(handle, names);
                 }
-                let opened = self.open(handle, &path, (how, zstd));
+                let opened = self.open(handle, &path, (how, self.packs(zstd)));
                 Answer::Opened(opened.map_err(|error| trouble(&error)))
             }
             Work::Scan { handle, spec, segment } => {
@@ -104,19 +108,22 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                     .map_err(|error| trouble(&error)),
             ),
             Work::Read { handle, spans, sums, zstd } => {
-                Answer::Read(self.read(handle, &spans, (sums, zstd)))
+                Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
             }
-            Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
-            Work::Sum { handle, summing, start, digest } => Answer::Summed(
-                self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
-            ),
+            Work::Mend { handle, gaps, zstd } => {
+                Answer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
+            }
+            Work::Sum { handle, summing, portion, digest } => {
+                Answer::Summed(self.sum(handle, summing, (portion, digest)))
+            }
             Work::Hash { handle, strong, spans } => {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
-            Work::Search { handle, start, search, digest, zstd } => Answer::Searched(
-                (self.search(handle, start, (search.searcher(Some(self.key)), digest, zstd)))
-                    .map_err(|error| trouble(&error)),
-            ),
+            Work::Search { handle, start, search, digest, zstd } => {
+                let searcher = search.searcher(Some(self.agreed().key));
+                let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
+                Answer::Searched(searched.map_err(|error| trouble(&error)))
+            }
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -127,19 +134,39 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, options): (Terms, &Options)) -> Self {
+    /// For a session that crosses `link`, if anything is known of that.
+    pub(crate) fn new(tree: T, own: Option<Meta>, options: &Options, link: Option<Link>) -> Self {
         Self {
             tree,
             own,
-            names: terms.fingerprinter(&options.strategy),
-            gap_seed: terms.gap_seed(),
-            key: terms.sum_key(),
+            strategy: options.strategy,
+            level: level(options.compress_level),
+            link,
+            agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
-            terms,
-            level: level(options),
             buffers: Buffers::default(),
         }
+    }
+
+    /// Takes the terms of the session; only the first count.
+    pub(crate) fn agree(&self, terms: Terms) {
+        self.agreed.get_or_init(|| Agreed {
+            terms,
+            names: terms.fingerprinter(&self.strategy),
+            gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
+            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd())),
+        });
+    }
+
+    fn agreed(&self) -> &Agreed {
+        self.agreed.get().expect("no file is wanted before the greeting is over")
+    }
+
+    /// At which level literals are compressed that may be.
+    fn packs(&self, zstd: bool) -> Option<i32> {
+        (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -155,12 +182,12 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         path: &RelPath,
-        (how, zstd): (How, bool),
+        (how, zstd): (How, Option<i32>),
     ) -> Result<Opened, StoreError> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.names, zstd.then_some(self.level))?);
+            let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
@@ -173,14 +200,14 @@ impl<T: Tree> SendingHands<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        lock(&self.resumed).get(&handle).unwrap_or(&self.names).clone()
+        lock(&self.resumed).get(&handle).unwrap_or_else(|| &self.agreed().names).clone()
     }
 
     fn read(
         &self,
         handle: Handle,
         spans: &[Span],
-        (sums, zstd): (Sums, bool),
+        (sums, zstd): (Sums, Option<i32>),
     ) -> Result<(Payload, Vec<Chunk>), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
@@ -195,27 +222,26 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks =
-            if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((if zstd { compressed(bytes, self.level) } else { Payload::Plain(bytes) }, chunks))
+        let chunks = if sums == Sums::Take {
+            sums_of(&self.agreed().names, spans, &bytes)
+        } else {
+            Vec::new()
+        };
+        Ok((self.agreed().packing.pack(bytes, zstd), chunks))
     }
 
     fn sum(
         &self,
         handle: Handle,
         summing: Summing,
-        (start, mut digest): (u64, Option<Box<FileDigest>>),
-    ) -> Result<Summed, StoreError> {
+        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
+    ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            let digest = digest.as_deref_mut();
-            sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
-        })?;
-        let end = start + sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if at_end && end != snapshot.meta().len {
-            snapshot.check_unchanged()?;
-        }
-        Ok(Summed { sums, at_end, digest })
+        let work = (portion, &self.buffers);
+        let key = &self.agreed().key;
+        let summed = sum_portion(&*snapshot, (summing, key), work, digest.as_deref_mut());
+        let summed = summed.map_err(|error| trouble(&error))?;
+        Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
 
     fn hash(
@@ -225,7 +251,7 @@ impl<T: Tree> SendingHands<T> {
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
-        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
+        hash_spans(&self.buffers, (strong, &self.agreed().key), spans, |span, bytes| {
             let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
                 .map_err(|error| trouble(&error))?;
             if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
@@ -236,12 +262,12 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         start: u64,
-        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, bool),
+        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, Option<i32>),
     ) -> Result<Searched, StoreError> {
         let snapshot = self.snapshot(handle);
         self.buffers.with(READ_BYTES, |buffer| {
             let (bytes, at_end) = segment(&*snapshot, start, buffer)?;
-            let mut patches = Patches::new(searcher.block_len(), zstd.then_some(self.level));
+            let mut patches = Patches::new(searcher.block_len(), zstd);
             let consumed = searcher.search(bytes, at_end, |op| match op {
                 Op::Copy { old, .. } => patches.copy(old),
                 Op::Literal { new } => {
@@ -255,7 +281,12 @@ impl<T: Tree> SendingHands<T> {
         })
     }
 
-    fn mend(&self, handle: Handle, gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
+    fn mend(
+        &self,
+        handle: Handle,
+        gaps: &[Gap],
+        zstd: Option<i32>,
+    ) -> Result<(Payload, u32), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut deltas = Vec::new();
         let longest = gaps.iter().map(|gap| gap.span.len as usize).max().unwrap_or(0);
@@ -267,12 +298,12 @@ impl<T: Tree> SendingHands<T> {
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
-                GapDelta::of(bytes, sums, self.gap_seed).encode(&mut deltas);
+                GapDelta::of(bytes, sums, self.agreed().gap_seed).encode(&mut deltas);
             }
             Ok(())
         })?;
         let len = deltas.len() as u32;
-        Ok((if zstd { compressed(deltas, self.level) } else { Payload::Plain(deltas) }, len))
+        Ok((packed(deltas, zstd), len))
     }
 }
 
@@ -314,11 +345,8 @@ impl Patches {
 
     fn flush(&mut self) {
         let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
-        let payload = match self.zstd.filter(|_| !bytes.is_empty()) {
-            Some(level) => compressed(bytes, level),
-            None => Payload::Plain(bytes),
-        };
-        self.done.push((steps, payload));
+        let zstd = self.zstd.filter(|_| !bytes.is_empty());
+        self.done.push((steps, packed(bytes, zstd)));
     }
 
     fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
@@ -341,11 +369,7 @@ fn read_body(
     snapshot.check_unchanged()?;
     let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
     let digest = digest_of(chunk.iter());
-    let payload = match zstd {
-        Some(level) => compressed(bytes, level),
-        None => Payload::Plain(bytes),
-    };
-    Ok(Body { payload, digest })
+    Ok(Body { payload: packed(bytes, zstd), digest })
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
@@ -378,14 +402,6 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         names.chunk(chunk)
     };
     within(Stage::Sum, || spans.iter().map(chunk).collect())
-}
-
-/// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>, level: i32) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, level)) {
-        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
-        _ => Payload::Plain(bytes),
-    }
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
+use crate::limits::{GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES, MENDED_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
@@ -233,7 +233,7 @@ impl Attempt {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.gaps.found.front() {
             let old: u64 = gap.old.iter().map(|span| u64::from(span.len)).sum();
-            if taken.len() as u64 == most || bytes > 0 && bytes + old > FILL_BYTES {
+            if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
                 break;
             }
             bytes += old;
@@ -308,9 +308,8 @@ impl Receiver {
             gaps.push(gap);
         }
         let new_bytes = payload_bytes - bytes as usize;
-        let most = FILL_BYTES.max(GAP_BYTES) as usize;
         let fits = bytes as usize <= MAX_FRAME_BYTES && payload.may_hold(bytes as usize);
-        if gaps.is_empty() || new_bytes > most || !fits {
+        if gaps.is_empty() || new_bytes > MENDED_BYTES as usize || !fits {
             return Err(PeerError::Limit("bytes of gaps"));
         }
         let new = attempt.new_version();

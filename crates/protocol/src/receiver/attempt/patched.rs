@@ -135,7 +135,7 @@ impl Receiver {
         }
         attempt.matched += talk.told.end - before - bytes as u64;
         let ops = talk.ripe(copies);
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         self.advance(file);
         self.copy(handle, ops, !pieces.is_empty());
         let Some((_, attempt)) = self.attempt_of(handle) else { return Ok(()) };
@@ -146,8 +146,9 @@ impl Receiver {
         self.backlog_bytes += bytes;
         let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
         let chunks = vec![0; spans.len()];
-        self.jobs.ask(
-            Work::Write { handle, path, new, pieces, payload },
+        self.jobs.ask_as(
+            turn,
+            Work::Write { handle, path, new, pieces, payload, between: Vec::new() },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())
