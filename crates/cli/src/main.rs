@@ -8,6 +8,7 @@ mod commands;
 mod escape;
 mod events;
 mod exit;
+mod explain;
 mod format;
 mod itemize;
 mod levels;

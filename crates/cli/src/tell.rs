@@ -14,6 +14,7 @@ use deltic_protocol::report::{Action, Change, Item, Notice, Trouble, TroubleKind
 use crate::escape::Escape;
 use crate::events::Event;
 use crate::exit::{self, Exit, Troubles};
+use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
 use crate::output::{self, Output};
 use crate::plan::Request;
@@ -72,6 +73,7 @@ struct Words {
     setting: Setting,
     dry_run: bool,
     tally: Tally,
+    explain: Option<Explain>,
     progress: Progress,
     output: Output,
     log: Option<Journal>,
@@ -89,8 +91,8 @@ impl Words {
             log.line(&setting, list[1]);
         }
         let progress = Progress::new(view.live);
-        let mut words =
-            Self { view, setting, dry_run, tally: Tally::default(), progress, output, log };
+        let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
+        let mut words = Self { view, setting, dry_run, tally, explain, progress, output, log };
         if words.view.info.flist > 0 && !words.view.quiet {
             words.say(list[0]);
         }
@@ -113,6 +115,11 @@ impl Words {
         };
         if let Some(format) = format {
             self.say(format.line(change, &self.setting, self.view.escape));
+        }
+        if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
+            && self.view.info.name > 0
+        {
+            self.say(line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) {
             log.change(change, &self.setting, &self.view);
@@ -164,6 +171,9 @@ impl Teller for Words {
         self.progress.clear();
         match result {
             Ok(outcome) => {
+                if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
+                    explain.lines().iter().for_each(|line| self.output.line(line));
+                }
                 let lines = summary::lines(&self.view, outcome, &self.tally, self.dry_run);
                 lines.iter().for_each(|line| self.output.line(line));
                 if let Some(log) = &mut self.log {

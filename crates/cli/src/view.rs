@@ -28,6 +28,8 @@ pub(crate) struct View {
     pub(crate) escape: Escape,
     /// What is said at the end.
     pub(crate) summary: Summary,
+    /// Whether it is said why files went as they did.
+    pub(crate) explain: bool,
     /// How progress is shown.
     pub(crate) live: Live,
     /// Whether only errors are said.
@@ -94,6 +96,7 @@ impl View {
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
             summary: summary(show, info, terminals),
+            explain: show.explain && !show.quiet,
             live: live(show, info, terminals),
             quiet: show.quiet,
             color: terminals.stdout && !terminals.plain,

@@ -39,6 +39,9 @@ pub(crate) struct Show {
     /// Count everything at the end, to the byte
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats: bool,
+    /// Say why files went as they did: for each file with -v, else summed up
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) explain: bool,
     /// Show progress even where standard error is no terminal, a line a second; and name what changes
     #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) progress: bool,
