@@ -396,7 +396,6 @@ EXIT CODES:
    2  the two ends share no protocol
    3  a source or the destination cannot be used
    4  an option that Deltic does not do
-   5  the two ends never began to talk
   10  the connection could not be read or written
   11  files, or standard output, could not be read or written
   12  the connection ended early, or the other end broke the protocol

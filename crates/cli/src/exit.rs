@@ -22,8 +22,6 @@ pub(crate) enum Exit {
     Selection = 3,
     /// Deltic does not do what was asked for.
     Unsupported = 4,
-    /// The two ends never began to talk.
-    Greeting = 5,
     /// Reading or writing the connection failed.
     Transport = 10,
     /// Reading or writing files, or our own output, failed.
@@ -99,10 +97,10 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) => Self::Files,
-            SyncError::Protocol(_) | SyncError::Disconnected(_) | SyncError::StreamLost => {
-                Self::Stream
-            }
-            SyncError::NoAnswer(_) => Self::Greeting,
+            SyncError::Protocol(_)
+            | SyncError::Disconnected(_)
+            | SyncError::StreamLost
+            | SyncError::NoAnswer(_) => Self::Stream,
             SyncError::Internal => Self::Files,
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
