@@ -31,8 +31,12 @@ fn rsyncs_shell_in_the_environment_counts_after_our_own() {
     let said = |own: Option<&str>, word: Option<&str>| {
         let mut command = world.command(DELTIC, words);
         command.env("RSYNC_RSH", shell("rsync"));
-        own.iter().for_each(|own| drop(command.env("DELTIC_RSH", shell(own))));
-        word.iter().for_each(|word| drop(command.args(["-e", &shell(word)])));
+        if let Some(own) = own {
+            command.env("DELTIC_RSH", shell(own));
+        }
+        if let Some(word) = word {
+            command.args(["-e", &shell(word)]);
+        }
         let run = Run::of(&mut command);
         assert_eq!(run.code, Some(0), "{run:#?}");
         String::from_utf8(world.read("said")).unwrap()
