@@ -1,26 +1,26 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
 pub(crate) mod accepted;
+pub(crate) mod filters;
 pub(crate) mod show;
 pub(crate) mod travel;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::value_parser;
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deltic_core::Strategy;
-use deltic_core::rule::{Action, Rule};
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
-use accepted::Accepted;
-use show::Show;
-use travel::Travel;
-
+use self::accepted::Accepted;
+use self::filters::Filters;
+use self::show::Show;
+use self::travel::Travel;
 use crate::commands::{agent, bench, completions, delta, man, patch, signature};
 use crate::exit::Exit;
 use crate::output;
@@ -174,14 +174,14 @@ pub(crate) struct SyncArgs {
     /// Compare content where size and time agree
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
-    /// Includes and excludes.
+    /// Which names take part.
     #[command(flatten)]
-    pub(crate) rules: Rules,
+    pub(crate) filters: Filters,
     /// Remove names that the sources do not have; stops at what looks like an accident (see --max-delete)
-    #[arg(long, help_heading = CHOOSE)]
+    #[arg(long, group = "deleting", help_heading = CHOOSE)]
     pub(crate) delete: bool,
     /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N", requires = "delete", help_heading = CHOOSE)]
+    #[arg(long, value_name = "N", requires = "deleting", help_heading = CHOOSE)]
     pub(crate) max_delete: Option<u64>,
     /// Say what would change, change nothing
     #[arg(short = 'n', long, help_heading = CHOOSE)]
@@ -262,63 +262,6 @@ impl FromStr for Words {
     }
 }
 
-/// `--include` and `--exclude`, in the order in which they were written.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(pub(crate) Vec<Rule>);
-
-impl clap::Args for Rules {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command
-            .arg(rule_arg(
-                "exclude",
-                "Leave out names that match; of all patterns the first that matches wins",
-            ))
-            .arg(rule_arg("include", "Take names that match, whatever a later --exclude says"))
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Rules {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let excludes = rules(matches, "exclude", Action::Exclude);
-        let includes = rules(matches, "include", Action::Include);
-        let mut rules: Vec<_> = excludes.chain(includes).collect();
-        rules.sort_by_key(|(position, _)| *position);
-        Ok(Self(rules.into_iter().map(|(_, rule)| rule).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-fn rule_arg(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("PATTERN")
-        .action(ArgAction::Append)
-        .value_parser(value_parser!(OsString))
-        .help_heading(CHOOSE)
-        .help(help)
-}
-
-/// The rules of one option and where each was written.
-fn rules<'a>(
-    matches: &'a ArgMatches,
-    name: &str,
-    action: Action,
-) -> impl Iterator<Item = (usize, Rule)> + use<'a> {
-    let positions = matches.indices_of(name).into_iter().flatten();
-    let patterns = matches.get_many::<OsString>(name).into_iter().flatten();
-    positions.zip(patterns).map(move |(position, pattern)| {
-        (position, Rule { action, pattern: pattern.clone().into_vec().into() })
-    })
-}
-
 /// Prints why the words made no sense, or the help that they asked for.
 pub(crate) fn explain(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
@@ -354,7 +297,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("-A -X --acls --xattrs", "ACLs and extended attributes are not carried yet"),
     ("--append", "an interrupted run resumes by itself"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
-    ("-f --filter --exclude-from --include-from", "only --include and --exclude exist so far"),
     ("--delete-before --delete-during --delete-after --del", "write --delete; it removes last"),
 ];
 
@@ -451,21 +393,6 @@ mod tests {
     }
 
     #[test]
-    fn includes_and_excludes_keep_their_order() {
-        let args = sync("--exclude=a --include b a/ --include=c b --exclude d").unwrap();
-        let rules: Vec<_> = args.rules.0.iter().map(|r| (r.action, &*r.pattern)).collect();
-        assert_eq!(
-            rules,
-            [
-                (Action::Exclude, &b"a"[..]),
-                (Action::Include, b"b"),
-                (Action::Include, b"c"),
-                (Action::Exclude, b"d"),
-            ]
-        );
-    }
-
-    #[test]
     fn the_remote_shell_is_split_as_a_shell_splits() {
         let args = sync("-e \"ssh -p 22 -i 'my key'\" a b").unwrap();
         assert_eq!(args.rsh.0, ["ssh", "-p", "22", "-i", "my key"]);
@@ -499,7 +426,11 @@ mod tests {
         for option in options {
             let short = option.get_short().map(|short| format!("`-{short}`"));
             let name = option.get_long().map(|long| format!("`--{long}`")).or(short).unwrap();
-            let told = |row: &str| row.split(" | ").next().is_some_and(|cell| cell.contains(&name));
+            let known = [name.clone(), name.trim_end_matches('`').to_owned() + "="];
+            let told = |row: &str| {
+                let cell = row.split(" | ").next().unwrap_or_default();
+                known.iter().any(|name| cell.contains(name))
+            };
             assert!(rows().any(told), "docs/options.md has no row for {name}");
         }
     }

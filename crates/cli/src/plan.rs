@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
 use deltic_core::path::printable;
+use deltic_core::rule::Rules;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
@@ -30,7 +31,7 @@ impl Request {
         args.show.levels()?;
         args.accepted.check()?;
         let (sources, destination) = ends(&args.operands)?;
-        if args.delete && !recursive(args) {
+        if deletes(args) && !recursive(args) {
             bail!("--delete removes nothing without -r or -a");
         }
         check_streams(args)?;
@@ -38,7 +39,7 @@ impl Request {
         let plan = Plan {
             sources,
             destination,
-            options: options(args, local)?,
+            options: options(args, local, args.filters.rules()?)?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -134,7 +135,7 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, local: bool) -> Result<Options> {
+fn options(args: &SyncArgs, local: bool, rules: Rules) -> Result<Options> {
     let (compress, compress_level) = args.travel.compression()?;
     Ok(Options {
         recursive: recursive(args),
@@ -144,7 +145,7 @@ fn options(args: &SyncArgs, local: bool) -> Result<Options> {
         checksum: args.checksum,
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
         dry_run: args.dry_run,
-        delete: match (args.delete, args.max_delete) {
+        delete: match (deletes(args), args.max_delete) {
             (false, _) => Delete::Never,
             (true, None) => Delete::Guarded,
             (true, Some(limit)) => Delete::AtMost(limit),
@@ -155,8 +156,12 @@ fn options(args: &SyncArgs, local: bool) -> Result<Options> {
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
-        rules: args.rules.0.clone(),
+        rules,
     })
+}
+
+const fn deletes(args: &SyncArgs) -> bool {
+    args.delete || args.filters.delete_excluded
 }
 
 const fn recursive(args: &SyncArgs) -> bool {

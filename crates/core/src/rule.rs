@@ -1,4 +1,9 @@
-//! Which entries of a tree take part in a sync: the nouns. Matching lives with the trees, in the store.
+//! Which entries of a tree take part in a sync: rsync's filter rules, as data, and how they are read from text. Matching
+//! lives with the trees, in the store.
+
+mod parse;
+
+pub use parse::{BadLine, BadRule, Line, LineEnd, cvs_defaults, old_rule, read, read_old, rule};
 
 /// What becomes of an entry that a rule's pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,11 +14,143 @@ pub enum Action {
     Exclude,
 }
 
-/// One line of a filter. The first rule that matches an entry decides.
+/// An end whose names are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Which names are sent.
+    Sender,
+    /// Which names may be deleted.
+    Receiver,
+}
+
+/// At which ends a rule counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sides {
+    /// Not said: at both, but where excluded names are to be deleted at the sender only.
+    #[default]
+    Unsaid,
+    /// Hides and shows.
+    Sender,
+    /// Protects and puts at risk.
+    Receiver,
+    /// Said to be both.
+    Both,
+}
+
+impl Sides {
+    /// Whether a rule that says this counts at `side`, given what [`Rules::delete_excluded`] says.
+    #[must_use]
+    pub const fn has(self, side: Side, delete_excluded: bool) -> bool {
+        match (self, side) {
+            (Self::Unsaid, Side::Sender) | (Self::Both, _) => true,
+            (Self::Unsaid, Side::Receiver) => !delete_excluded,
+            (Self::Sender, _) => matches!(side, Side::Sender),
+            (Self::Receiver, _) => matches!(side, Side::Receiver),
+        }
+    }
+}
+
+/// What a rule's modifiers say, besides what it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Marks {
+    /// `s` and `r`.
+    pub sides: Sides,
+    /// `/`: a pattern with a slash is matched against the path from the file system's root.
+    pub absolute: bool,
+    /// `p`: does not count in directories that are being deleted.
+    pub perishable: bool,
+    /// `x`: judges names of extended attributes, and no others.
+    pub xattr: bool,
+}
+
+/// Includes or excludes what a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct PatternRule {
     /// What to do with matching entries.
     pub action: Action,
-    /// A glob over the path below the root; bytes, as names are.
+    /// `!`: those that do *not* match.
+    pub negated: bool,
+    /// Where it counts, and how it is matched.
+    pub marks: Marks,
+    /// A glob; bytes, as names are.
     pub pattern: Box<[u8]>,
+}
+
+/// How the lines of a file of rules are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// What a line is.
+    pub syntax: Syntax,
+    /// `w`: rules end at any white space, and there are no comments.
+    pub words: bool,
+    /// What each of its rules says besides its own.
+    pub marks: Marks,
+}
+
+/// What a line of a file of rules is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Syntax {
+    /// A rule.
+    #[default]
+    Rules,
+    /// `-`: a pattern to exclude.
+    Excludes,
+    /// `+`: a pattern to include.
+    Includes,
+    /// `C`: a pattern to exclude, or `!`, as in `.cvsignore`.
+    Cvs,
+    /// `g`: what `git` reads in a `.gitignore`; not rsync's.
+    Git,
+}
+
+/// Rules that directories bring with them, in files of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DirMerge {
+    /// The file's name; a path before it says in which directories above the root it is looked for as well.
+    pub file: Box<[u8]>,
+    /// What it holds.
+    pub reading: Reading,
+    /// Whether its rules count in directories below; not with `n`.
+    pub inherited: bool,
+}
+
+/// One rule of a filter. The first that matches an entry decides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// By a pattern.
+    Pattern(PatternRule),
+    /// By what directories say themselves.
+    DirMerge(DirMerge),
+}
+
+impl Rule {
+    /// A rule without modifiers.
+    #[must_use]
+    pub fn plain(action: Action, pattern: &[u8]) -> Self {
+        let marks = Marks::default();
+        Self::Pattern(PatternRule { action, negated: false, marks, pattern: pattern.into() })
+    }
+
+    /// How many bytes of text it holds.
+    #[must_use]
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::Pattern(rule) => rule.pattern.len(),
+            Self::DirMerge(merge) => merge.file.len(),
+        }
+    }
+}
+
+/// Most files of rules that directories may bring, by name.
+pub const MAX_DIR_MERGES: usize = 64;
+
+/// All that both ends need to know about which names take part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// In order.
+    pub list: Vec<Rule>,
+    /// `--delete-excluded`: rules that do not say where they count protect nothing from deletion.
+    pub delete_excluded: bool,
+    /// `--from0`: lines of files of rules end in a NUL.
+    pub from0: bool,
 }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use deltic_core::Name;
+use deltic_core::rule::Side;
 use deltic_core::strategy::Link as Figures;
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request};
@@ -323,8 +324,10 @@ impl Session {
         if missing {
             create_root(&root, durability(&options)).map_err(unusable)?;
         }
-        let local =
-            LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
+        let local = LocalOptions {
+            durability: durability(&options),
+            rules: Filter::new(&options.rules, Side::Receiver),
+        };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         self.receive_into(store, setting, agreed, watch).await
     }
@@ -416,7 +419,7 @@ fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncEr
         })
     };
     let args = paths.iter().map(source).collect::<Result<_, _>>()?;
-    Ok(Sources::new(args, Filter::new(&options.rules)))
+    Ok(Sources::new(args, Filter::new(&options.rules, Side::Sender)))
 }
 
 /// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.

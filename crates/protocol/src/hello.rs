@@ -13,7 +13,7 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_RULES, MAX_STREAMS, MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS,
 };
 use crate::options::{Delete, Options};
 use crate::streams::Join;
@@ -242,7 +242,7 @@ impl Request {
         };
         let mut payload = Vec::new();
         self.put(&mut payload);
-        sources.max(options.rules.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+        sources.max(options.rules.list.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
     }
 
     fn put(&self, to: &mut Vec<u8>) {
@@ -394,10 +394,7 @@ impl Wire for Options {
         if compress_level > MAX_LEVEL {
             return Err(Bad::Limit("level of compression"));
         }
-        let rules = Vec::take(from)?;
-        if rules.len() > MAX_RULES {
-            return Err(Bad::Limit("filter rules"));
-        }
+        let rules = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),

@@ -1,7 +1,7 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
 use deltic_core::Strategy;
-use deltic_core::rule::Rule;
+use deltic_core::rule::Rules;
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
-    /// `--include` and `--exclude` in order; the first that matches wins.
-    pub rules: Vec<Rule>,
+    /// Which names are sent, and which may be deleted.
+    pub rules: Rules,
 }
 
 /// Whether, and how far, the receiver removes names that the sender does not have.

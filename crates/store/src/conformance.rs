@@ -7,7 +7,7 @@ mod files;
 mod leftovers;
 mod trees;
 
-use deltic_core::rule::{Action, Rule};
+use deltic_core::rule::{Action, DirMerge, Reading, Rule, Rules, Side};
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 use crate::{Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
@@ -27,9 +27,14 @@ pub fn run<S: Store>(make: impl Fn() -> S) {
 /// # Panics
 /// Where one is broken.
 pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
-    let exclude = |pattern: &[u8]| Rule { action: Action::Exclude, pattern: pattern.into() };
-    let store = make(Filter::new(&[exclude(b"*.keep"), exclude(b"/cache/")]));
+    let exclude = |pattern: &[u8]| Rule::plain(Action::Exclude, pattern);
+    let filter = |list| Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
+    let store = make(filter(vec![exclude(b"*.keep"), exclude(b"/cache/")]));
     trees::what_a_filter_excludes_is_neither_listed_nor_removed(&store);
+    let reading = Reading::default();
+    let rules = DirMerge { file: b".rules"[..].into(), reading, inherited: true };
+    let store = make(filter(vec![Rule::DirMerge(rules)]));
+    trees::what_a_directory_protects_is_neither_listed_nor_removed(&store);
 }
 
 fn path(text: impl AsRef<[u8]>) -> RelPath {

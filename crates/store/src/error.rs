@@ -91,6 +91,20 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A file of filter rules that cannot be understood, or is too much: what it forbids would go unheard.
+    #[error("read rules {file}: {why}")]
+    Rules {
+        /// The file, safe to print.
+        file: String,
+        /// The line, and what is wrong with it.
+        why: String,
+    },
+    /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
+    #[error("keep {path}: names in it are protected")]
+    Protected {
+        /// The directory.
+        path: RelPath,
+    },
     /// A source argument cannot be used; it is named as it was written.
     #[error("{action} {argument}: {}", reason(source))]
     Argument {

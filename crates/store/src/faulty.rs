@@ -132,6 +132,11 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.set_meta(path, meta, keep)
     }
 
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_going(dir)
+    }
+
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         self.plan.enter(Call::Remove, path)?;
         self.inner.remove(path)

@@ -1,31 +1,144 @@
-//! Which names take part: rsync's include and exclude patterns, byte for byte.
+//! Which names take part: rsync's filter rules, byte for byte, and git's as one more kind of file that brings rules.
 //!
 //! The first rule that matches decides; a name that none matches takes part. Whoever walks a tree asks for each entry
 //! on its way down and does not descend into what is excluded. We match bytes ourselves: globs of other dialects take
-//! text only, give `{}` a meaning, and do not let `a**b` cross a slash. The oracle of the tests is rsync itself.
+//! text only, give `{}` a meaning, and do not let `a**b` cross a slash. The oracles of the tests are rsync and git.
+//!
+//! A [`Filter`] is compiled once and for one side: a sender's says what is sent, a receiver's what may be deleted. What
+//! directories add in files of their own is a `Scope`, made when a directory is entered and shared by all
+//! below it.
 
+mod git;
 mod pattern;
+mod reads;
+mod scope;
 
-use deltic_core::RelPath;
-use deltic_core::rule::{Action, Rule};
-use pattern::Pattern;
+use std::sync::Arc;
 
-/// Compiled rules.
+use deltic_core::Name;
+use deltic_core::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
+use pattern::{Pattern, Text};
+
+pub(crate) use reads::{Reads, read_bounded};
+pub(crate) use scope::{Fate, Judge, Scope, Scopes, Start};
+
+/// Compiled rules, for one side. Without rules it costs nothing. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Filter(Vec<(Action, Pattern)>);
+pub struct Filter(Option<Arc<Book>>);
+
+/// What a filter is made of.
+#[derive(Debug)]
+struct Book {
+    side: Side,
+    delete_excluded: bool,
+    from0: bool,
+    nodes: Vec<Node>,
+    /// The files that the rules name and directories may bring.
+    merges: Vec<Arc<Merge>>,
+}
+
+/// One thing to ask, in order.
+#[derive(Debug)]
+enum Node {
+    Rule(Compiled),
+    /// What directories say in the file with this number.
+    Merge(usize),
+}
+
+/// A pattern and what it decides.
+#[derive(Debug)]
+struct Compiled {
+    action: Action,
+    negated: bool,
+    absolute: bool,
+    perishable: bool,
+    xattr: bool,
+    pattern: Pattern,
+}
+
+/// A file that directories may bring.
+#[derive(Debug)]
+struct Merge {
+    name: Name,
+    reading: Reading,
+    inherited: bool,
+    /// Whether its rules count at this side. If not it is not read, but a later rule about this name is none all the same.
+    counts: bool,
+    /// From which directory down, above the root, it is looked for as well.
+    above: Option<Box<[u8]>>,
+}
 
 impl Filter {
-    /// Compiles `rules`; any bytes are a pattern.
+    /// Compiles the rules that count at `side`; any bytes are a pattern.
     #[must_use]
-    pub fn new(rules: &[Rule]) -> Self {
-        Self(rules.iter().map(|rule| (rule.action, Pattern::new(&rule.pattern))).collect())
+    pub fn new(rules: &Rules, side: Side) -> Self {
+        let mut book = Book {
+            side,
+            delete_excluded: rules.delete_excluded,
+            from0: rules.from0,
+            nodes: Vec::new(),
+            merges: Vec::new(),
+        };
+        for rule in &rules.list {
+            match rule {
+                Rule::Pattern(rule) => book.nodes.extend(book.compile(rule).map(Node::Rule)),
+                Rule::DirMerge(merge) => {
+                    let merge = book.merge(merge);
+                    book.nodes.extend(merge.is_some().then_some(Node::Merge(book.merges.len())));
+                    book.merges.extend(merge);
+                }
+            }
+        }
+        Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
     }
 
-    /// Whether the entry at `path`, a directory or not, takes part; its parents are judged on their own.
+    /// What the rules about extended attributes (`x`) say of the attribute `name`; nothing where none matches.
     #[must_use]
-    pub fn admits(&self, path: &RelPath, is_dir: bool) -> bool {
-        let decides = |(_, pattern): &&(Action, Pattern)| pattern.matches(path.as_bytes(), is_dir);
-        path.is_root() || self.0.iter().find(decides).is_none_or(|rule| rule.0 == Action::Include)
+    pub fn judge_xattr(&self, name: &[u8]) -> Option<Action> {
+        let slashed = [b"/", name, b"/"].concat();
+        let text = Text { slashed: &slashed, is_dir: false, top: 1, anchor: 1 };
+        let rule = |node: &Node| match node {
+            Node::Rule(rule) if rule.xattr && rule.matches(&text) => Some(rule.action),
+            _ => None,
+        };
+        self.0.as_ref()?.nodes.iter().find_map(rule)
+    }
+}
+
+impl Book {
+    /// The rule, if it counts at this side.
+    fn compile(&self, rule: &PatternRule) -> Option<Compiled> {
+        let PatternRule { action, negated, marks, pattern } = rule;
+        let pattern = Pattern::new(pattern);
+        let compiled = Compiled {
+            action: *action,
+            negated: *negated,
+            absolute: marks.absolute && pattern.looks_at_paths(),
+            perishable: marks.perishable,
+            xattr: marks.xattr,
+            pattern,
+        };
+        marks.sides.has(self.side, self.delete_excluded).then_some(compiled)
+    }
+
+    /// The file, if nothing of its name is looked for yet.
+    fn merge(&self, merge: &DirMerge) -> Option<Arc<Merge>> {
+        let DirMerge { file, reading, inherited } = merge;
+        let start = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let name = Name::new(&file[start..]).ok()?;
+        // Only rules themselves say nothing of sides where excluded names are to be deleted; files of rules do not.
+        let counts = reading.marks.sides.has(self.side, false);
+        let is_new = self.merges.iter().all(|merge| merge.name != name);
+        let above = (start > 0).then(|| file[..start].into());
+        let merge = Merge { name, reading: *reading, inherited: *inherited, counts, above };
+        is_new.then(|| Arc::new(merge))
+    }
+}
+
+impl Compiled {
+    fn matches(&self, text: &Text<'_>) -> bool {
+        let text = if self.absolute { Text { top: 1, anchor: 1, ..*text } } else { *text };
+        self.pattern.matches(&text) != self.negated
     }
 }
 

@@ -26,6 +26,8 @@ pub trait Tree: Send + Sync + 'static {
 
     /// The entries of `dir` that the filter admits, sorted by the bytes of their names; never the staging directory.
     ///
+    /// The files of rules that directories bring are read on the way.
+    ///
     /// # Errors
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
@@ -133,10 +135,20 @@ pub trait Store: Tree {
     /// Where there is no such entry or it is not ours to change.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    /// As [`Tree::list`], of a directory that is being removed: rules that are perishable do not count in it.
     ///
     /// # Errors
-    /// The first of the names that stayed; the others are removed all the same.
+    /// As for [`Tree::list`].
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+
+    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    ///
+    /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
+    /// listed. Perishable rules count for `path` itself only.
+    ///
+    /// # Errors
+    /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
+    /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
 
     /// Makes every change so far durable: what a run does before it says that it succeeded.

@@ -1,5 +1,6 @@
 //! Trees in local file systems.
 
+pub(crate) mod above;
 mod attrs;
 mod copy;
 mod list;

@@ -3,21 +3,29 @@
 mod rebuild;
 mod tree;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Entry, Kind, Meta, RelPath};
 use rustix::io::Errno;
 
 use crate::error::At;
+use crate::filter::{Fate, Scopes, Start};
 use crate::{Filter, Keep, Listing, Resumed, Snapshot, Store, StoreError, Tree, check_path, lock};
 pub use rebuild::MemoryRebuild;
 use tree::{Node, TreeState};
 
 /// A tree in memory. Clones are the same tree.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<TreeState>>,
-    rules: Filter,
+    scopes: Arc<Scopes>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Filter::default())
+    }
 }
 
 /// One version of a file in memory.
@@ -34,7 +42,8 @@ impl MemoryStore {
     /// An empty tree.
     #[must_use]
     pub fn new(rules: Filter) -> Self {
-        Self { state: Arc::default(), rules }
+        let scopes = Scopes::new(rules, Path::new(""), Start::Root);
+        Self { state: Arc::default(), scopes: Arc::new(scopes) }
     }
 
     /// Puts a file at `path`, with all directories that it takes, behind the back of whoever uses the store.
@@ -67,25 +76,29 @@ impl MemoryStore {
     }
 }
 
+impl MemoryStore {
+    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let state = lock(&self.state);
+        let mut listing = Listing::default();
+        let entries = state.entries(dir).at("list", dir)?;
+        let mut judge = self.scopes.judge(dir, &*state)?;
+        for (name, node) in entries {
+            if dir.join(name).is_err() {
+                listing.errors.push(StoreError::BadName { action: "list", path: dir.clone() });
+            } else if judge.admits(name, node.meta.is_dir(), fate) {
+                listing.entries.push(Entry { name: name.clone(), meta: node.meta.clone() });
+            }
+        }
+        Ok(listing)
+    }
+}
+
 impl Tree for MemoryStore {
     type Snapshot = MemorySnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        let state = lock(&self.state);
-        let mut listing = Listing::default();
-        for (name, node) in state.entries(dir).at("list", dir)? {
-            match dir.join(name) {
-                Ok(path) if self.rules.admits(&path, node.meta.is_dir()) => {
-                    listing.entries.push(Entry { name: name.clone(), meta: node.meta.clone() });
-                }
-                Ok(_) => {}
-                Err(_) => {
-                    listing.errors.push(StoreError::BadName { action: "list", path: dir.clone() });
-                }
-            }
-        }
-        Ok(listing)
+        self.list_with(dir, Fate::Stays)
     }
 
     fn open(&self, path: &RelPath) -> Result<MemorySnapshot, StoreError> {
@@ -210,9 +223,13 @@ impl Store for MemoryStore {
         state.set_meta(path, meta, keep).at(SET_META, path)
     }
 
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Goes)
+    }
+
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         check_path("remove", path)?;
-        lock(&self.state).remove(path, &self.rules)
+        lock(&self.state).remove(path, &self.scopes)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

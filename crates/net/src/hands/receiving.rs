@@ -101,7 +101,12 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
             Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
+                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
+                    StoreError::Protected { .. } => {
+                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
+                    }
+                    error => failed(&error),
+                }))
             }
             Work::OpenOld { handle, path, most, goes_on } => {
                 let opened = self.open_old(handle, &path, (most, goes_on.as_ref()));

@@ -58,6 +58,9 @@ impl Receiver {
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
         let Some(entry) = self.clearing.remove(&file) else { return };
         self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        // Whatever kept the directory, the entry cannot come.
+        let removed = removed
+            .map_err(|trouble| Trouble { kind: TroubleKind::Failed, message: trouble.message });
         match (entry, removed) {
             (Cleared::ForFile(mut candidate), Ok(_)) => {
                 candidate.seen = None;

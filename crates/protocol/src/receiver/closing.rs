@@ -94,6 +94,8 @@ impl Receiver {
                 self.totals.deleted += names;
                 self.deleted(path, item);
             }
+            // What rules protect stays as the user wishes.
+            Err(trouble) if trouble.kind == TroubleKind::Skipped => self.tell_trouble(trouble),
             Err(trouble) => self.trouble(trouble),
         }
     }

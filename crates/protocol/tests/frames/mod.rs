@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::path::printable;
-use deltic_core::rule::{self, Rule};
+use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
     BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, Name, RelPath,
     ShortFingerprint, StrongSum, Timestamp,
@@ -52,7 +52,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         recursive: true,
         times: true,
         delete: Delete::AtMost(7),
-        rules: vec![Rule { action: rule::Action::Exclude, pattern: b"*.o"[..].into() }],
+        rules: rules(),
         ..Options::default()
     };
     let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
@@ -376,13 +376,9 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let rule = (any::<bool>(), bytes()).prop_map(|(include, pattern)| {
-        let action = if include { rule::Action::Include } else { rule::Action::Exclude };
-        Rule { action, pattern }
-    });
     let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
     let strategy = of(&deltic_core::Strategy::ALL);
-    (any::<[bool; 9]>(), delete, numbers, strategy, vec(rule, 0..3)).prop_map(
+    (any::<[bool; 9]>(), delete, numbers, strategy, any_rules()).prop_map(
         |(flag, delete, (threads, streams, compress_level), strategy, rules)| Options {
             recursive: flag[0],
             links: flag[1],
@@ -401,6 +397,45 @@ fn options() -> impl Strategy<Value = Options> {
             rules,
         },
     )
+}
+
+/// One rule of each kind.
+fn rules() -> Rules {
+    let marks = Marks { sides: rule::Sides::Receiver, perishable: true, ..Marks::default() };
+    let reading = Reading { syntax: rule::Syntax::Cvs, words: true, marks };
+    let merge = DirMerge { file: b".cvsignore"[..].into(), reading, inherited: false };
+    let list = vec![Rule::plain(rule::Action::Exclude, b"*.o"), Rule::DirMerge(merge)];
+    Rules { list, delete_excluded: true, from0: false }
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
+    let sides =
+        of(&[rule::Sides::Unsaid, rule::Sides::Sender, rule::Sides::Receiver, rule::Sides::Both]);
+    let syntax = of(&[
+        rule::Syntax::Rules,
+        rule::Syntax::Excludes,
+        rule::Syntax::Includes,
+        rule::Syntax::Cvs,
+        rule::Syntax::Git,
+    ]);
+    let rule = (any::<[bool; 6]>(), sides, syntax, bytes()).prop_map(
+        |([merge, one, other, absolute, perishable, xattr], sides, syntax, text)| {
+            let marks = Marks { sides, absolute, perishable, xattr };
+            let action = if one { rule::Action::Include } else { rule::Action::Exclude };
+            let reading = Reading { syntax, words: one, marks };
+            match merge {
+                true => Rule::DirMerge(DirMerge { file: text, reading, inherited: other }),
+                false => {
+                    Rule::Pattern(PatternRule { action, negated: other, marks, pattern: text })
+                }
+            }
+        },
+    );
+    (vec(rule, 0..3), any::<[bool; 2]>()).prop_map(|(list, [delete_excluded, from0])| Rules {
+        list,
+        delete_excluded,
+        from0,
+    })
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {

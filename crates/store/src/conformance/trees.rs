@@ -202,8 +202,39 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     assert_eq!(names(store, &path("")), [b"dir"]);
     assert_eq!(names(store, &path("dir")), [&b"cache"[..], b"file"]);
     let answer = store.remove(&path("dir"));
-    assert!(matches!(answer, Err(StoreError::NotEmpty { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
+}
+
+pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &impl Store) {
+    for dir in ["dir", "dir/below", "other"] {
+        store.make_dir(&path(dir)).expect("make a directory");
+    }
+    put(store, "dir/.rules", b"P /own\nP,p *.tmp\nP mine\n");
+    for file in ["dir/own", "dir/a.tmp", "dir/below/own", "dir/below/b.tmp", "dir/below/mine"] {
+        put(store, file, b"x");
+    }
+    put(store, "other/mine", b"x");
+    assert_eq!(names(store, &path("dir")), [&b".rules"[..], b"below"]);
+    assert_eq!(names(store, &path("dir/below")), [b"own"]);
+    let going = store.list_going(&path("dir/below")).expect("list");
+    assert_eq!(going.entries.len(), 2, "{going:?}");
+    assert_eq!(names(store, &path("other")), [b"mine"]);
+    let answer = store.remove(&path("dir/below"));
+    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert_eq!(bytes(store, "dir/below/mine"), b"x");
+    assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
+    // What its files of rules say now counts.
+    put(store, "other/.rules", b"P mine\n");
+    let answer = store.remove(&path("other"));
+    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert_eq!(bytes(store, "other/mine"), b"x");
+    put(store, "dir/.rules", b"# nothing is protected\nx");
+    let answer = store.remove(&path("dir/below"));
+    assert!(
+        matches!(&answer, Err(StoreError::Rules { why, .. }) if why.contains("line 2")),
+        "{answer:?}"
+    );
 }

@@ -3,24 +3,38 @@
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    tokens: Vec<Token>,
+    body: Body,
     tie: Tie,
     dirs_only: bool,
     /// Ends in `***`: matches a directory `d` also as `d/`.
     dir_or_below: bool,
 }
 
+/// What is matched.
+#[derive(Clone, Debug)]
+enum Body {
+    /// Just these bytes.
+    Literal(Box<[u8]>),
+    Wild {
+        tokens: Box<[Token]>,
+        /// What the tokens end in: most names fail here already.
+        tail: Box<[u8]>,
+    },
+}
+
 /// From where in the path a pattern has to match up to its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Tie {
-    /// From the transfer's root: a leading slash.
-    Root,
+    /// From the directory that it is anchored at: a leading slash.
+    Anchor,
+    /// The last name.
+    Name,
     /// The path's last names, as many as the pattern has.
     Tail(usize),
     /// From any name on: `**` is in it, but not in front.
     AnyName,
-    /// From the root as if a slash came before it: `**` is in front.
-    SlashedRoot,
+    /// From the top as if a slash came before it: `**` is in front.
+    SlashedTop,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +46,8 @@ enum Token {
     Many,
     /// `**`: any bytes.
     All,
+    /// git's `**/`: nothing, or any bytes that end in a slash.
+    Dirs,
     /// `[…]`: never a slash.
     Set {
         except: bool,
@@ -44,7 +60,19 @@ enum Token {
 /// Bytes from the first to the second, both included.
 type Range = (u8, u8);
 
+/// A path as patterns see it: from the root of the file system on, between two slashes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text<'a> {
+    pub(super) slashed: &'a [u8],
+    pub(super) is_dir: bool,
+    /// Where the path below the root begins, or whatever patterns without an anchor may look at.
+    pub(super) top: usize,
+    /// Where patterns with an anchor begin.
+    pub(super) anchor: usize,
+}
+
 impl Pattern {
+    /// A pattern in rsync's dialect.
     pub(super) fn new(text: &[u8]) -> Self {
         let (text, dirs_only) = match text {
             [rest @ .., b'/'] if !rest.is_empty() => (rest, true),
@@ -52,38 +80,71 @@ impl Pattern {
         };
         let wild = text.iter().any(|b| matches!(b, b'*' | b'?' | b'['));
         let crosses = text.windows(2).any(|pair| pair == b"**");
+        let slashes = text.iter().filter(|byte| **byte == b'/').count();
         let (body, tie) = match text {
-            [b'/', body @ ..] => (body, Tie::Root),
-            [b'*', b'*', ..] => (text, Tie::SlashedRoot),
+            [b'/', body @ ..] => (body, Tie::Anchor),
+            [b'*', b'*', ..] => (text, Tie::SlashedTop),
             _ if crosses => (text, Tie::AnyName),
-            _ => (text, Tie::Tail(1 + text.iter().filter(|b| **b == b'/').count())),
+            _ if slashes == 0 => (text, Tie::Name),
+            _ => (text, Tie::Tail(1 + slashes)),
         };
-        let tokens =
-            if wild { tokens(body) } else { body.iter().copied().map(Token::Byte).collect() };
-        Self { tokens, tie, dirs_only, dir_or_below: text.ends_with(b"***") }
+        let body =
+            if wild { Body::wild(tokens(body, Stars::Rsync)) } else { Body::Literal(body.into()) };
+        Self { body, tie, dirs_only, dir_or_below: text.ends_with(b"***") }
     }
 
-    pub(super) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        if self.dirs_only && !is_dir {
+    /// A pattern of a `.gitignore`, without what makes it one that takes back.
+    pub(super) fn of_git(text: &[u8]) -> Self {
+        let (text, dirs_only) = match text {
+            [rest @ .., b'/'] => (rest, true),
+            _ => (text, false),
+        };
+        let tie = if text.contains(&b'/') { Tie::Anchor } else { Tie::Name };
+        let body = Body::wild(tokens(text.strip_prefix(b"/").unwrap_or(text), Stars::Git));
+        Self { body, tie, dirs_only, dir_or_below: false }
+    }
+
+    /// Whether a mark that makes patterns look at the path from the file system's root changes anything for this one.
+    pub(super) fn looks_at_paths(&self) -> bool {
+        self.tie != Tie::Name
+    }
+
+    pub(super) fn matches(&self, text: &Text<'_>) -> bool {
+        if self.dirs_only && !text.is_dir {
             return false;
         }
-        let slashed = match (self.tie == Tie::SlashedRoot, self.dir_or_below && is_dir) {
-            (false, false) => return self.matches_text(path),
-            (true, false) => [b"/", path].concat(),
-            (false, true) => [path, b"/"].concat(),
-            (true, true) => [b"/", path, b"/"].concat(),
-        };
-        self.matches_text(&slashed)
+        let Text { slashed, top, anchor, .. } = *text;
+        let end = slashed.len() - 1;
+        let path = &slashed[..end];
+        let ending = if self.dir_or_below && text.is_dir { slashed } else { path };
+        let starts = |from: usize| (from..end).filter(|at| slashed[at - 1] == b'/');
+        match self.tie {
+            Tie::Anchor => self.body.matches(&ending[anchor..]),
+            Tie::Name => self.body.matches(&path[starts(top).next_back().unwrap_or(top)..]),
+            Tie::SlashedTop => self.body.matches(&ending[top - 1..]),
+            Tie::Tail(names) => {
+                starts(top).nth_back(names - 1).is_some_and(|at| self.body.matches(&path[at..]))
+            }
+            Tie::AnyName => starts(top).any(|at| self.body.matches(&ending[at..])),
+        }
+    }
+}
+
+impl Body {
+    fn wild(tokens: Vec<Token>) -> Self {
+        let byte = |token: &Token| if let Token::Byte(byte) = token { Some(*byte) } else { None };
+        let mut tail: Vec<u8> = tokens.iter().rev().map_while(byte).collect();
+        tail.reverse();
+        if tail.len() == tokens.len() {
+            return Self::Literal(tail.into());
+        }
+        Self::Wild { tokens: tokens.into(), tail: tail.into() }
     }
 
-    fn matches_text(&self, text: &[u8]) -> bool {
-        let mut starts = (0..text.len()).filter(|at| *at == 0 || text[at - 1] == b'/');
-        match self.tie {
-            Tie::Root | Tie::SlashedRoot => matches(&self.tokens, text),
-            Tie::Tail(names) => {
-                starts.nth_back(names - 1).is_some_and(|at| matches(&self.tokens, &text[at..]))
-            }
-            Tie::AnyName => starts.any(|at| matches(&self.tokens, &text[at..])),
+    fn matches(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Literal(own) => **own == *text,
+            Self::Wild { tokens, tail } => text.ends_with(tail) && matches(tokens, text),
         }
     }
 }
@@ -97,7 +158,7 @@ fn matches(tokens: &[Token], text: &[u8]) -> bool {
     let (mut many, mut all) = (None, None);
     loop {
         match tokens.get(token) {
-            Some(Token::All) => {
+            Some(Token::All | Token::Dirs) => {
                 (many, all) = (None, Some((token, at)));
                 token += 1;
                 continue;
@@ -117,7 +178,13 @@ fn matches(tokens: &[Token], text: &[u8]) -> bool {
         many = many.filter(|(_, from)| text.get(*from).is_some_and(|byte| *byte != b'/'));
         all = all.filter(|(_, from)| *from < text.len());
         let Some((last, from)) = many.as_mut().or(all.as_mut()) else { return false };
-        *from += 1;
+        *from += match tokens[*last] {
+            Token::Dirs => match text[*from..].iter().position(|byte| *byte == b'/') {
+                Some(slash) => slash + 1,
+                None => return false,
+            },
+            _ => 1,
+        };
         (token, at) = (*last + 1, *from);
     }
 }
@@ -132,22 +199,46 @@ impl Token {
                 byte != b'/'
                     && *except != items.iter().any(|(low, high)| (*low..=*high).contains(&byte))
             }
-            Self::Many | Self::All | Self::Never => false,
+            Self::Many | Self::All | Self::Dirs | Self::Never => false,
         }
     }
 }
 
-fn tokens(mut text: &[u8]) -> Vec<Token> {
+/// What two stars mean.
+#[derive(Clone, Copy, PartialEq)]
+enum Stars {
+    /// Any bytes, wherever they stand.
+    Rsync,
+    /// Directories, where they are all of a name; else what one star means.
+    Git,
+}
+
+fn tokens(mut text: &[u8], stars: Stars) -> Vec<Token> {
     let mut tokens = Vec::new();
     while let [first, rest @ ..] = text {
         let (token, rest) = match (*first, rest) {
             (b'*', [b'*', ..]) => {
-                (Token::All, &rest[rest.iter().take_while(|b| **b == b'*').count()..])
+                let rest = &rest[rest.iter().take_while(|b| **b == b'*').count()..];
+                match (stars, rest) {
+                    (Stars::Rsync, _) => (Token::All, rest),
+                    (_, [] | [b'/', ..])
+                        if !matches!(
+                            tokens.last(),
+                            None | Some(Token::Byte(b'/') | Token::Dirs)
+                        ) =>
+                    {
+                        (Token::Many, rest)
+                    }
+                    (_, []) => (Token::All, rest),
+                    (_, [b'/', rest @ ..]) => (Token::Dirs, rest),
+                    _ => (Token::Many, rest),
+                }
             }
             (b'*', _) => (Token::Many, rest),
             (b'?', _) => (Token::One, rest),
             (b'[', _) => set(rest).unwrap_or((Token::Never, rest)),
             (b'\\', [escaped, rest @ ..]) => (Token::Byte(*escaped), rest),
+            (b'\\', []) if stars == Stars::Git => (Token::Never, rest),
             (byte, _) => (Token::Byte(byte), rest),
         };
         tokens.push(token);

@@ -5,16 +5,49 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use deltic_core::RelPath;
+use deltic_core::rule::{self, Line};
+
 use super::*;
+use crate::StoreError;
 use proptest::prelude::*;
 
-fn filter(rules: &[&str]) -> Filter {
-    let rule = |text: &&str| {
-        let (action, pattern) = text.split_at(2);
-        let action = if action == "+ " { Action::Include } else { Action::Exclude };
-        Rule { action, pattern: pattern.as_bytes().into() }
+fn filter_at(rules: &[&str], side: Side) -> Filter {
+    let rule = |text: &&str| match rule::rule(text.as_bytes()).unwrap().remove(0) {
+        Line::Rule(rule) => rule,
+        line => panic!("{line:?}"),
     };
-    Filter::new(&rules.iter().map(rule).collect::<Vec<_>>())
+    let list = rules.iter().map(rule).collect();
+    Filter::new(&Rules { list, ..Rules::default() }, side)
+}
+
+fn filter(rules: &[&str]) -> Filter {
+    filter_at(rules, Side::Sender)
+}
+
+/// A tree of just these files of rules.
+struct Files<'a>(&'a [(&'a str, &'a str)]);
+
+impl Reads for Files<'_> {
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
+        let file = self.0.iter().find(|(name, _)| name.as_bytes() == path.as_bytes());
+        Ok(file.map(|(_, text)| text.as_bytes().to_vec()))
+    }
+
+    fn has(&self, path: &RelPath) -> bool {
+        self.0.iter().any(|(name, _)| self::path(name).starts_with(path))
+    }
+}
+
+/// Whether `filter` admits the entry at `path` in a tree with these files of rules.
+fn admits_in(filter: &Filter, files: &Files<'_>, path: &RelPath, is_dir: bool) -> bool {
+    let scopes = Scopes::new(filter.clone(), Path::new("/top/root"), Start::Root);
+    let (dir, name) = path.split_last().unwrap();
+    scopes.judge(&dir, files).unwrap().admits(&name, is_dir, Fate::Stays)
+}
+
+fn admits(filter: &Filter, path: &RelPath, is_dir: bool) -> bool {
+    admits_in(filter, &Files(&[]), path, is_dir)
 }
 
 fn path(text: &str) -> RelPath {
@@ -48,12 +81,11 @@ fn patterns_match_as_rsyncs_manual_says() {
         ("\\*", &["*"], &["\\*", "x"]),
         ("a\\b", &["a\\b"], &["ab"]),
         ("{a,b}", &["{a,b}"], &["a"]),
-        ("", &[], &["x"]),
         ("/", &[], &["x", "x/"]),
     ] {
         let excluded = filter(&[&format!("- {pattern}")]);
         let admits =
-            |text: &str| excluded.admits(&path(text.trim_end_matches('/')), text.ends_with('/'));
+            |text: &str| admits(&excluded, &path(text.trim_end_matches('/')), text.ends_with('/'));
         for text in matching {
             assert!(!admits(text), "{pattern} matches {text}");
         }
@@ -66,17 +98,17 @@ fn patterns_match_as_rsyncs_manual_says() {
 #[test]
 fn the_first_rule_that_matches_decides() {
     let filter = filter(&["+ */", "+ *.rs", "- *"]);
-    assert!(filter.admits(&path("src"), true));
-    assert!(filter.admits(&path("src/lib.rs"), false));
-    assert!(!filter.admits(&path("src/lib.c"), false));
-    assert!(filter.admits(&RelPath::root(), true));
-    assert!(Filter::default().admits(&path("x"), false));
+    assert!(admits(&filter, &path("src"), true));
+    assert!(admits(&filter, &path("src/lib.rs"), false));
+    assert!(!admits(&filter, &path("src/lib.c"), false));
+    assert!(admits(&Filter::default(), &path("x"), false));
 }
 
 #[test]
 fn a_name_need_not_be_text() {
-    let rule = Rule { action: Action::Exclude, pattern: b"\xff*".as_slice().into() };
-    assert!(!Filter::new(&[rule]).admits(&RelPath::parse(b"\xffa\xfe").unwrap(), false));
+    let rules = Rules { list: vec![Rule::plain(Action::Exclude, b"\xff*")], ..Rules::default() };
+    let filter = Filter::new(&rules, Side::Sender);
+    assert!(!admits(&filter, &RelPath::parse(b"\xffa\xfe").unwrap(), false));
 }
 
 #[test]
@@ -84,8 +116,221 @@ fn a_pattern_of_many_wildcards_is_matched_in_time() {
     let rules =
         ["*a*a*a*a*a*a*a*a*b", "**a**a**a**a**a**a**b"].map(|pattern| format!("- {pattern}"));
     let filter = filter(&[&rules[0], &rules[1]]);
-    assert!(filter.admits(&path(&"a".repeat(250)), false));
-    assert!(filter.admits(&path(&"a/".repeat(200)[..399]), false));
+    assert!(admits(&filter, &path(&"a".repeat(250)), false));
+    assert!(admits(&filter, &path(&"a/".repeat(200)[..399]), false));
+}
+
+#[test]
+fn a_rule_counts_at_its_side_unless_excluded_names_go() {
+    for (rule, sent, deleted, deleted_though) in [
+        ("- x", false, false, true),
+        ("H x", false, true, true),
+        ("P x", true, false, false),
+        ("-sr x", false, false, false),
+        ("-! y", false, false, true),
+        ("R x", true, true, true),
+    ] {
+        let Line::Rule(parsed) = rule::rule(rule.as_bytes()).unwrap().remove(0) else { panic!() };
+        let judge = |side, delete_excluded| {
+            let rules = Rules { list: vec![parsed.clone()], delete_excluded, from0: false };
+            admits(&Filter::new(&rules, side), &path("x"), false)
+        };
+        assert_eq!(judge(Side::Sender, false), sent, "{rule}");
+        assert_eq!(judge(Side::Sender, true), sent, "{rule}");
+        assert_eq!(judge(Side::Receiver, false), deleted, "{rule}");
+        assert_eq!(judge(Side::Receiver, true), deleted_though, "{rule}");
+    }
+}
+
+#[test]
+fn an_absolute_rule_looks_at_the_path_from_the_file_systems_root_on() {
+    for (rule, text, admitted) in [
+        ("-/ /top/root/a", "a", false),
+        ("-/ /a", "a", true),
+        ("-/ root/a", "a", false),
+        ("- root/a", "a", true),
+        ("-/ a", "d/a", false),
+        ("-/ **/root/**", "d/a", false),
+        ("-/ t**a", "d/a", false),
+        ("- t**a", "d/a", true),
+        ("-/ /top/*/d/***", "d", false),
+    ] {
+        assert_eq!(admits(&filter(&[rule]), &path(text), text == "d"), admitted, "{rule} {text}");
+    }
+}
+
+#[test]
+fn directories_add_rules_that_are_inherited_and_anchored_where_they_are() {
+    let files = Files(&[
+        (".r", "- /top\n- a"),
+        ("d/.r", "- /here\n+ a\n- d/e/x"),
+        ("d/e/.r", "!\n- only"),
+        ("n/.n", "- x"),
+    ]);
+    let filter = filter(&["+ first", ": .r", "- last", ":n .n"]);
+    for (text, admitted) in [
+        ("top", false),
+        ("d/top", true),
+        ("a", false),
+        ("d/a", true),
+        ("d/here", false),
+        ("d/f/here", true),
+        ("d/f/a", true),
+        ("d/e/a", true),
+        ("d/e/only", false),
+        ("d/f/only", true),
+        ("d/e/x", true),
+        ("f/last", false),
+        ("n/x", false),
+        ("n/m/x", true),
+        ("first", true),
+    ] {
+        assert_eq!(admits_in(&filter, &files, &path(text), false), admitted, "{text}");
+    }
+}
+
+#[test]
+fn a_second_rule_about_one_file_is_none_whichever_side_the_first_is_for() {
+    let files = Files(&[(".r", "- a")]);
+    let both = filter_at(&[":s .r", ": .r"], Side::Receiver);
+    assert!(admits_in(&both, &files, &path("a"), false));
+    let second = filter_at(&[":r .r", ": .r"], Side::Receiver);
+    assert!(!admits_in(&second, &files, &path("a"), false));
+}
+
+#[test]
+fn a_file_of_rules_may_name_further_ones_below_the_root() {
+    let files = Files(&[
+        ("d/.r", ". more\n: .s\n. ../up"),
+        ("d/more", "- one"),
+        ("up", "-C"),
+        ("d/e/.s", "- two"),
+        ("d/.s", "- three"),
+    ]);
+    let filter = filter(&[": .r"]);
+    for (text, admitted) in [
+        ("d/one", false),
+        ("d/x.o", false),
+        ("d/e/two", false),
+        ("d/two", true),
+        ("d/e/three", false),
+        ("one", true),
+        ("three", true),
+    ] {
+        assert_eq!(admits_in(&filter, &files, &path(text), false), admitted, "{text}");
+    }
+}
+
+#[test]
+fn a_file_of_rules_that_cannot_be_understood_is_an_error_that_names_the_line() {
+    let long = "- x\n".repeat(5000);
+    for (text, why) in [
+        ("- a\nbad", "/top/root/d/.r: line 2: unknown filter rule: 'bad'"),
+        (". /etc/passwd", "/etc/passwd does not lie below the root"),
+        (". ../../x", "does not lie below the root"),
+        (". none", "no such file: none"),
+        (". .r", "too many files within files"),
+        (&long, "too many rules"),
+        ("P,s x", "invalid modifier"),
+    ] {
+        let scopes = Scopes::new(filter(&[": .r"]), Path::new("/top/root"), Start::Root);
+        let error = scopes.judge(&path("d/e"), &Files(&[("d/.r", text)])).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn rules_about_attributes_judge_nothing_else() {
+    let filter = filter(&["-x user.*", "+x *", "- b"]);
+    assert!(admits(&filter, &path("user.a"), false));
+    assert_eq!(filter.judge_xattr(b"user.a"), Some(Action::Exclude));
+    assert_eq!(filter.judge_xattr(b"b"), Some(Action::Include));
+    assert_eq!(Filter::default().judge_xattr(b"b"), None);
+}
+
+#[test]
+fn perishable_rules_do_not_count_in_what_is_being_deleted() {
+    let filter = filter_at(&["P,p *.o", "P keep"], Side::Receiver);
+    let scopes = Scopes::new(filter, Path::new(""), Start::Root);
+    let mut judge = scopes.top(&path("gone"));
+    let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+    assert!(!judge.admits(&name("x.o"), false, Fate::Stays));
+    assert!(judge.admits(&name("x.o"), false, Fate::Goes));
+    assert!(!judge.admits(&name("keep"), false, Fate::Goes));
+}
+
+/// From git's manual, "PATTERN FORMAT", and its corner cases.
+#[test]
+fn gitignore_patterns_match_as_gits_manual_says() {
+    for (pattern, matching, other) in [
+        ("foo", &["foo", "a/foo", "a/foo/"][..], &["foo/x"][..]),
+        ("/foo", &["foo"], &["a/foo"]),
+        ("foo/", &["foo/", "a/foo/"], &["foo"]),
+        ("a/b", &["a/b"], &["x/a/b"]),
+        ("a/*", &["a/b"], &["a/b/c", "a/"]),
+        ("**/foo", &["foo", "a/b/foo"], &["afoo"]),
+        ("**/a/b", &["a/b", "x/a/b"], &["xa/b"]),
+        ("a/**", &["a/b", "a/b/c"], &["a/", "x/a/b"]),
+        ("a/**/b", &["a/b", "a/x/b", "a/x/y/b"], &["axb", "a/xb"]),
+        ("a**b", &["ab", "axb"], &["a/b"]),
+        ("x/a**", &["x/ab"], &["x/a/b"]),
+        ("***/b", &["b", "a/b"], &["ab"]),
+        ("*.o", &["x.o", "a/x.o"], &["x.oo"]),
+        ("a?c", &["abc"], &["a/c"]),
+        ("[a-c]x", &["bx"], &["dx"]),
+        ("x ", &["x"], &["x "]),
+        ("x\\ ", &["x "], &["x"]),
+        ("x\\\\", &["x\\"], &["x"]),
+        ("x\\", &[], &["x", "x\\"]),
+        ("\\#x", &["#x"], &["x"]),
+        ("\\!x", &["!x"], &["x"]),
+        ("#x", &[], &["#x", "x"]),
+        ("a\\*", &["a*"], &["ab"]),
+        ("x\r", &["x"], &["x\r"]),
+        ("x\t", &["x\t"], &["x"]),
+        ("/", &[], &["x"]),
+        ("a//", &[], &["a/"]),
+    ] {
+        let files = [(".gitignore", pattern)];
+        let admits = |text: &str| {
+            let (path, is_dir) = (path(text.trim_end_matches('/')), text.ends_with('/'));
+            admits_in(&filter(&[":g"]), &Files(&files), &path, is_dir)
+        };
+        for text in matching {
+            assert!(!admits(text), "{pattern:?} matches {text}");
+        }
+        for text in other {
+            assert!(admits(text), "{pattern:?} does not match {text}");
+        }
+    }
+}
+
+#[test]
+fn the_deepest_gitignore_and_the_last_line_of_it_decide_and_a_repository_is_its_own() {
+    let files = Files(&[
+        (".git/info/exclude", "info\n!both"),
+        (".gitignore", "*.log\n!keep.log\nboth"),
+        ("d/.gitignore", "!*.log\nkeep.log\n/here"),
+        ("d/repo/.git/info/exclude", "mine"),
+        ("d/repo/.gitignore", "yours"),
+    ]);
+    let filter = filter(&[":g"]);
+    for (text, admitted) in [
+        ("info", false),
+        ("both", false),
+        ("x.log", false),
+        ("keep.log", true),
+        ("d/x.log", true),
+        ("d/keep.log", false),
+        ("d/here", false),
+        ("d/e/here", true),
+        ("d/repo/keep.log", true),
+        ("d/repo/info", true),
+        ("d/repo/mine", false),
+        ("d/repo/sub/yours", false),
+    ] {
+        assert_eq!(admits_in(&filter, &files, &path(text), false), admitted, "{text}");
+    }
 }
 
 proptest! {
@@ -148,10 +393,10 @@ fn by_walk(filter: &Filter) -> BTreeSet<String> {
     while let Some((dir, depth)) = dirs.pop() {
         for name in NAMES {
             let (sub, file) = (format!("{dir}{name}"), format!("{dir}{name}b"));
-            if depth > 1 && filter.admits(&path(&file), false) {
+            if depth > 1 && admits(filter, &path(&file), false) {
                 found.insert(file);
             }
-            if !filter.admits(&path(&sub), depth > 1) {
+            if !admits(filter, &path(&sub), depth > 1) {
                 continue;
             }
             if depth > 1 {

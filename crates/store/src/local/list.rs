@@ -5,10 +5,11 @@ use rustix::io::Errno;
 
 use super::snapshot::look_at;
 use crate::dir::Dir;
-use crate::{Filter, Listing, STAGING_NAME, StoreError};
+use crate::filter::{Fate, Judge};
+use crate::{Listing, STAGING_NAME, StoreError};
 
-/// What `dir`, open to read and called `path`, holds and `rules` admit.
-pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
+/// What `dir`, open to read and called `path`, holds and `judge` admits.
+pub(super) fn list(dir: &Dir, path: &RelPath, (judge, fate): (&mut Judge, Fate)) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
     let whole = dir.for_each_name(|name| names.push(Name::new(name)));
@@ -18,7 +19,14 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => add(&mut listing, dir, name, path, rules),
+            Some((path, name)) => match look_at(dir, &name) {
+                Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
+                    listing.entries.push(Entry { name, meta });
+                }
+                // One that vanished meanwhile is no entry.
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => listing.errors.push(StoreError::new("look at", &path, errno)),
+            },
             None => {
                 listing.errors.push(StoreError::BadName { action: "list", path: path.clone() });
             }
@@ -26,15 +34,4 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
     }
     listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     listing
-}
-
-/// Adds the entry `name` of `dir`, which is called `path`; one that vanished meanwhile is no entry.
-fn add(listing: &mut Listing, dir: &Dir, name: Name, path: RelPath, rules: &Filter) {
-    match look_at(dir, &name) {
-        Ok(meta) if rules.admits(&path, meta.is_dir()) => {
-            listing.entries.push(Entry { name, meta });
-        }
-        Ok(_) | Err(Errno::NOENT) => {}
-        Err(errno) => listing.errors.push(StoreError::new("look at", &path, errno)),
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
-use rustix::fs::{self, Stat};
+use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::attrs::Attrs;
@@ -249,7 +249,11 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile => self.store.stages.leave(&self.path, home, name.clone()),
+            Fate::Worthwhile => {
+                // Closing does it too, but not while a child that is being started has the handle as well.
+                let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
+                self.store.stages.leave(&self.path, home, name.clone());
+            }
             Fate::Worthless | Fate::Spoiled => {
                 // What stays is litter for the sweep.
                 let _ = self.store.stages.dir(home).map(|dir| discard(&dir, name));

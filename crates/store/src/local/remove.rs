@@ -1,5 +1,8 @@
 //! Removing whole trees, without recursion and with one handle at a time.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use deltic_core::{Name, RelPath};
 
 use super::place::Place;
@@ -7,6 +10,7 @@ use super::snapshot::file_type;
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::filter::{Fate, Judge, Scope};
 use crate::{STAGING_NAME, StoreError};
 
 /// A removal under way: what went, and the first trouble.
@@ -15,40 +19,59 @@ struct Removal<'a> {
     removed: u64,
     trouble: Option<StoreError>,
     /// Directories to empty, or, once emptied, to remove; the deepest last.
-    stack: Vec<(RelPath, Emptied)>,
+    stack: Vec<(RelPath, Step)>,
+    /// Directories that stay, for what is protected in them.
+    kept: HashSet<RelPath>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Emptied {
-    No,
-    Yes,
+enum Step {
+    /// Given what counts in the directory above.
+    Empty(Arc<Scope>),
+    Remove,
 }
 
 /// Removes `path` and everything below it that the filter admits.
 pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
     let place = Place::of(&store.root, "remove", path)?;
-    let mut removal = Removal { store, removed: 0, trouble: None, stack: Vec::new() };
-    removal.entry(&place.dir, &place.name, path)?;
-    while let Some((path, emptied)) = removal.stack.pop() {
-        let step = match emptied {
-            Emptied::No => removal.empty(&path),
-            Emptied::Yes => removal.remove_dir(&path),
+    let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+    let mut removal =
+        Removal { store, removed: 0, trouble: None, stack: Vec::new(), kept: HashSet::new() };
+    let mut judges = removal.judges(&place.dir_path, &scope)?;
+    removal.entry((&place.dir, &place.name, path), (&mut judges, Fate::Stays), &scope)?;
+    while let Some((path, step)) = removal.stack.pop() {
+        let step = match step {
+            Step::Empty(above) => removal.empty(&path, &above),
+            Step::Remove => removal.remove_dir(&path),
         };
         removal.note(step);
     }
     store.touched.add(&place.dir_path);
-    removal.trouble.map_or(Ok(removal.removed), Err)
+    let kept = removal.kept.contains(path).then(|| StoreError::Protected { path: path.clone() });
+    removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
 }
 
 impl Removal<'_> {
+    /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
+    /// Only what neither protects goes: the files may have come with this run, or gone.
+    fn judges(&self, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+        let scopes = &self.store.scopes;
+        Ok([scopes.judge(dir, &*self.store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+    }
+
     /// Removes the entry `name` of `dir`, or puts it on the stack.
-    fn entry(&mut self, dir: &Dir, name: &Name, path: &RelPath) -> Result<(), StoreError> {
+    fn entry(
+        &mut self,
+        (dir, name, path): (&Dir, &Name, &RelPath),
+        (judges, fate): (&mut [Judge; 2], Fate),
+        scope: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
         let is_dir = file_type(&dir.stat(name).at("remove", path)?).is_dir();
-        if !self.store.rules.admits(path, is_dir) {
+        if !judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate)) {
+            self.keep_above(path);
             return Ok(());
         }
         if is_dir {
-            self.stack.push((path.clone(), Emptied::No));
+            self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
             return Ok(());
         }
         dir.remove_file(name).at("remove", path)?;
@@ -56,8 +79,24 @@ impl Removal<'_> {
         Ok(())
     }
 
-    fn empty(&mut self, path: &RelPath) -> Result<(), StoreError> {
-        self.stack.push((path.clone(), Emptied::Yes));
+    /// Notes that the directories above `path` stay: it is protected.
+    fn keep_above(&mut self, path: &RelPath) {
+        let mut at = path.split_last();
+        while let Some((dir, _)) = at
+            && !dir.is_root()
+        {
+            at = dir.split_last();
+            if !self.kept.insert(dir) {
+                break;
+            }
+        }
+    }
+
+    fn empty(&mut self, path: &RelPath, above: &Arc<Scope>) -> Result<(), StoreError> {
+        let scope = self.store.scopes.enter(above, path, &*self.store.root);
+        let judges = scope.and_then(|scope| Ok((self.judges(path, &scope)?, scope)));
+        let (mut judges, scope) = judges.inspect_err(|_| self.keep_above(path))?;
+        self.stack.push((path.clone(), Step::Remove));
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         let mut names = Vec::new();
         dir.for_each_name(|name| names.push(Name::new(name))).at("remove", path)?;
@@ -67,7 +106,9 @@ impl Removal<'_> {
                 Ok((_, name)) if name.as_bytes() == STAGING_NAME => {
                     self.store.stages.sweep_home(path).map(drop)
                 }
-                Ok((path, name)) => self.entry(&dir, &name, &path),
+                Ok((path, name)) => {
+                    self.entry((&dir, &name, &path), (&mut judges, Fate::Goes), &scope)
+                }
                 Err(_) => Err(StoreError::BadName { action: "remove", path: path.clone() }),
             };
             self.note(step);
@@ -77,6 +118,9 @@ impl Removal<'_> {
 
     /// Removes the directory `path`, whose entries are gone.
     fn remove_dir(&mut self, path: &RelPath) -> Result<(), StoreError> {
+        if self.kept.contains(path) {
+            return Ok(());
+        }
         let place = Place::of(&self.store.root, "remove", path)?;
         place.dir.remove_dir(&place.name).at("remove", path)?;
         self.removed += 1;

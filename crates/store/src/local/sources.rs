@@ -17,6 +17,7 @@ use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::filter::{Fate, Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, check_path};
 
 /// One source argument, as it was written.
@@ -58,39 +59,42 @@ impl SourceArg {
 #[derive(Debug)]
 pub struct Sources {
     args: Vec<Source>,
-    rules: Filter,
 }
 
-/// An argument with its directory held. Arguments in one directory share a handle.
+/// An argument with its directory held. Arguments in one directory share a handle, and what its files say of names.
 #[derive(Debug)]
 struct Source {
     arg: SourceArg,
     dir: Result<Arc<Dir>, Errno>,
+    scopes: Arc<Scopes>,
 }
 
 impl Sources {
     /// Holds the directories of `args`. What cannot be held, or is not there, is an error of the root's listing.
     #[must_use]
     pub fn new(args: Vec<SourceArg>, rules: Filter) -> Self {
-        let mut held: Vec<(PathBuf, Arc<Dir>)> = Vec::new();
+        let mut held: Vec<(PathBuf, Arc<Dir>, Arc<Scopes>)> = Vec::new();
         let hold = |arg: SourceArg| {
-            let known = held.iter().rev().find(|(path, _)| *path == arg.dir);
-            let dir = known.map_or_else(
-                || Dir::open_root(&arg.dir).map(Arc::new),
-                |(_, dir)| Ok(Arc::clone(dir)),
-            );
-            if let (Ok(dir), Some(_)) = (&dir, &arg.name) {
-                held.push((arg.dir.clone(), Arc::clone(dir)));
+            let is_same = |(path, ..): &&(PathBuf, _, _)| *path == arg.dir;
+            if let (Some((_, dir, scopes)), Some(_)) = (held.iter().rev().find(is_same), &arg.name)
+            {
+                return Source { arg, dir: Ok(Arc::clone(dir)), scopes: Arc::clone(scopes) };
             }
-            Source { arg, dir }
+            let start = if arg.name.is_some() { Start::Names } else { Start::Root };
+            let scopes = Arc::new(Scopes::new(rules.clone(), &arg.dir, start));
+            let dir = Dir::open_root(&arg.dir).map(Arc::new);
+            if let (Ok(dir), Some(_)) = (&dir, &arg.name) {
+                held.push((arg.dir.clone(), Arc::clone(dir), Arc::clone(&scopes)));
+            }
+            Source { arg, dir, scopes }
         };
-        Self { args: args.into_iter().map(hold).collect(), rules }
+        Self { args: args.into_iter().map(hold).collect() }
     }
 
     /// The name of the only argument, if it is there and no directory.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let [Source { arg, dir }] = &*self.args else { return None };
+        let [Source { arg, dir, .. }] = &*self.args else { return None };
         let name = arg.name.as_ref()?;
         let stat = dir.as_ref().ok()?.stat(name).ok()?;
         (!file_type(&stat).is_dir()).then(|| name.clone())
@@ -103,8 +107,8 @@ impl Sources {
         look_at_root(source.dir.as_deref().ok()?).ok()
     }
 
-    /// The held directory in which `path` starts: that of the first argument with its first name.
-    fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
+    /// The held directory in which `path` starts, and its argument: the first one with its first name.
+    fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<(&Dir, &Source), StoreError> {
         let not_found = || StoreError::new(action, path, Errno::NOENT);
         let first =
             path.components().next().and_then(|name| Name::new(name).ok()).ok_or_else(not_found)?;
@@ -114,13 +118,14 @@ impl Sources {
             None => self.args.len() == 1 || source.shows(&first),
         };
         let source = self.args.iter().find(shows).ok_or_else(not_found)?;
-        source.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+        let dir = source.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))?;
+        Ok((dir, source))
     }
 
     fn list_root(&self) -> Listing {
         let mut all = Listing::default();
         for source in &self.args {
-            if let Err(error) = source.list_into(&mut all, &self.rules) {
+            if let Err(error) = source.list_into(&mut all) {
                 all.errors.push(error);
             }
         }
@@ -136,12 +141,13 @@ impl Source {
         self.dir.as_ref().is_ok_and(|dir| dir.stat(name).is_ok())
     }
 
-    fn list_into(&self, all: &mut Listing, rules: &Filter) -> Result<(), StoreError> {
+    fn list_into(&self, all: &mut Listing) -> Result<(), StoreError> {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let Some(name) = &self.arg.name else {
+            let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
             let dir = dir.dir(&RelPath::root(), Use::Read);
             let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-            let one = list(&dir, &RelPath::root(), rules);
+            let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays));
             all.entries.extend(one.entries);
             all.errors.extend(one.errors);
             return Ok(());
@@ -149,7 +155,9 @@ impl Source {
         let in_root = RelPath::parse(name.as_bytes()).expect("a name is a path");
         check_path("list", &in_root)?;
         let meta = look_at(dir, name).map_err(|errno| self.arg.error("look at", errno))?;
-        if rules.admits(&in_root, meta.is_dir()) {
+        // No directory was entered yet, so none has said anything.
+        let mut judge = self.scopes.top(&RelPath::root());
+        if judge.admits(name, meta.is_dir(), Fate::Stays) {
             all.entries.push(Entry { name: name.clone(), meta });
         }
         Ok(())
@@ -164,12 +172,14 @@ impl Tree for Sources {
         if dir.is_root() {
             return Ok(self.list_root());
         }
-        let held = self.dir_of("list", dir)?.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, &self.rules))
+        let (root, source) = self.dir_of("list", dir)?;
+        let mut judge = source.scopes.judge(dir, root)?;
+        let held = root.dir(dir, Use::Read).at("list", dir)?;
+        Ok(list(&held, dir, (&mut judge, Fate::Stays)))
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
-        let dir = self.dir_of("open", path)?;
+        let (dir, _) = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
         LocalSnapshot::open(&place.dir, &place.name, path)
     }

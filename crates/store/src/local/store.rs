@@ -20,6 +20,7 @@ use super::stage::{Stages, new_name};
 use super::touched::Touched;
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::filter::{Fate, Scopes, Start};
 use crate::{
     Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, check_path, lock,
 };
@@ -33,14 +34,14 @@ pub struct LocalStore(Arc<Inner>);
 pub struct LocalOptions {
     /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names take part; the others are never listed nor removed.
+    /// Which names may be removed: a receiver's filter. The others are never listed.
     pub rules: Filter,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) root: Arc<Dir>,
-    pub(super) rules: Filter,
+    pub(super) scopes: Scopes,
     pub(super) stages: Stages,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
@@ -68,15 +69,15 @@ impl LocalStore {
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, options)
+        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, root, options)
     }
 
-    pub(super) fn new(root: Dir, options: LocalOptions) -> Result<Self, StoreError> {
+    pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
         let stages = Stages::new(Arc::clone(&root)).at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
             root,
-            rules: options.rules,
+            scopes: Scopes::new(options.rules, path, Start::Root),
             stages,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
@@ -88,6 +89,12 @@ impl LocalStore {
     #[cfg(test)]
     pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
         self.0.touched.dirs()
+    }
+
+    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
+        Ok(list(&held, dir, (&mut judge, fate)))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -173,8 +180,7 @@ impl Tree for LocalStore {
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, &self.0.rules))
+        self.list_with(dir, Fate::Stays)
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
@@ -270,6 +276,11 @@ impl Store for LocalStore {
             Kind::Symlink(_) => self.set_symlink(&self.place(SET_META, path)?, meta),
             Kind::Other => Err(StoreError::NotAFile { action: SET_META, path: path.clone() }),
         }
+    }
+
+    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        self.list_with(dir, Fate::Goes)
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {

@@ -30,8 +30,8 @@ const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
 const KEEP_ALL: Keep = Keep { modes: true, times: true };
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
-    let root = Dir::open_root(root).unwrap().with_way(way);
-    LocalStore::new(root, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
+    let dir = Dir::open_root(root).unwrap().with_way(way);
+    LocalStore::new(dir, root, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
 }
 
 fn open_store(root: &Path) -> LocalStore {

@@ -7,7 +7,8 @@ use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;
-use crate::{Filter, Keep, StoreError};
+use crate::filter::{Fate, Reads, Scope, Scopes};
+use crate::{Keep, StoreError};
 
 /// Directories and what they hold, and the files in the making.
 #[derive(Debug)]
@@ -149,10 +150,24 @@ impl TreeState {
         Ok(())
     }
 
-    /// Removes `path` and all below it that `rules` admit.
-    pub(super) fn remove(&mut self, path: &RelPath, rules: &Filter) -> Result<u64, StoreError> {
+    /// Removes `path` and all below it that `scopes` admit.
+    pub(super) fn remove(&mut self, path: &RelPath, scopes: &Scopes) -> Result<u64, StoreError> {
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
+        let scope = scopes.fresh(&dir, self)?;
+        self.remove_in((scopes, &scope), path, Fate::Stays)
+    }
+
+    fn remove_in(
+        &mut self,
+        (scopes, scope): (&Scopes, &Arc<Scope>),
+        path: &RelPath,
+        fate: Fate,
+    ) -> Result<u64, StoreError> {
         let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
-        if !rules.admits(path, is_dir) {
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
+        if !scopes.judge_in(Arc::clone(scope), &dir).admits(&name, is_dir, fate) {
             return Ok(0);
         }
         let below: Vec<Name> = match self.dirs.get(path) {
@@ -160,15 +175,18 @@ impl TreeState {
             None => Vec::new(),
         };
         let mut removed = 1;
+        let scope = if is_dir { scopes.enter(scope, path, self)? } else { Arc::clone(scope) };
         for name in below {
-            let bad_name = |_| StoreError::BadName { action: "remove", path: path.clone() };
-            removed += self.remove(&path.join(&name).map_err(bad_name)?, rules)?;
+            let below = path.join(&name).map_err(|_| bad_name())?;
+            match self.remove_in((scopes, &scope), &below, Fate::Goes) {
+                // What is protected further down keeps this one too.
+                Err(StoreError::Protected { .. }) => {}
+                went => removed += went?,
+            }
         }
         if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
-            return Err(StoreError::new("remove", path, Errno::NOTEMPTY));
+            return Err(StoreError::Protected { path: path.clone() });
         }
-        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
-        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
         self.dirs.remove(path);
         self.dirs.entry(dir).or_default().remove(&name);
         Ok(removed)
@@ -241,6 +259,19 @@ impl TreeState {
         let before = self.staged.len();
         self.staged.retain(|_, staged| staged.holder != Holder::Nobody);
         (before - self.staged.len()) as u64
+    }
+}
+
+impl Reads for TreeState {
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.find(path) {
+            Ok(Some(node)) if node.meta.is_file() => Ok(Some(node.bytes.to_vec())),
+            _ => Ok(None),
+        }
+    }
+
+    fn has(&self, path: &RelPath) -> bool {
+        matches!(self.find(path), Ok(Some(_)))
     }
 }
 

@@ -42,7 +42,7 @@ impl<S: Store> ReceivingHands<S> {
     fn count_below(&self, dir: &RelPath, name: &Name) -> u64 {
         let (mut dirs, mut count) = (Vec::from_iter(dir.join(name)), 0);
         while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.store.list(&dir) else { continue };
+            let Ok(listing) = self.store.list_going(&dir) else { continue };
             count += listing.entries.len() as u64;
             let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
             dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use deltic_core::rule::{Action, Rule};
+use deltic_core::rule::{Action, Rule, Rules, Side};
 
 use super::*;
 
@@ -109,8 +109,8 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
 #[test]
 fn a_filter_judges_arguments_as_well() {
     let (_root, top) = tree();
-    let rule = Rule { action: Action::Exclude, pattern: b"two".as_slice().into() };
-    let rules = Filter::new(&[rule]);
+    let list = vec![Rule::plain(Action::Exclude, b"two")];
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Sender);
     let some = sources(&[&format!("{top}/a"), &format!("{top}/b/two")], rules);
     assert_eq!(names(&some, ""), ["a"]);
     assert_eq!(names(&some, "a"), ["one"]);

@@ -1,0 +1,292 @@
+//! The words that say which names take part, in the order in which they were written, and the rules that they make.
+//!
+//! Files named on the command line are read here, on the machine where it was typed: both ends get what is in them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, value_parser};
+use deltic_core::path::printable;
+use deltic_core::rule::{
+    self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
+};
+use deltic_protocol::limits::MAX_RULES;
+
+use super::CHOOSE;
+
+/// What was written about names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filters {
+    words: Vec<Word>,
+    cvs_exclude: bool,
+    from0: bool,
+    /// Names that are left out are removed as well.
+    pub(crate) delete_excluded: bool,
+}
+
+/// One option that adds rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    Filter(OsString),
+    Pattern(Action, OsString),
+    From(Action, OsString),
+    /// `-F`, which means something else the second time.
+    Sprinkled,
+    Gitignore,
+}
+
+impl Filters {
+    /// The rules that these words make; reads the files that they name.
+    pub(crate) fn rules(&self) -> Result<Rules> {
+        let end = if self.from0 { LineEnd::Nul } else { LineEnd::Line };
+        let mut gathered = Gathered { rules: Vec::new(), end };
+        let mut sprinkled = 0;
+        for word in &self.words {
+            match word {
+                Word::Filter(text) => gathered.add(rule::rule(text.as_bytes())?, 0)?,
+                Word::Pattern(action, text) => {
+                    gathered.add(rule::old_rule(text.as_bytes(), *action)?, 0)?;
+                }
+                Word::From(action, path) => {
+                    let lines = rule::read_old(&contents(path)?, *action, end);
+                    gathered.add(lines.with_context(|| shown(path))?, 0)?;
+                }
+                Word::Sprinkled => {
+                    sprinkled += 1;
+                    let text: &[u8] = match sprinkled {
+                        1 => b": /.rsync-filter",
+                        2 => b"- .rsync-filter",
+                        _ => b"",
+                    };
+                    gathered.add(rule::rule(text)?, 0)?;
+                }
+                Word::Gitignore => gathered.add(rule::rule(b":g")?, 0)?,
+            }
+        }
+        if self.cvs_exclude {
+            gathered.add(rule::rule(b":C")?, 0)?;
+            gathered.add(rule::rule(b"-C")?, 0)?;
+        }
+        let list = gathered.rules;
+        Ok(Rules { list, delete_excluded: self.delete_excluded, from0: self.from0 })
+    }
+}
+
+/// The rules so far.
+struct Gathered {
+    rules: Vec<Rule>,
+    end: LineEnd,
+}
+
+impl Gathered {
+    fn add(&mut self, lines: impl IntoIterator<Item = Line>, depth: usize) -> Result<()> {
+        for line in lines {
+            match line {
+                Line::Rule(rule) => self.rules.push(rule),
+                Line::Clear => self.rules.clear(),
+                Line::CvsDefaults(marks) => self.add_cvs(marks)?,
+                Line::Merge { .. } if depth == MAX_DEPTH => {
+                    bail!("too many rule files within rule files")
+                }
+                Line::Merge { file, reading } => {
+                    let path = OsString::from_vec(file.into());
+                    let lines = rule::read(&contents(&path)?, &reading, self.end);
+                    self.add(lines.with_context(|| shown(&path))?, depth + 1)?;
+                }
+            }
+            if self.rules.len() > MAX_RULES {
+                bail!("more than {MAX_RULES} filter rules");
+            }
+            let is_merge = |rule: &&Rule| matches!(rule, Rule::DirMerge(_));
+            if self.rules.iter().filter(is_merge).count() > MAX_DIR_MERGES {
+                bail!("more than {MAX_DIR_MERGES} files of rules in directories");
+            }
+        }
+        Ok(())
+    }
+
+    /// What `-C` means where it was typed.
+    fn add_cvs(&mut self, marks: Marks) -> Result<()> {
+        self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
+        let reading = Reading { syntax: Syntax::Cvs, words: true, marks };
+        if let Some(home) = std::env::var_os("HOME") {
+            let path = Path::new(&home).join(".cvsignore");
+            match contents(path.as_os_str()) {
+                Ok(bytes) => self.add(rule::read(&bytes, &reading, LineEnd::Line)?, MAX_DEPTH)?,
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
+        self.add(rule::read(own.as_bytes(), &reading, LineEnd::Line)?, MAX_DEPTH)
+    }
+}
+
+/// All of a file, or of standard input.
+fn contents(path: &OsStr) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let source: Box<dyn Read> =
+            if path == "-" { Box::new(io::stdin()) } else { Box::new(fs::File::open(path)?) };
+        source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().with_context(|| format!("read rules {}", shown(path)))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        bail!("read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
+    }
+    Ok(bytes)
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let kind = error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotFound)
+}
+
+fn shown(path: &OsStr) -> String {
+    printable(path.as_bytes())
+}
+
+impl clap::Args for Filters {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let flag = |name: &'static str, help| {
+            let arg = Arg::new(name).long(name).action(ArgAction::SetTrue);
+            arg.help_heading(CHOOSE).help(help)
+        };
+        let sprinkled = Arg::new("F").short('F').action(ArgAction::Append).num_args(0);
+        let sprinkled = sprinkled.default_missing_value("").help_heading(CHOOSE);
+        command
+            .arg(text("filter", "RULE", "Add a rule of rsync's: '- PATTERN', ': .rules', 'P PATTERN' and so on; see the manual").short('f'))
+            .arg(text("exclude", "PATTERN", "Leave out names that match; of all rules the first that matches wins"))
+            .arg(text("include", "PATTERN", "Take names that match, whatever a later rule says"))
+            .arg(text("exclude-from", "FILE", "Read patterns to leave out from FILE, one a line; '-' is standard input"))
+            .arg(text("include-from", "FILE", "Read patterns to take from FILE, one a line; '-' is standard input"))
+            .arg(sprinkled.help("Heed the .rsync-filter of each directory; twice: and leave these files out"))
+            .arg(flag("cvs-exclude", "Leave out what CVS does: objects, backups, .git/ and the like, and what .cvsignore says").short('C'))
+            .arg(flag("gitignore", "Leave out what git does: heed each .gitignore, and .git/info/exclude"))
+            .arg(flag("from0", "Lines of files of rules end in a NUL").short('0'))
+            .arg(flag("delete-excluded", "--delete, and of what is left out as well"))
+            .group(ArgGroup::new("deleting").args(["delete-excluded"]).multiple(true))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Filters {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut words: Vec<(usize, Word)> = Vec::new();
+        words.extend(texts(matches, "filter", Word::Filter));
+        for (name, action) in [("exclude", Action::Exclude), ("include", Action::Include)] {
+            words.extend(texts(matches, name, |text| Word::Pattern(action, text)));
+            let from = |path| Word::From(action, path);
+            words.extend(texts(matches, &format!("{name}-from"), from));
+        }
+        let positions = |name| matches.indices_of(name).into_iter().flatten();
+        words.extend(positions("F").map(|position| (position, Word::Sprinkled)));
+        if matches.get_flag("gitignore") {
+            words.extend(positions("gitignore").take(1).map(|at| (at, Word::Gitignore)));
+        }
+        words.sort_by_key(|(position, _)| *position);
+        Ok(Self {
+            words: words.into_iter().map(|(_, word)| word).collect(),
+            cvs_exclude: matches.get_flag("cvs-exclude"),
+            from0: matches.get_flag("from0"),
+            delete_excluded: matches.get_flag("delete-excluded"),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name(value)
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(OsString))
+        .allow_hyphen_values(true)
+        .help_heading(CHOOSE)
+        .help(help)
+}
+
+/// What one option was given, and where each was written.
+fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> Vec<(usize, Word)> {
+    let positions = matches.indices_of(name).into_iter().flatten();
+    let texts = matches.get_many::<OsString>(name).into_iter().flatten();
+    positions.zip(texts).map(|(position, text)| (position, word(text.clone()))).collect()
+}
+
+/// Longest file of rules that the command line may name.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// How deep files of rules may name further ones.
+const MAX_DEPTH: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn filters(words: &str) -> Filters {
+        let words = shlex::split(&format!("deltic sync {words} a b")).unwrap();
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Sync(args) => args.filters,
+            _ => unreachable!("the words say sync"),
+        }
+    }
+
+    fn patterns(words: &str) -> Vec<String> {
+        let text = |rule: &Rule| match rule {
+            Rule::Pattern(rule) => {
+                let sign = if rule.action == Action::Include { '+' } else { '-' };
+                format!("{sign}{}", String::from_utf8_lossy(&rule.pattern))
+            }
+            Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
+        };
+        filters(words).rules().unwrap().list.iter().map(text).collect()
+    }
+
+    #[test]
+    fn words_keep_their_order_whatever_their_kind() {
+        assert_eq!(
+            patterns(
+                "--exclude=a -F --include b -f'- c' -F --gitignore --exclude '+ d' -F -f '+ e'"
+            ),
+            ["-a", ":/.rsync-filter", "+b", "-c", "-.rsync-filter", ":.gitignore", "+d", "+e"]
+        );
+        assert_eq!(patterns("-FFf '- x' -f '!' --exclude y"), ["-y"]);
+        assert_eq!(patterns("-FF"), [":/.rsync-filter", "-.rsync-filter"]);
+    }
+
+    #[test]
+    fn the_rules_of_cvs_come_last_unless_they_are_placed() {
+        let all = patterns("-C --include core");
+        assert_eq!(&all[..3], ["+core", ":.cvsignore", "-RCS"]);
+        assert_eq!(patterns("-f :C -f '- x' -f -C")[..3], [":.cvsignore", "-x", "-RCS"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_or_understood_is_named() {
+        let refusal = |words: &str| format!("{:#}", filters(words).rules().unwrap_err());
+        assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
+        assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("rules");
+        fs::write(&file, "- a\n\nbad\n").unwrap();
+        let bad = refusal(&format!("-f '. {}'", file.display()));
+        assert!(bad.ends_with("rules: line 3: unknown filter rule: 'bad'"), "{bad}");
+        fs::write(&file, format!(". {}\n", file.display())).unwrap();
+        assert!(refusal(&format!("-f '. {}'", file.display())).contains("too many rule files"));
+        fs::write(&file, "x\n".repeat(MAX_RULES + 1)).unwrap();
+        assert!(refusal(&format!("--exclude-from {}", file.display())).contains("filter rules"));
+    }
+}

@@ -1,0 +1,44 @@
+//! What git reads in a `.gitignore` (`man gitignore`): the last pattern that matches decides.
+
+use deltic_core::rule::{Action, Marks};
+
+use super::pattern::Pattern;
+use super::{Compiled, Node};
+
+/// The patterns of a file, the last one first, so that the first that matches decides.
+pub(super) fn nodes(bytes: &[u8], marks: Marks) -> Vec<Node> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let patterns = bytes.split(|byte| *byte == b'\n').rev();
+    patterns.filter_map(|line| compile(line, marks)).map(Node::Rule).collect()
+}
+
+fn compile(line: &[u8], marks: Marks) -> Option<Compiled> {
+    let line = without_trailing_spaces(line.strip_suffix(b"\r").unwrap_or(line));
+    let (action, pattern) = match line {
+        [] | [b'#', ..] => return None,
+        [b'!', pattern @ ..] => (Action::Include, pattern),
+        pattern => (Action::Exclude, pattern),
+    };
+    // Nothing is called nothing.
+    (!matches!(pattern, [] | [b'/'])).then(|| Compiled {
+        action,
+        negated: false,
+        absolute: false,
+        perishable: marks.perishable,
+        xattr: false,
+        pattern: Pattern::of_git(pattern),
+    })
+}
+
+/// Spaces at the end do not count, unless a backslash stands before them.
+fn without_trailing_spaces(line: &[u8]) -> &[u8] {
+    let mut end = 0;
+    let mut at = 0;
+    while let Some(byte) = line.get(at) {
+        at += if *byte == b'\\' { 2 } else { 1 };
+        if *byte != b' ' {
+            end = at.min(line.len());
+        }
+    }
+    &line[..end]
+}

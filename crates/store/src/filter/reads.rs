@@ -1,0 +1,37 @@
+//! How files of rules are read: through whatever holds the tree, and never without a bound.
+
+use deltic_core::RelPath;
+
+use crate::{Snapshot, StoreError};
+
+/// Where files of rules are read.
+pub(crate) trait Reads {
+    /// All of the regular file at `path`; nothing where there is none, or a directory.
+    ///
+    /// # Errors
+    /// Where there is something that cannot be read, or is too long: what it forbids would go unheard.
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Whether anything is at `path`.
+    fn has(&self, path: &RelPath) -> bool;
+}
+
+/// All of `snapshot`, which is called `path`.
+pub(crate) fn read_bounded(
+    snapshot: &impl Snapshot,
+    path: &RelPath,
+) -> Result<Vec<u8>, StoreError> {
+    let too_long = || StoreError::Rules {
+        file: path.to_string(),
+        why: format!("more than {MAX_FILE_BYTES} bytes"),
+    };
+    let len = usize::try_from(snapshot.meta().len).ok().filter(|len| *len <= MAX_FILE_BYTES);
+    let mut bytes = vec![0; len.ok_or_else(too_long)?];
+    let got = snapshot.read_at(0, &mut bytes)?;
+    snapshot.check_unchanged()?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// Longest file of rules below a root.
+const MAX_FILE_BYTES: usize = 1 << 20;

@@ -1,0 +1,541 @@
+//! What directories say themselves about the names below them: per-directory files of rules, and who inherits them.
+//!
+//! A [`Scope`] never changes. That of a directory is made from its parent's when the directory is listed; where the
+//! directory brings no file of rules both are one. So walks go on in parallel, and judging a name takes no lock: one is
+//! taken for each directory, to find its parent's scope, and none at all where the rules name no such files.
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use deltic_core::path::printable;
+use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
+use deltic_core::{Name, RelPath};
+
+use super::pattern::Text;
+use super::{Book, Filter, Merge, Node, Reads, git};
+use crate::local::above::Above;
+use crate::{StoreError, lock};
+
+/// What counts in one directory besides the filter's own rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope(Vec<Slot>);
+
+/// A file that directories may bring, and what it says here.
+#[derive(Clone, Debug)]
+struct Slot {
+    merge: Arc<Merge>,
+    layer: Option<Arc<Layer>>,
+}
+
+/// The rules of one file.
+#[derive(Debug)]
+struct Layer {
+    nodes: Vec<Node>,
+    /// Where patterns with an anchor begin: behind the path of the file's directory.
+    anchor: usize,
+    /// What it inherits.
+    above: Option<Arc<Self>>,
+}
+
+/// What becomes of the directory that a name is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Stays,
+    /// It is being deleted: perishable rules do not count.
+    Goes,
+}
+
+/// What of a root is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// All that is in it: its own file of rules counts.
+    Root,
+    /// Names in it: its file counts only where rules are looked for above the root.
+    Names,
+}
+
+/// The scopes of the directories below one root. Of those that only inherit not all are kept: they are made once more.
+#[derive(Debug)]
+pub(crate) struct Scopes {
+    filter: Filter,
+    /// The root, from the root of the file system on, without a slash at the end.
+    base: Box<[u8]>,
+    start: Start,
+    known: Mutex<Known>,
+}
+
+/// Scopes by directory.
+#[derive(Debug, Default)]
+struct Known {
+    scopes: HashMap<RelPath, Arc<Scope>>,
+    /// Directories that brought a file of rules: what it said is not forgotten, though it may be gone by now.
+    own: HashSet<RelPath>,
+}
+
+impl Scopes {
+    /// For the root at `base`, a path of the operator's; empty where the tree is in no file system.
+    pub(crate) fn new(filter: Filter, base: &Path, start: Start) -> Self {
+        let base = if filter.0.is_none() { Box::default() } else { absolute(base) };
+        Self { filter, base, start, known: Mutex::default() }
+    }
+
+    /// Who judges the names in `dir`.
+    ///
+    /// # Errors
+    /// Where a file of rules on the way to `dir` cannot be read or understood: then nobody knows what it forbids.
+    pub(crate) fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
+        match &self.filter.0 {
+            None => Ok(Judge(None)),
+            Some(book) if book.merges.is_empty() => Ok(self.top(dir)),
+            Some(book) => {
+                let scope = Chain { scopes: self, book, reads }.known(dir)?;
+                Ok(self.judge_in(scope, dir))
+            }
+        }
+    }
+
+    /// Who judges names in `dir` by the filter's own rules alone.
+    pub(crate) fn top(&self, dir: &RelPath) -> Judge {
+        self.judge_in(Arc::default(), dir)
+    }
+
+    /// What counts in `dir`, as its files and those above it say it now.
+    ///
+    /// # Errors
+    /// As for [`judge`](Self::judge).
+    pub(crate) fn fresh(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
+        match &self.filter.0 {
+            Some(book) if !book.merges.is_empty() => Chain { scopes: self, book, reads }.fresh(dir),
+            _ => Ok(Arc::default()),
+        }
+    }
+
+    /// What counts in `dir`, given what counts in the directory above it.
+    ///
+    /// # Errors
+    /// As for [`judge`](Self::judge).
+    pub(crate) fn enter(
+        &self,
+        above: &Arc<Scope>,
+        dir: &RelPath,
+        reads: &dyn Reads,
+    ) -> Result<Arc<Scope>, StoreError> {
+        match &self.filter.0 {
+            Some(book) if !book.merges.is_empty() => {
+                Chain { scopes: self, book, reads }.enter(above, dir)
+            }
+            _ => Ok(Arc::clone(above)),
+        }
+    }
+
+    /// Who judges names in `dir`, where `scope` counts.
+    pub(crate) fn judge_in(&self, scope: Arc<Scope>, dir: &RelPath) -> Judge {
+        let Some(book) = &self.filter.0 else { return Judge(None) };
+        let top = self.base.len() + 1;
+        let mut slashed = [&self.base[..], b"/", dir.as_bytes()].concat();
+        if !dir.is_root() {
+            slashed.push(b'/');
+        }
+        let name_at = slashed.len();
+        Judge(Some(Judging { book: Arc::clone(book), scope, slashed, top, name_at }))
+    }
+}
+
+impl Known {
+    fn insert(&mut self, dir: &RelPath, scope: &Arc<Scope>, is_own: bool) {
+        let Self { scopes, own } = self;
+        if scopes.len() >= MAX_KNOWN + 2 * own.len() {
+            scopes.retain(|dir, _| own.contains(dir));
+        }
+        scopes.insert(dir.clone(), Arc::clone(scope));
+        if is_own {
+            own.insert(dir.clone());
+        }
+    }
+}
+
+/// Judges the names of one directory.
+#[derive(Debug)]
+pub(crate) struct Judge(Option<Judging>);
+
+#[derive(Debug)]
+struct Judging {
+    book: Arc<Book>,
+    scope: Arc<Scope>,
+    slashed: Vec<u8>,
+    top: usize,
+    name_at: usize,
+}
+
+impl Judge {
+    /// Whether the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
+    pub(crate) fn admits(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
+        let Some(judging) = &mut self.0 else { return true };
+        judging.slashed.truncate(judging.name_at);
+        judging.slashed.extend_from_slice(name.as_bytes());
+        judging.slashed.push(b'/');
+        let Judging { book, scope, slashed, top, .. } = &*judging;
+        let text = Text { slashed, is_dir, top: *top, anchor: *top };
+        scope.decide(&book.nodes, &text, fate) != Some(Action::Exclude)
+    }
+}
+
+impl Scope {
+    /// What the first of `nodes` says that has something to say.
+    fn decide(&self, nodes: &[Node], text: &Text<'_>, fate: Fate) -> Option<Action> {
+        nodes.iter().find_map(|node| match node {
+            Node::Rule(rule) if rule.xattr || (rule.perishable && fate == Fate::Goes) => None,
+            Node::Rule(rule) => rule.matches(text).then_some(rule.action),
+            Node::Merge(n) => {
+                let slot = self.0.get(*n)?;
+                let own = slot.layer.as_deref();
+                let mut layers = std::iter::successors(own, |layer| layer.above.as_deref());
+                let action = layers.find_map(|layer| {
+                    self.decide(&layer.nodes, &Text { anchor: layer.anchor, ..*text }, fate)
+                });
+                // What git does not ignore may be left out by another rule.
+                let is_git = slot.merge.reading.syntax == Syntax::Git;
+                action.filter(|action| !(is_git && *action == Action::Include))
+            }
+        })
+    }
+}
+
+/// Makes scopes.
+#[derive(Clone, Copy)]
+struct Chain<'a> {
+    scopes: &'a Scopes,
+    book: &'a Book,
+    reads: &'a dyn Reads,
+}
+
+impl Chain<'_> {
+    /// The scope of `dir`, from the next one above that is known.
+    fn known(&self, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
+        let (mut missing, mut at) = (Vec::new(), dir.clone());
+        let mut scope = loop {
+            if let Some(scope) = lock(&self.scopes.known).scopes.get(&at) {
+                break Arc::clone(scope);
+            }
+            missing.push(at.clone());
+            match at.split_last() {
+                Some((above, _)) => at = above,
+                None => break self.above_root()?,
+            }
+        };
+        for dir in missing.iter().rev() {
+            let own = self.enter(&scope, dir)?;
+            lock(&self.scopes.known).insert(dir, &own, !Arc::ptr_eq(&own, &scope));
+            scope = own;
+        }
+        Ok(scope)
+    }
+
+    /// The scope of `dir`, from the top.
+    fn fresh(&self, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
+        let mut scope = self.enter(&self.above_root()?, &RelPath::root())?;
+        let mut at = RelPath::root();
+        for name in dir.components() {
+            at = Name::new(name).and_then(|name| at.join(&name)).expect("a part of a path");
+            scope = self.enter(&scope, &at)?;
+        }
+        Ok(scope)
+    }
+
+    /// What counts above the root, where the rules look there.
+    fn above_root(&self) -> Result<Arc<Scope>, StoreError> {
+        let slot = |merge: &Arc<Merge>| Slot { merge: Arc::clone(merge), layer: None };
+        let mut scope = Scope(self.book.merges.iter().map(slot).collect());
+        for n in 0..self.book.merges.len() {
+            for dir in self.dirs_above(&scope.0[n].merge) {
+                let Some(above) = Above::open(&dir) else { continue };
+                let place = Place { dir: &RelPath::root(), reads: &above, path: &dir };
+                self.fill(&mut scope, n, &place)?;
+            }
+        }
+        Ok(Arc::new(scope))
+    }
+
+    /// The directories above the root in which a file is looked for, downwards.
+    fn dirs_above(&self, merge: &Merge) -> Vec<Box<[u8]>> {
+        let base = &*self.scopes.base;
+        if base.is_empty() {
+            return Vec::new();
+        }
+        // Whoever lists names of the root has the root itself above them.
+        let mut dirs: Vec<&[u8]> =
+            if self.scopes.start == Start::Names { vec![base] } else { Vec::new() };
+        let slashes = base.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        dirs.extend(slashes.rev().map(|(at, _)| &base[..at]));
+        let first = match (&merge.above, merge.reading.syntax) {
+            (_, Syntax::Git) => {
+                let is_top = |dir: &&[u8]| Above::open(dir).is_some_and(|dir| dir.has(&git_dir()));
+                let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
+                if root_is_top { None } else { dirs.iter().position(is_top) }
+            }
+            (None, _) => None,
+            (Some(from), _) => {
+                let from = if from.starts_with(b"/") {
+                    from.to_vec()
+                } else {
+                    [base, b"/", from].concat()
+                };
+                let from = absolute(Path::new(std::ffi::OsStr::from_bytes(&from)));
+                dirs.iter().position(|dir| **dir == *from)
+            }
+        };
+        let Some(first) = first else { return Vec::new() };
+        dirs[..=first].iter().rev().map(|dir| (*dir).into()).collect()
+    }
+
+    /// What counts in `dir`.
+    fn enter(&self, above: &Arc<Scope>, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
+        if dir.is_root() && self.scopes.start == Start::Names {
+            return Ok(Arc::clone(above));
+        }
+        let slashed = if dir.is_root() { Vec::new() } else { [b"/", dir.as_bytes()].concat() };
+        let path = [&self.scopes.base[..], &slashed].concat();
+        let place = Place { dir, reads: self.reads, path: &path };
+        let mut scope = (**above).clone();
+        let mut changed = false;
+        let mut n = 0;
+        // A file may name further ones.
+        while n < scope.0.len() {
+            changed |= self.fill(&mut scope, n, &place)?;
+            n += 1;
+        }
+        Ok(if changed { Arc::new(scope) } else { Arc::clone(above) })
+    }
+
+    /// Reads file `n` of the directory at `place`; whether anything changed.
+    fn fill(&self, scope: &mut Scope, n: usize, place: &Place<'_>) -> Result<bool, StoreError> {
+        let merge = Arc::clone(&scope.0[n].merge);
+        if !merge.counts {
+            return Ok(false);
+        }
+        let mut changed = false;
+        if !merge.inherited {
+            changed = scope.0[n].layer.take().is_some();
+        }
+        if merge.reading.syntax == Syntax::Git {
+            changed |= self.fill_from_git(scope, n, place)?;
+        }
+        let file = place.file(merge.name.as_bytes())?;
+        let bytes = match merge.reading.syntax {
+            Syntax::Git => unless_linked(place.reads.read(&file))?,
+            _ => place.reads.read(&file)?,
+        };
+        let Some(bytes) = bytes else { return Ok(changed) };
+        let mut draft = Draft {
+            nodes: Vec::new(),
+            anchor: place.path.len() + 1,
+            above: scope.0[n].layer.clone(),
+        };
+        match merge.reading.syntax {
+            Syntax::Git => draft.nodes = git::nodes(&bytes, merge.reading.marks),
+            _ => {
+                let text = Source { bytes: &bytes, reading: &merge.reading, file: &file };
+                self.read(&mut draft, scope, (place, &text), 0)?;
+            }
+        }
+        place.check(&file, draft.nodes.len() <= MAX_RULES_OF_FILE, "too many rules")?;
+        scope.0[n].layer = draft.finish();
+        Ok(true)
+    }
+
+    /// A repository inherits nothing from around it, and brings one more file.
+    fn fill_from_git(
+        &self,
+        scope: &mut Scope,
+        n: usize,
+        place: &Place<'_>,
+    ) -> Result<bool, StoreError> {
+        if !place.reads.has(&place.file(b".git")?) {
+            return Ok(false);
+        }
+        let bytes = unless_linked(place.reads.read(&place.file(b".git/info/exclude")?))?;
+        let marks = scope.0[n].merge.reading.marks;
+        let nodes = git::nodes(&bytes.unwrap_or_default(), marks);
+        scope.0[n].layer = Draft { nodes, anchor: place.path.len() + 1, above: None }.finish();
+        Ok(true)
+    }
+
+    /// Adds the rules of `text` to `draft`; files that it names, to `scope`.
+    fn read(
+        &self,
+        draft: &mut Draft,
+        scope: &mut Scope,
+        (place, text): (&Place<'_>, &Source<'_>),
+        depth: usize,
+    ) -> Result<(), StoreError> {
+        let end = if self.book.from0 { LineEnd::Nul } else { LineEnd::Line };
+        let lines = rule::read(text.bytes, text.reading, end).map_err(|bad| StoreError::Rules {
+            file: place.shown(text.file),
+            why: bad.to_string(),
+        })?;
+        for line in lines {
+            match line {
+                Line::Rule(rule) => self.add(draft, scope, &rule),
+                Line::CvsDefaults(marks) => {
+                    for line in rule::cvs_defaults(marks) {
+                        if let Line::Rule(rule) = line {
+                            self.add(draft, scope, &rule);
+                        }
+                    }
+                }
+                Line::Clear => {
+                    draft.nodes.clear();
+                    draft.above = None;
+                }
+                Line::Merge { file, reading } => {
+                    place.check(text.file, depth < MAX_DEPTH, "too many files within files")?;
+                    let inner = place.merged(text.file, &file)?;
+                    let missing = || StoreError::Rules {
+                        file: place.shown(text.file),
+                        why: format!("no such file: {}", printable(&file)),
+                    };
+                    let bytes = place.reads.read(&inner)?.ok_or_else(missing)?;
+                    let text = Source { bytes: &bytes, reading: &reading, file: &inner };
+                    self.read(draft, scope, (place, &text), depth + 1)?;
+                }
+            }
+            place.check(text.file, draft.nodes.len() <= MAX_RULES_OF_FILE, "too many rules")?;
+            place.check(text.file, scope.0.len() <= MAX_DIR_MERGES, "too many names of files")?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, draft: &mut Draft, scope: &mut Scope, rule: &Rule) {
+        match rule {
+            Rule::Pattern(rule) => draft.nodes.extend(self.book.compile(rule).map(Node::Rule)),
+            Rule::DirMerge(merge) => {
+                let merge = self
+                    .book
+                    .merge(merge)
+                    .filter(|merge| scope.0.iter().all(|slot| slot.merge.name != merge.name));
+                draft.nodes.extend(merge.is_some().then_some(Node::Merge(scope.0.len())));
+                scope.0.extend(merge.map(|merge| Slot { merge, layer: None }));
+            }
+        }
+    }
+}
+
+/// A layer in the making.
+struct Draft {
+    nodes: Vec<Node>,
+    anchor: usize,
+    above: Option<Arc<Layer>>,
+}
+
+impl Draft {
+    fn finish(self) -> Option<Arc<Layer>> {
+        let Self { nodes, anchor, above } = self;
+        if nodes.is_empty() { above } else { Some(Arc::new(Layer { nodes, anchor, above })) }
+    }
+}
+
+/// Rules as they were read.
+struct Source<'a> {
+    bytes: &'a [u8],
+    reading: &'a Reading,
+    file: &'a RelPath,
+}
+
+/// A directory that may bring files of rules.
+struct Place<'a> {
+    dir: &'a RelPath,
+    reads: &'a dyn Reads,
+    /// Its path from the root of the file system on.
+    path: &'a [u8],
+}
+
+impl Place<'_> {
+    fn file(&self, names: &[u8]) -> Result<RelPath, StoreError> {
+        let mut path = self.dir.clone();
+        for name in names.split(|byte| *byte == b'/') {
+            let name = Name::new(name).and_then(|name| path.join(&name));
+            path =
+                name.map_err(|_| StoreError::BadName { action: "read rules", path: path.clone() })?;
+        }
+        Ok(path)
+    }
+
+    /// The file that `file` names as `inner`: below the root, and counted from the directory.
+    fn merged(&self, file: &RelPath, inner: &[u8]) -> Result<RelPath, StoreError> {
+        let outside = || StoreError::Rules {
+            file: self.shown(file),
+            why: format!("{} does not lie below the root", printable(inner)),
+        };
+        let mut names: Vec<&[u8]> = self.dir.components().collect();
+        if inner.starts_with(b"/") {
+            return Err(outside());
+        }
+        for name in inner.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(names.pop().ok_or_else(outside)?),
+                name => names.push(name),
+            }
+        }
+        RelPath::parse(&names.join(&b"/"[..]))
+            .ok()
+            .filter(|path| !path.is_root())
+            .ok_or_else(outside)
+    }
+
+    fn shown(&self, file: &RelPath) -> String {
+        let mut path = self.path[..self.path.len() - self.dir.as_bytes().len()].to_vec();
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(file.as_bytes());
+        printable(&path)
+    }
+
+    fn check(&self, file: &RelPath, holds: bool, why: &str) -> Result<(), StoreError> {
+        if holds {
+            Ok(())
+        } else {
+            Err(StoreError::Rules { file: self.shown(file), why: why.into() })
+        }
+    }
+}
+
+/// git follows no link to its files, and does without them.
+fn unless_linked(read: Result<Option<Vec<u8>>, StoreError>) -> Result<Option<Vec<u8>>, StoreError> {
+    match read {
+        Err(StoreError::OutsideRoot { .. }) => Ok(None),
+        read => read,
+    }
+}
+
+fn git_dir() -> RelPath {
+    RelPath::parse(b".git").expect("a name")
+}
+
+/// `path` from the root of the file system on, by its words alone, and without a slash at the end.
+fn absolute(path: &Path) -> Box<[u8]> {
+    if path.as_os_str().is_empty() {
+        return Box::default();
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(clean.pop()),
+            Component::Normal(name) => clean.push(name),
+            _ => {}
+        }
+    }
+    let bytes = clean.as_os_str().as_bytes();
+    bytes.strip_suffix(b"/").unwrap_or(bytes).into()
+}
+
+/// Most scopes kept for one root, besides those of directories that bring files of rules, and about as many more.
+const MAX_KNOWN: usize = 4096;
+/// Most rules that one file of a directory may have.
+const MAX_RULES_OF_FILE: usize = 4096;
+/// How deep files of rules may name further ones.
+const MAX_DEPTH: usize = 8;
