@@ -1,25 +1,33 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
+pub(crate) mod accepted;
 mod compare;
 pub(crate) mod filters;
 mod links;
 mod remove;
 mod select;
+pub(crate) mod show;
+pub(crate) mod travel;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Parser, Subcommand, value_parser};
+use clap::value_parser;
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deltic_core::Strategy;
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
+use self::accepted::Accepted;
 use self::filters::Filters;
-use crate::commands::{agent, bench, delta, patch, signature};
+use self::show::Show;
+use self::travel::Travel;
+use crate::commands::{agent, bench, completions, delta, man, patch, signature};
 use crate::exit::Exit;
 use crate::output;
-use crate::rate::Rate;
 
 /// Keeps huge files and whole trees identical between machines, and moves only what changed.
 #[derive(Debug, Parser)]
@@ -39,13 +47,17 @@ pub(crate) enum Command {
         after_help = SYNC_EXAMPLES,
         override_usage = "deltic sync [OPTIONS] SRC... DEST",
         args_override_self = true,
-        disable_help_flag = true
+        disable_help_flag = true,
+        disable_version_flag = true,
+        alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
     Bench(bench::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.
@@ -53,11 +65,69 @@ pub(crate) enum Command {
     Agent(agent::Args),
 }
 
-/// The words of a command line; `-h` alone asks for help, among others it is rsync's "for people".
-pub(crate) fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Understands the words of a command line.
+///
+/// # Errors
+/// What clap says of words that make no sense, or the help that they ask for.
+pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(normal(words))?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// All that `deltic` knows: what is declared, and `--no-OPTION` for each option of `sync` that can be taken back.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommand("sync", |sync| {
+        let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
+        ids.iter().fold(sync, with_opposite)
+    })
+}
+
+/// `sync` with `--no-OPTION` (and `--no-O`) for the option `id`, as far as they are not declared and make sense.
+fn with_opposite(sync: clap::Command, id: &clap::Id) -> clap::Command {
+    let Some(arg) = sync.get_arguments().find(|arg| arg.get_id() == id) else { return sync };
+    let Some(long) = arg.get_long() else { return sync };
+    let flag = matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count);
+    let once = matches!(long, "help" | "version" | "server" | "sender" | "daemon");
+    if once || long.starts_with("no-") || !(flag || TAKEN_BACK.contains(&long)) {
+        return sync;
+    }
+    let known = |name: &String| sync.get_arguments().any(|other| names(other).any(|n| n == *name));
+    let short = arg.get_short().map(|short| short.to_string());
+    let mut fresh: Vec<_> = names(arg)
+        .chain(short)
+        .map(|name| format!("no-{name}"))
+        .filter(|name| !known(name))
+        .collect();
+    let opposite = format!("no_{id}");
+    if sync.get_arguments().any(|other| *other.get_id() == *opposite) {
+        return sync.mut_arg(opposite, |arg| arg.aliases(fresh));
+    }
+    if fresh.is_empty() {
+        return sync;
+    }
+    let arg = Arg::new(opposite).long(fresh.remove(0)).aliases(fresh).overrides_with(id.clone());
+    sync.arg(arg.action(ArgAction::SetTrue).hide(true))
+}
+
+/// All long names of an option.
+fn names(arg: &Arg) -> impl Iterator<Item = String> {
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    arg.get_long().into_iter().chain(aliases).map(str::to_owned)
+}
+
+/// Options with a value that rsync takes back too.
+const TAKEN_BACK: &[&str] = &["bwlimit", "timeout", "contimeout", "iconv"];
+
+/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`. `-h` alone asks for help, among
+/// others it is rsync's "for people".
+fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<_> = words.collect();
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    if name.is_some_and(|name| name.as_bytes().ends_with(b"rsync")) {
+        words.splice(0..1, ["deltic".into(), "sync".into()]);
+    }
     if let [_, command, help] = &mut words[..]
-        && command == "sync"
+        && (command == "sync" || command == "rsync")
         && help == "-h"
     {
         *help = "--help".into();
@@ -70,15 +140,12 @@ pub(crate) fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 pub(crate) struct SyncArgs {
     /// SRC... DEST: what to read and where it goes. One side may be on another machine, as `[user@]host:path`. A source
     /// that ends in a slash stands for its contents
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present_any = ANSWERS)]
     pub(crate) operands: Vec<OsString>,
 
     /// Print this help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
-    /// Accepted as in rsync: figures are for people anyway (with --stats exact as well)
-    #[arg(short = 'h', long, help_heading = SHOW)]
-    pub(crate) human_readable: bool,
 
     /// Same as -rlpt; owner, group and devices are not carried yet
     #[arg(short, long, help_heading = CARRY)]
@@ -141,12 +208,9 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
     #[arg(conflicts_with = "whole_file")]
     pub(crate) strategy: Option<Strategy>,
-    /// Compress what is sent (zstd)
-    #[arg(short = 'z', long, help_heading = TRAVEL)]
-    pub(crate) compress: bool,
-    /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
-    #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
-    pub(crate) bwlimit: Option<Rate>,
+    /// Compression, limits of rate and time.
+    #[command(flatten)]
+    pub(crate) travel: Travel,
     /// Carry literals over N connections: where one alone does not fill the line (1 to 16)
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
@@ -156,38 +220,36 @@ pub(crate) struct SyncArgs {
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,
     /// Leave flushing to the disk to the system: faster, but a power cut may lose what was reported done
-    #[arg(long, help_heading = TRAVEL)]
+    #[arg(long, overrides_with = "fsync", help_heading = TRAVEL)]
     pub(crate) no_fsync: bool,
+    /// Flush files and directories before the run ends: the default
+    #[arg(long, overrides_with = "no_fsync", help_heading = TRAVEL)]
+    pub(crate) fsync: bool,
     /// Remote shell and its options, split into words as a shell does
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = TRAVEL)]
-    #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = "ssh")]
+    #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = shell(), hide_default_value = true)]
     pub(crate) rsh: Words,
     /// The deltic program on the other machine
-    #[arg(long, value_name = "PROGRAM", default_value = "deltic", help_heading = TRAVEL)]
+    #[arg(long, alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
+    #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
 
-    /// Name what changes, and sum up at the end
-    #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
-    pub(crate) verbose: u8,
-    /// Say nothing but errors
-    #[arg(short, long, conflicts_with_all = ["verbose", "stats"], help_heading = SHOW)]
-    pub(crate) quiet: bool,
-    /// Name what changes and how, in rsync's format
-    #[arg(short, long, help_heading = SHOW)]
-    pub(crate) itemize_changes: bool,
-    /// Count everything at the end, to the byte
-    #[arg(long, help_heading = SHOW)]
-    pub(crate) stats: bool,
-    /// Show progress even where standard error is no terminal: a line a second
-    #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
-    pub(crate) progress: bool,
-    /// Show no progress, not even on a terminal
-    #[arg(long, overrides_with = "progress", help_heading = SHOW)]
-    pub(crate) no_progress: bool,
-    /// Write events for programs, one JSON object per line, and nothing else, to standard output
-    #[arg(long, help_heading = SHOW)]
-    pub(crate) json: bool,
+    /// What is shown.
+    #[command(flatten)]
+    pub(crate) show: Show,
+    /// What scripts for rsync may say.
+    #[command(flatten)]
+    pub(crate) accepted: Accepted,
 }
+
+/// The remote shell where nothing names one: rsync's, or ssh.
+fn shell() -> String {
+    let own = std::env::var("RSYNC_RSH").ok().filter(|shell| !shell.is_empty());
+    own.unwrap_or_else(|| "ssh".into())
+}
+
+/// Options that print something and end: they need no operands.
+const ANSWERS: [&str; 3] = ["version", "info", "debug"];
 
 /// Reads a strategy's name; the help and a refusal list all there are.
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
@@ -244,7 +306,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ),
     ("-H --hard-links", "hard links are not carried yet; each name gets its own copy"),
     ("-A -X --acls --xattrs", "ACLs and extended attributes are not carried yet"),
-    ("-P --partial --append", "an interrupted run resumes by itself; --progress shows progress"),
+    ("--append", "an interrupted run resumes by itself"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
 ];
 
@@ -255,6 +317,7 @@ const CARRY: &str = "What is carried over";
 const CHOOSE: &str = "What is taken, left out and removed";
 const TRAVEL: &str = "How it travels";
 const SHOW: &str = "What is shown";
+const COMPATIBLE: &str = "What scripts for rsync may say";
 
 const EXAMPLES: &str = "\
 EXAMPLES:
@@ -280,8 +343,22 @@ EXAMPLES:
       what changed, for programs
 
 EXIT CODES:
-  0 done, 1 usage, 2 incompatible, 3 selection, 10 connection, 11 files, 12 protocol,
-  14 start, 20 interrupted, 23 some names failed, 24 some vanished, 25 delete limit";
+   0  done
+   1  the command line makes no sense
+   2  the two ends share no protocol
+   3  a source or the destination cannot be used
+   4  an option that Deltic does not do
+  10  the connection could not be read or written
+  11  files, or standard output, could not be read or written
+  12  the connection ended early, or the other end broke the protocol
+  14  the remote shell could not be started
+  20  interrupted by a signal
+  23  some names failed
+  24  some names vanished at the source
+  25  deletions were held back
+  30  nothing came or went for too long (--timeout), or the time was up (--stop-after)
+  35  no answer in time (--contimeout)
+ 127  the remote shell did not find deltic there";
 
 const AGENT_EXAMPLES: &str = "\
 EXAMPLES:
@@ -291,11 +368,10 @@ EXAMPLES:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn sync(words: &str) -> Result<SyncArgs, clap::Error> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
-        match Cli::try_parse_from(words)?.command {
+        match parse(words.into_iter().map(Into::into))?.command {
             Command::Sync(args) => Ok(*args),
             _ => unreachable!("the words say sync"),
         }
@@ -303,14 +379,14 @@ mod tests {
 
     #[test]
     fn the_declarations_agree_with_each_other() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn short_options_combine() {
         let args = sync("-avvzn src dst").unwrap();
-        assert!(args.archive && args.compress && args.dry_run);
-        assert_eq!((args.verbose, args.operands.len()), (2, 2));
+        assert!(args.archive && args.travel.compress && args.dry_run);
+        assert_eq!((args.show.verbose, args.operands.len()), (2, 2));
     }
 
     #[test]
@@ -323,7 +399,7 @@ mod tests {
     fn the_later_of_two_opposites_counts() {
         let args = sync("-W --no-whole-file --no-progress --progress a b").unwrap();
         assert!(args.no_whole_file && !args.whole_file);
-        assert!(args.progress && !args.no_progress);
+        assert!(args.show.progress && !args.show.no_progress);
     }
 
     #[test]
@@ -336,7 +412,7 @@ mod tests {
 
     #[test]
     fn words_that_make_no_sense_are_refused() {
-        for words in ["", "--fooo a b", "--bwlimit=1x a b", "-qv a b"] {
+        for words in ["", "--fooo a b", "--bwlimit=1x a b"] {
             assert!(sync(words).is_err(), "{words}");
         }
         assert!(sync("--delete --max-delete=-1 a b").is_err());
@@ -348,6 +424,40 @@ mod tests {
             assert_eq!(not_yet(&sync(words).unwrap_err()).map(|(word, _)| word), Some(word));
         }
         assert_eq!(not_yet(&sync("--fooo a b").unwrap_err()), None);
+    }
+
+    #[test]
+    fn every_option_has_a_row_in_the_document() {
+        const DOCUMENT: &str = include_str!("../../../docs/options.md");
+        let rows = || DOCUMENT.lines().filter(|line| line.starts_with("| `"));
+        let command = command();
+        let sync = command.find_subcommand("sync").unwrap();
+        let options = sync.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
+        for option in options {
+            let short = option.get_short().map(|short| format!("`-{short}`"));
+            let name = option.get_long().map(|long| format!("`--{long}`")).or(short).unwrap();
+            let known = [name.clone(), name.trim_end_matches('`').to_owned() + "="];
+            let told = |row: &str| {
+                let cell = row.split(" | ").next().unwrap_or_default();
+                known.iter().any(|name| cell.contains(name))
+            };
+            assert!(rows().any(told), "docs/options.md has no row for {name}");
+        }
+    }
+
+    #[test]
+    fn every_option_can_be_taken_back_unless_it_answers_or_is_refused() {
+        let command = command();
+        let sync = command.find_subcommand("sync").unwrap();
+        let known: Vec<_> = sync.get_arguments().flat_map(names).collect();
+        for option in sync.get_arguments() {
+            let Some(long) = option.get_long() else { continue };
+            let flag = matches!(option.get_action(), ArgAction::SetTrue | ArgAction::Count);
+            let once = ["help", "version", "server", "sender", "daemon"].contains(&long);
+            if flag && !once && !long.starts_with("no-") {
+                assert!(known.contains(&format!("no-{long}")), "--no-{long}");
+            }
+        }
     }
 
     #[test]

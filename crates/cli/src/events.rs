@@ -212,7 +212,11 @@ impl<'a> Event<'a> {
 
     /// The only line of a run whose words made no sense together.
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
-        Event::Error { exit_code: Exit::Usage.code(), message: format!("{refusal:#}"), hint: None }
+        Event::Error {
+            exit_code: Exit::of_refusal(refusal).code(),
+            message: format!("{refusal:#}"),
+            hint: None,
+        }
     }
 
     /// The line, without its end.
@@ -278,9 +282,9 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
     use deltic_core::RelPath;
-    use deltic_net::plan::Remote;
+    use deltic_net::plan::{Patience, Remote};
     use deltic_protocol::options::Options;
-    use deltic_protocol::report::Differs;
+    use deltic_protocol::report::{Differs, Facts};
     use serde_json::{Value, json};
 
     fn parsed(event: &Event<'_>) -> Value {
@@ -299,7 +303,8 @@ mod tests {
     fn change(path: &[u8]) -> Change {
         let differs = Differs { size: true, time: true, ..Differs::default() };
         let path = RelPath::parse(path).unwrap();
-        Change { path, item: Item::File, action: Action::Updated, differs }
+        let (item, action, facts) = (Item::File, Action::Updated, Facts::default());
+        Change { path, item, action, differs, facts }
     }
 
     #[test]
@@ -309,7 +314,12 @@ mod tests {
             names: deltic_net::plan::Names::None,
             destination: Destination::Remote { host: "me@h".into(), path: "c".into() },
             options: Options::default(),
-            remote: Remote { shell: vec!["ssh".into()], program: "deltic".into() },
+            remote: Remote {
+                shell: vec!["ssh".into()],
+                program: "deltic".into(),
+                options: Vec::new(),
+            },
+            patience: Patience::default(),
             bwlimit: None,
         };
         assert_eq!(

@@ -7,6 +7,8 @@ use deltic_core::format::FormatError;
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
+use crate::args::accepted::Unsupported;
+
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -18,6 +20,8 @@ pub(crate) enum Exit {
     Incompatible = 2,
     /// A source or the destination cannot be used.
     Selection = 3,
+    /// Deltic does not do what was asked for.
+    Unsupported = 4,
     /// Reading or writing the connection failed.
     Transport = 10,
     /// Reading or writing files, or our own output, failed.
@@ -33,6 +37,10 @@ pub(crate) enum Exit {
     Vanished = 24,
     /// Deletions were held back.
     DeleteLimit = 25,
+    /// Nothing came or went for too long, or the time was up.
+    Timeout = 30,
+    /// The other end did not answer in time.
+    ConnectTimeout = 35,
     /// The remote shell did not find the program there.
     NoRemoteProgram = 127,
 }
@@ -63,6 +71,11 @@ impl Exit {
         self as u8
     }
 
+    /// How a run ends that never began.
+    pub(crate) fn of_refusal(refusal: &anyhow::Error) -> Self {
+        if refusal.is::<Unsupported>() { Self::Unsupported } else { Self::Usage }
+    }
+
     /// How a whole run ended. What failed outweighs what vanished, and that what was held back.
     pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: Troubles) -> Self {
         match (result, troubles) {
@@ -91,6 +104,8 @@ impl From<&SyncError> for Exit {
             SyncError::Internal => Self::Files,
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
+            SyncError::Silence | SyncError::TimeUp => Self::Timeout,
+            SyncError::NoAnswerInTime => Self::ConnectTimeout,
             SyncError::NoRemoteProgram => Self::NoRemoteProgram,
         }
     }
@@ -135,6 +150,10 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
         }
         SyncError::Usage(_) => Some("see `deltic sync --help`"),
         SyncError::Internal => Some("please report it, with what was printed before"),
+        SyncError::Silence | SyncError::TimeUp => {
+            Some("what has arrived is kept: run the same command again")
+        }
+        SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::Selection(_) | SyncError::Refused(_) | SyncError::Interrupted => None,
     }
 }
@@ -164,6 +183,9 @@ mod tests {
             (SyncError::NoRemoteProgram, 127),
             (SyncError::Start { program: "ssh".into(), source: io() }, 14),
             (SyncError::Interrupted, 20),
+            (SyncError::Silence, 30),
+            (SyncError::TimeUp, 30),
+            (SyncError::NoAnswerInTime, 35),
         ] {
             let shown = error.to_string();
             assert_eq!(Exit::of(&Err(error), Troubles::default()).code(), code, "{shown}");

@@ -1,9 +1,8 @@
-//! One line for each change, in rsync's `--itemize-changes` format: `YXcstpoguax name`.
+//! What changes of a name, in rsync's `--itemize-changes` format: `YXcstpoguax`.
 //!
 //! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes. The letters of what
 //! Deltic does not carry yet (`oguax`) are always dots.
 
-use deltic_core::RelPath;
 use deltic_net::Plan;
 use deltic_net::plan::Destination;
 use deltic_protocol::report::{Action, Change, Differs, Item};
@@ -25,16 +24,8 @@ impl Style {
         }
     }
 
-    /// The line for `change`.
-    pub(crate) fn line(self, change: &Change) -> String {
-        match change.action {
-            Action::Deleted => format!("*deleting   {}", name(change)),
-            _ => format!("{} {}", self.code(change), name(change)),
-        }
-    }
-
-    /// The eleven characters.
-    fn code(self, change: &Change) -> String {
+    /// The eleven characters of a change that is no deletion.
+    pub(crate) fn code(self, change: &Change) -> String {
         let attributes = match change.action {
             Action::Created => "+++++++++".to_owned(),
             _ => self.attributes(change),
@@ -69,20 +60,6 @@ impl Style {
     }
 }
 
-/// The line for `change` without `-i`: its name.
-pub(crate) fn plain(change: &Change) -> String {
-    match change.action {
-        Action::Deleted => format!("deleting {}", name(change)),
-        _ => name(change),
-    }
-}
-
-/// The name, safe to print; a directory's ends in a slash.
-fn name(change: &Change) -> String {
-    let path: &RelPath = &change.path;
-    format!("{path}{}", if change.item == Item::Dir { "/" } else { "" })
-}
-
 /// `X`.
 fn kind(item: Item) -> char {
     match item {
@@ -93,58 +70,50 @@ fn kind(item: Item) -> char {
 }
 
 #[cfg(test)]
+impl Style {
+    /// The style of a push that carries times.
+    pub(crate) const SENDING: Self = Self { arrow: '<', time: 't' };
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_core::RelPath;
+    use deltic_protocol::report::Facts;
 
     const PULL: Style = Style { arrow: '>', time: 't' };
-    const PUSH: Style = Style { arrow: '<', time: 't' };
+    const PUSH: Style = Style::SENDING;
     const TIMELESS: Style = Style { arrow: '>', time: 'T' };
 
     fn change(item: Item, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
         let differs = Differs { content: has('c'), size: has('s'), time: has('t'), mode: has('p') };
-        Change { path: RelPath::parse(b"d/n").unwrap(), item, action, differs }
+        let (path, facts) = (RelPath::parse(b"d/n").unwrap(), Facts::default());
+        Change { path, item, action, differs, facts }
     }
 
     #[test]
-    fn lines_are_those_that_rsync_prints() {
-        use Action::{Created, Deleted, Touched, Updated};
+    fn codes_are_those_that_rsync_prints() {
+        use Action::{Created, Touched, Updated};
         use Item::{Dir, File, Symlink};
         for (style, item, action, differs, line) in [
-            (PULL, File, Created, "", ">f+++++++++ d/n"),
-            (PUSH, File, Created, "", "<f+++++++++ d/n"),
-            (PUSH, File, Updated, "st", "<f.st...... d/n"),
-            (PULL, File, Updated, "c", ">fc........ d/n"),
-            (PULL, File, Updated, "stp", ">f.stp..... d/n"),
-            (TIMELESS, File, Updated, "s", ">f.sT...... d/n"),
-            (PULL, File, Touched, "t", ".f..t...... d/n"),
-            (PUSH, File, Touched, "p", ".f...p..... d/n"),
-            (PULL, File, Touched, "", ".f          d/n"),
-            (PUSH, Dir, Created, "", "cd+++++++++ d/n/"),
-            (PULL, Dir, Touched, "t", ".d..t...... d/n/"),
-            (PULL, Symlink, Created, "", "cL+++++++++ d/n"),
-            (PULL, Symlink, Updated, "", "cLc........ d/n"),
-            (PULL, Symlink, Updated, "st", "cLc.t...... d/n"),
-            (TIMELESS, Symlink, Updated, "", "cLc.T...... d/n"),
-            (PULL, File, Deleted, "", "*deleting   d/n"),
-            (PULL, Dir, Deleted, "", "*deleting   d/n/"),
+            (PULL, File, Created, "", ">f+++++++++"),
+            (PUSH, File, Created, "", "<f+++++++++"),
+            (PUSH, File, Updated, "st", "<f.st......"),
+            (PULL, File, Updated, "c", ">fc........"),
+            (PULL, File, Updated, "stp", ">f.stp....."),
+            (TIMELESS, File, Updated, "s", ">f.sT......"),
+            (PULL, File, Touched, "t", ".f..t......"),
+            (PUSH, File, Touched, "p", ".f...p....."),
+            (PULL, File, Touched, "", ".f         "),
+            (PUSH, Dir, Created, "", "cd+++++++++"),
+            (PULL, Dir, Touched, "t", ".d..t......"),
+            (PULL, Symlink, Created, "", "cL+++++++++"),
+            (PULL, Symlink, Updated, "", "cLc........"),
+            (PULL, Symlink, Updated, "st", "cLc.t......"),
+            (TIMELESS, Symlink, Updated, "", "cLc.T......"),
         ] {
-            assert_eq!(style.line(&change(item, action, differs)), line);
+            assert_eq!(style.code(&change(item, action, differs)), line);
         }
-    }
-
-    #[test]
-    fn without_itemizing_only_names_are_printed() {
-        assert_eq!(plain(&change(Item::File, Action::Updated, "s")), "d/n");
-        assert_eq!(plain(&change(Item::Dir, Action::Deleted, "")), "deleting d/n/");
-        let root = Change { path: RelPath::root(), ..change(Item::Dir, Action::Touched, "t") };
-        assert_eq!(plain(&root), "./");
-    }
-
-    #[test]
-    fn a_name_cannot_forge_a_line() {
-        let path = RelPath::parse(b"a\n>f+++++++++ b\x1b[2J").unwrap();
-        let line = PULL.line(&Change { path, ..change(Item::File, Action::Created, "") });
-        assert_eq!(line, ">f+++++++++ a\\n>f+++++++++ b\\u{1b}[2J");
     }
 }

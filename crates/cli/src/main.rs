@@ -5,11 +5,16 @@
 
 mod args;
 mod commands;
+mod escape;
 mod events;
 mod exit;
+mod explain;
+mod format;
 mod itemize;
+mod levels;
 mod listing;
 mod meter;
+mod numbers;
 mod output;
 mod place;
 mod plan;
@@ -18,17 +23,18 @@ mod rate;
 mod size;
 mod summary;
 mod tell;
+mod view;
+mod zone;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use deltic_core::Isa;
 
-use args::{Cli, Command};
+use args::Command;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    match Cli::try_parse_from(args::words(std::env::args_os())) {
+    match args::parse(std::env::args_os()) {
         Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)).into(),
         Err(error) => args::explain(&error).into(),
     }
@@ -41,7 +47,9 @@ fn run(command: Command) -> Exit {
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Agent(args) => commands::agent::run(args),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Man(args) => ended(commands::man::run(&args)),
+        Command::Agent(args) => commands::agent::run(&args),
     }
 }
 

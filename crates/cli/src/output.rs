@@ -29,15 +29,20 @@ impl Output {
         Self::new(Box::new(io::stdout()))
     }
 
+    /// The process's standard error, for what is no error.
+    pub(crate) fn stderr() -> Self {
+        Self::new(Box::new(io::stderr()))
+    }
+
     /// Lines into `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> Self {
         Self { sink, pending: Vec::new(), state: State::Open }
     }
 
     /// Adds one line; it is seen at the next [`Self::flush`].
-    pub(crate) fn line(&mut self, line: &str) {
+    pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) {
         if matches!(self.state, State::Open) {
-            self.pending.extend_from_slice(line.as_bytes());
+            self.pending.extend_from_slice(line.as_ref());
             self.pending.push(b'\n');
         }
     }

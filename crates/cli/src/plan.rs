@@ -13,6 +13,7 @@ use deltic_protocol::options::{Options, Select};
 use crate::args::SyncArgs;
 use crate::place::Place;
 use crate::rate::Rate;
+use crate::view::{Terminals, View};
 
 /// One run as the user asked for it.
 #[derive(Debug)]
@@ -23,57 +24,11 @@ pub(crate) struct Request {
     pub(crate) view: View,
 }
 
-/// What the user sees of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct View {
-    /// Whether programs read standard output.
-    pub(crate) json: bool,
-    /// How changes are named.
-    pub(crate) names: Names,
-    /// What is said at the end.
-    pub(crate) summary: Summary,
-    /// How progress is shown.
-    pub(crate) live: Live,
-    /// Whether only errors are said.
-    pub(crate) quiet: bool,
-}
-
-/// How changes are named on standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
-    Hidden,
-    Plain,
-    Itemized,
-}
-
-/// What is said at the end on standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Summary {
-    Nothing,
-    Short,
-    Full,
-}
-
-/// How progress is shown on standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Live {
-    Nothing,
-    /// A bar that redraws itself.
-    Bar,
-    /// A line now and then.
-    Lines,
-}
-
-/// Which of our streams are terminals.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Terminals {
-    pub(crate) stdout: bool,
-    pub(crate) stderr: bool,
-}
-
 impl Request {
     /// What `args` ask for, or why they make no sense together.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
+        args.show.levels()?;
+        args.accepted.check()?;
         let lists = args.select.lists(args.operands.len());
         let (sources, destination) = match &args.operands[..] {
             [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
@@ -89,10 +44,15 @@ impl Request {
             sources,
             destination,
             options: options(args, select, local)?,
-            remote: Remote { shell: args.rsh.0.clone(), program: args.deltic_path.clone() },
-            bwlimit: args.bwlimit.and_then(Rate::limit),
+            remote: Remote {
+                shell: args.travel.shell(&args.rsh.0),
+                program: args.deltic_path.clone(),
+                options: args.travel.remote_option.clone(),
+            },
+            bwlimit: args.travel.bwlimit.and_then(Rate::limit),
+            patience: args.travel.patience()?,
         };
-        Ok(Self { plan, view: view(args, terminals) })
+        Ok(Self { plan, view: View::new(args, terminals)? })
     }
 }
 
@@ -179,6 +139,7 @@ fn show(word: &OsStr) -> String {
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
 fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
+    let (compress, compress_level) = args.travel.compression()?;
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
@@ -192,7 +153,8 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
             .deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?,
         follow: args.follow.links(),
         remove: args.remove.remove()?,
-        compress: args.compress,
+        compress,
+        compress_level,
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
@@ -207,46 +169,15 @@ const fn recursive(args: &SyncArgs) -> bool {
     args.recursive || (args.archive && !args.no_recursive && !args.select.has_names())
 }
 
-fn view(args: &SyncArgs, terminals: Terminals) -> View {
-    let summed = args.verbose > 0 || terminals.stdout;
-    View {
-        json: args.json,
-        names: match args {
-            _ if args.quiet => Names::Hidden,
-            _ if args.itemize_changes => Names::Itemized,
-            _ if args.verbose > 0 => Names::Plain,
-            _ => Names::Hidden,
-        },
-        summary: match args {
-            _ if args.select.lists(args.operands.len()) && !args.stats && args.verbose == 0 => {
-                Summary::Nothing
-            }
-            _ if args.quiet => Summary::Nothing,
-            _ if args.stats => Summary::Full,
-            _ if summed => Summary::Short,
-            _ => Summary::Nothing,
-        },
-        live: match args {
-            _ if args.no_progress || args.quiet => Live::Nothing,
-            _ if args.json && !args.progress => Live::Nothing,
-            _ if terminals.stderr => Live::Bar,
-            _ if args.progress => Live::Lines,
-            _ => Live::Nothing,
-        },
-        quiet: args.quiet,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use clap::Parser;
+    use crate::args::{self, Command};
     use deltic_protocol::options::Delete;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
-        match Cli::try_parse_from(words)?.command {
+        match args::parse(words.into_iter().map(Into::into))?.command {
             Command::Sync(args) => Request::new(&args, terminals),
             _ => unreachable!("the words say sync"),
         }
@@ -344,33 +275,6 @@ mod tests {
             let refusal = request(words).unwrap_err().to_string();
             assert!(refusal.contains(why), "{words}: {refusal}");
         }
-    }
-
-    #[test]
-    fn progress_is_for_terminals_unless_asked_for() {
-        let terminals = Terminals { stdout: true, stderr: true };
-        for (words, there, elsewhere) in [
-            ("a b", Live::Bar, Live::Nothing),
-            ("--progress a b", Live::Bar, Live::Lines),
-            ("--no-progress a b", Live::Nothing, Live::Nothing),
-            ("-q --progress a b", Live::Nothing, Live::Nothing),
-            ("--json a b", Live::Nothing, Live::Nothing),
-        ] {
-            assert_eq!(request_on(words, terminals).unwrap().view.live, there, "{words}");
-            assert_eq!(request(words).unwrap().view.live, elsewhere, "{words}");
-        }
-    }
-
-    #[test]
-    fn names_and_summaries_follow_the_words_and_the_terminal() {
-        let terminals = Terminals { stdout: true, stderr: false };
-        let view = |words| request(words).unwrap().view;
-        assert_eq!((view("a b").names, view("a b").summary), (Names::Hidden, Summary::Nothing));
-        assert_eq!((view("-v a b").names, view("-v a b").summary), (Names::Plain, Summary::Short));
-        assert_eq!(view("-vi a b").names, Names::Itemized);
-        assert_eq!(view("--stats a b").summary, Summary::Full);
-        assert_eq!(request_on("a b", terminals).unwrap().view.summary, Summary::Short);
-        assert_eq!(request_on("-q a b", terminals).unwrap().view.summary, Summary::Nothing);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::meter::Meter;
 use crate::output;
-use crate::plan::Live;
+use crate::view::Live;
 
 /// What is shown of a run while it goes on.
 pub(crate) struct Progress {

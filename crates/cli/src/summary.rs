@@ -1,91 +1,147 @@
-//! What a run amounts to, in words: three lines for a person, or every count to the byte (`--stats`).
+//! What a run amounts to: three lines for a person at a terminal, or rsync's lines, to the byte.
 
 use std::time::Duration;
 
 use deltic_net::Outcome;
+use deltic_protocol::report::{Action, Change, Item};
 use indicatif::{HumanBytes, HumanCount};
 
-use crate::plan::Summary;
+use crate::numbers::Numbers;
+use crate::view::{Summary, View};
+
+/// What kinds of names came and went, as far as each was named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    created: [u64; 3],
+    deleted: [u64; 3],
+}
+
+impl Tally {
+    /// Counts a change.
+    pub(crate) fn note(&mut self, change: &Change) {
+        let counts = match change.action {
+            Action::Created => &mut self.created,
+            Action::Deleted => &mut self.deleted,
+            Action::Updated | Action::Touched => return,
+        };
+        counts[match change.item {
+            Item::File => 0,
+            Item::Dir => 1,
+            Item::Symlink => 2,
+        }] += 1;
+    }
+}
 
 /// The lines that `view` asks for.
-pub(crate) fn lines(view: Summary, outcome: &Outcome, dry_run: bool) -> Vec<String> {
-    match view {
+pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, dry_run: bool) -> Vec<String> {
+    match view.summary {
         Summary::Nothing => Vec::new(),
-        Summary::Short => short(outcome, dry_run),
-        Summary::Full => full(outcome)
-            .into_iter()
-            .chain([String::new()])
-            .chain(short(outcome, dry_run))
-            .collect(),
+        Summary::Short => short(outcome, dry_run, view.color),
+        Summary::Totals => totals(outcome, dry_run, view.numbers),
+        Summary::Full => {
+            let full = full(outcome, tally, view.numbers);
+            full.into_iter().chain(totals(outcome, dry_run, view.numbers)).collect()
+        }
     }
 }
 
 /// What a person wants to know.
-fn short(outcome: &Outcome, dry_run: bool) -> Vec<String> {
+fn short(outcome: &Outcome, dry_run: bool, color: bool) -> Vec<String> {
+    let paint =
+        |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
     let Outcome { totals, traffic, elapsed } = outcome;
-    vec![
+    let failed = (totals.failed > 0).then(|| {
+        paint("31", format!("{} names failed, each was named", HumanCount(totals.failed)))
+    });
+    let told = [
+        paint(
+            if totals.failed > 0 { "33" } else { "32" },
+            format!(
+                "{} of {} files transferred: {} new, {} already there",
+                HumanCount(totals.transferred),
+                HumanCount(totals.files),
+                HumanBytes(totals.literal),
+                HumanBytes(totals.matched),
+            ),
+        ),
         format!(
             "sent {}, received {} in {} ({}/s)",
             HumanBytes(traffic.sent),
             HumanBytes(traffic.received),
             duration(*elapsed),
-            HumanBytes(per_second(wire(outcome), *elapsed)),
-        ),
-        format!(
-            "{} of {} files transferred: {} new, {} already there",
-            HumanCount(totals.transferred),
-            HumanCount(totals.files),
-            HumanBytes(totals.literal),
-            HumanBytes(totals.matched),
+            HumanBytes(per_second(wire(outcome), *elapsed) as u64),
         ),
         format!(
             "total size is {}, speedup is {}{}",
             HumanBytes(totals.bytes),
-            speedup(outcome),
+            Numbers::Grouped.ratio(speedup(outcome)),
             if dry_run { " (dry run: nothing was changed)" } else { "" },
+        ),
+    ];
+    told.into_iter().chain(failed).collect()
+}
+
+/// rsync's last two lines, and the empty one above them.
+fn totals(outcome: &Outcome, dry_run: bool, numbers: Numbers) -> Vec<String> {
+    let Outcome { totals, traffic, elapsed } = outcome;
+    vec![
+        String::new(),
+        format!(
+            "sent {} bytes  received {} bytes  {} bytes/sec",
+            numbers.show(traffic.sent),
+            numbers.show(traffic.received),
+            numbers.decimal(per_second(wire(outcome), *elapsed)),
+        ),
+        format!(
+            "total size is {}  speedup is {}{}",
+            numbers.show(totals.bytes),
+            numbers.ratio(speedup(outcome)),
+            if dry_run { " (DRY RUN)" } else { "" },
         ),
     ]
 }
 
-/// Every count, in rsync's words.
-fn full(outcome: &Outcome) -> Vec<String> {
-    let Outcome { totals, traffic, elapsed } = outcome;
+/// rsync's line for a log that is told nothing else at the end.
+pub(crate) fn logged(outcome: &Outcome, numbers: Numbers) -> String {
+    let Outcome { totals, traffic, .. } = outcome;
+    let [sent, received, size] =
+        [traffic.sent, traffic.received, totals.bytes].map(|n| numbers.show(n));
+    format!("sent {sent} bytes  received {received} bytes  total size {size}")
+}
+
+/// Every count, in rsync's words and order.
+fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
+    let Outcome { totals, traffic, .. } = outcome;
+    let bytes = |label: &str, n| format!("{label}: {} bytes", numbers.show(n));
+    let kinds = [totals.files, totals.dirs, totals.links];
+    let all = kinds.iter().sum();
     vec![
-        format!("Number of files: {}", by_kind(outcome)),
-        format!("Number of created files: {}", HumanCount(totals.created)),
-        format!("Number of deleted files: {}", HumanCount(totals.deleted)),
-        format!("Number of regular files transferred: {}", HumanCount(totals.transferred)),
-        format!("Number of failed files: {}", HumanCount(totals.failed)),
-        format!("Total file size: {}", exact(totals.bytes)),
-        format!("Total transferred file size: {}", exact(totals.transferred_bytes)),
-        format!("Literal data: {}", exact(totals.literal)),
-        format!("Matched data: {}", exact(totals.matched)),
-        format!("Total bytes sent: {}", exact(traffic.sent)),
-        format!("Total bytes received: {}", exact(traffic.received)),
-        format!("Elapsed: {:.3} seconds", elapsed.as_secs_f64()),
-        format!("Speedup: {}", speedup(outcome)),
+        String::new(),
+        format!("Number of files: {}", by_kind(all, kinds, numbers)),
+        format!("Number of created files: {}", by_kind(totals.created, tally.created, numbers)),
+        format!("Number of deleted files: {}", by_kind(totals.deleted, tally.deleted, numbers)),
+        format!("Number of regular files transferred: {}", numbers.count(totals.transferred)),
+        bytes("Total file size", totals.bytes),
+        bytes("Total transferred file size", totals.transferred_bytes),
+        bytes("Literal data", totals.literal),
+        bytes("Matched data", totals.matched),
+        "File list size: 0".to_owned(),
+        format!("Total bytes sent: {}", numbers.show(traffic.sent)),
+        format!("Total bytes received: {}", numbers.show(traffic.received)),
     ]
 }
 
-/// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur.
-fn by_kind(outcome: &Outcome) -> String {
-    let totals = &outcome.totals;
-    let kinds = [("reg", totals.files), ("dir", totals.dirs), ("link", totals.links)];
-    let named: Vec<_> = kinds
+/// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur; without any where not all were named.
+fn by_kind(all: u64, kinds: [u64; 3], numbers: Numbers) -> String {
+    let named: Vec<_> = ["reg", "dir", "link"]
         .iter()
+        .zip(kinds)
         .filter(|(_, count)| *count > 0)
-        .map(|(kind, count)| format!("{kind}: {}", HumanCount(*count)))
+        .map(|(kind, count)| format!("{kind}: {}", numbers.count(count)))
         .collect();
-    let all = HumanCount(kinds.iter().map(|(_, count)| count).sum());
-    if named.is_empty() { all.to_string() } else { format!("{all} ({})", named.join(", ")) }
-}
-
-/// `1,234,567 bytes (1.18 MiB)`.
-fn exact(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        _ => format!("{} bytes ({})", HumanCount(bytes), HumanBytes(bytes)),
-    }
+    let shown = numbers.count(all);
+    let complete = all > 0 && kinds.iter().sum::<u64>() == all;
+    if complete { format!("{shown} ({})", named.join(", ")) } else { shown }
 }
 
 /// `0.42 s`, `1 min 05 s`, `2 h 03 min`.
@@ -101,16 +157,16 @@ fn wire(outcome: &Outcome) -> u64 {
     outcome.traffic.sent.saturating_add(outcome.traffic.received)
 }
 
-fn per_second(bytes: u64, elapsed: Duration) -> u64 {
-    let rate = (u128::from(bytes) * 1000).checked_div(elapsed.as_millis()).unwrap_or(0);
-    u64::try_from(rate).unwrap_or(u64::MAX)
+fn per_second(bytes: u64, elapsed: Duration) -> f64 {
+    let seconds = elapsed.as_secs_f64();
+    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-/// Total size over bytes on the wire, as rsync counts it; a dash where nothing went over a wire.
-pub(crate) fn speedup(outcome: &Outcome) -> String {
+/// Total size over bytes on the wire, as rsync counts it.
+fn speedup(outcome: &Outcome) -> f64 {
     match wire(outcome) {
-        0 => "-".to_owned(),
-        wire => format!("{:.2}", outcome.totals.bytes as f64 / wire as f64),
+        0 => 0.0,
+        wire => outcome.totals.bytes as f64 / wire as f64,
     }
 }
 
@@ -132,7 +188,7 @@ mod tests {
                 transferred_bytes: 1 << 30,
                 literal: 1_234_567,
                 matched: (1 << 30) - 1_234_567,
-                deleted: 1,
+                deleted: 7,
                 failed: 0,
             },
             traffic: Traffic { sent: 1_300_000, received: 512 },
@@ -143,39 +199,61 @@ mod tests {
     #[test]
     fn a_person_reads_three_lines() {
         assert_eq!(
-            lines(Summary::Short, &outcome(), false).join("\n"),
-            "sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
-             2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there\n\
-             total size is 5.00 GiB, speedup is 4128.15"
+            short(&outcome(), false, false).join("\n"),
+            "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there\n\
+             sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
+             total size is 5.00 GiB, speedup is 4,128.15"
         );
-        let dry = lines(Summary::Short, &outcome(), true);
+        let dry = short(&outcome(), true, false);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
     }
 
     #[test]
-    fn statistics_count_to_the_byte_in_the_words_of_rsync() {
+    fn colours_say_whether_all_went_well() {
+        assert!(short(&outcome(), false, true)[0].starts_with("\x1b[32m2 of"));
+        let mut bad = outcome();
+        bad.totals.failed = 3;
+        let lines = short(&bad, false, true);
+        assert!(lines[0].starts_with("\x1b[33m") && lines[3].starts_with("\x1b[31m3 names failed"));
+        assert!(!short(&bad, false, false).join("").contains('\x1b'));
+    }
+
+    #[test]
+    fn statistics_are_rsyncs_lines() {
+        let tally = Tally { created: [1, 1, 1], deleted: [1, 0, 0] };
+        let lines = |numbers| {
+            let full = full(&outcome(), &tally, numbers);
+            full.into_iter().chain(totals(&outcome(), true, numbers)).collect::<Vec<_>>().join("\n")
+        };
         assert_eq!(
-            full(&outcome()).join("\n"),
-            "Number of files: 1,230 (reg: 1,200, dir: 30)\n\
-             Number of created files: 3\n\
-             Number of deleted files: 1\n\
+            lines(Numbers::Grouped),
+            "\n\
+             Number of files: 1,230 (reg: 1,200, dir: 30)\n\
+             Number of created files: 3 (reg: 1, dir: 1, link: 1)\n\
+             Number of deleted files: 7\n\
              Number of regular files transferred: 2\n\
-             Number of failed files: 0\n\
-             Total file size: 5,368,709,120 bytes (5.00 GiB)\n\
-             Total transferred file size: 1,073,741,824 bytes (1.00 GiB)\n\
-             Literal data: 1,234,567 bytes (1.18 MiB)\n\
-             Matched data: 1,072,507,257 bytes (1022.82 MiB)\n\
-             Total bytes sent: 1,300,000 bytes (1.24 MiB)\n\
-             Total bytes received: 512 bytes\n\
-             Elapsed: 2.500 seconds\n\
-             Speedup: 4128.15"
+             Total file size: 5,368,709,120 bytes\n\
+             Total transferred file size: 1,073,741,824 bytes\n\
+             Literal data: 1,234,567 bytes\n\
+             Matched data: 1,072,507,257 bytes\n\
+             File list size: 0\n\
+             Total bytes sent: 1,300,000\n\
+             Total bytes received: 512\n\
+             \n\
+             sent 1,300,000 bytes  received 512 bytes  520,204.80 bytes/sec\n\
+             total size is 5,368,709,120  speedup is 4,128.15 (DRY RUN)"
+        );
+        assert!(lines(Numbers::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
+        assert_eq!(
+            logged(&outcome(), Numbers::Plain),
+            "sent 1300000 bytes  received 512 bytes  total size 5368709120"
         );
     }
 
     #[test]
     fn a_run_that_moved_nothing_has_no_speedup() {
-        assert_eq!(speedup(&Outcome::default()), "-");
-        assert_eq!(by_kind(&Outcome::default()), "0");
+        assert_eq!(speedup(&Outcome::default()), 0.0);
+        assert_eq!(by_kind(0, [0; 3], Numbers::Grouped), "0");
     }
 
     #[test]

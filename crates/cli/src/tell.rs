@@ -3,20 +3,25 @@
 //! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
+use std::fs::OpenOptions;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Change, Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Item, Notice, Trouble, TroubleKind};
 
+use crate::escape::Escape;
 use crate::events::Event;
 use crate::exit::{self, Exit, Troubles};
-use crate::itemize::{self, Style};
+use crate::explain::Explain;
+use crate::format::{self, Format, Setting};
 use crate::listing::List;
 use crate::output::{self, Output};
-use crate::plan::{Names, Request, View};
+use crate::plan::Request;
 use crate::progress::Progress;
-use crate::summary;
+use crate::summary::{self, Tally};
+use crate::view::{Log, Summary, View};
 
 /// Who tells: words for a person, or events for a program.
 pub(crate) trait Teller: Send {
@@ -51,8 +56,8 @@ pub(crate) fn listen(notices: &Receiver<Notice>, teller: &mut dyn Teller) -> Tro
 /// The one who tells `request` as its view asks.
 pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
     match request.view.json {
-        true => Box::new(Events::new(&request.plan, request.view, output)),
-        false => Box::new(Words::new(&request.plan, request.view, output)),
+        true => Box::new(Events::new(&request.plan, request.view.clone(), output)),
+        false => Box::new(Words::new(&request.plan, request.view.clone(), output)),
     }
 }
 
@@ -66,28 +71,64 @@ const EVENT_EVERY: Duration = Duration::from_millis(250);
 /// Tells a person.
 struct Words {
     view: View,
-    style: Style,
+    setting: Setting,
     dry_run: bool,
+    tally: Tally,
+    explain: Option<Explain>,
     progress: Progress,
-    list: List,
+    listed: List,
     /// Whether links are brought over.
     links: bool,
     output: Output,
+    log: Option<Journal>,
 }
 
 impl Words {
     fn new(plan: &Plan, view: View, output: Output) -> Self {
-        let (style, dry_run) = (Style::of(plan), plan.options.dry_run);
+        let (setting, dry_run) = (Setting::of(plan), plan.options.dry_run);
+        let list = match plan.sources {
+            Sources::Local(_) => ["sending incremental file list", "building file list"],
+            Sources::Remote { .. } => ["receiving incremental file list", "receiving file list"],
+        };
+        let mut log = view.log.as_ref().and_then(Journal::open);
+        if let Some(log) = &mut log {
+            log.line(&setting, list[1]);
+        }
         let progress = Progress::new(view.live);
-        let links = plan.options.links;
-        Self { view, style, dry_run, progress, list: List::default(), links, output }
+        let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
+        let (listed, links) = (List::default(), plan.options.links);
+        let mut words =
+            Self { view, setting, dry_run, tally, explain, progress, listed, links, output, log };
+        if words.view.info.flist > 0 && !words.view.quiet {
+            words.say(list[0]);
+        }
+        words
+    }
+
+    /// Adds a line to standard output.
+    fn say(&mut self, line: impl AsRef<[u8]>) {
+        self.output.line(line);
+        if self.view.by_line {
+            self.flush();
+        }
     }
 
     fn change(&mut self, change: &Change) {
-        match self.view.names {
-            Names::Hidden => {}
-            Names::Plain => self.output.line(&itemize::plain(change)),
-            Names::Itemized => self.output.line(&self.style.line(change)),
+        self.tally.note(change);
+        let format = match change.action {
+            Action::Deleted => self.view.deletions.as_ref(),
+            _ => self.view.names.as_ref().filter(|format| is_told(change, format, &self.view)),
+        };
+        if let Some(format) = format {
+            self.say(format.line(change, &self.setting, self.view.escape));
+        }
+        if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
+            && self.view.info.name > 0
+        {
+            self.say(line);
+        }
+        if let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) {
+            log.change(change, &self.setting, &self.view);
         }
     }
 
@@ -99,6 +140,15 @@ impl Words {
     }
 }
 
+/// Whether rsync would name the change. What changes in its attributes alone is itemized, or named at the second level;
+/// a directory always is.
+fn is_told(change: &Change, format: &Format, view: &View) -> bool {
+    match (change.action, change.item) {
+        (Action::Touched, Item::File | Item::Symlink) => format.itemizes() || view.info.name > 1,
+        _ => true,
+    }
+}
+
 impl Teller for Words {
     fn tell(&mut self, notice: &Notice) {
         self.progress.note(notice);
@@ -106,9 +156,12 @@ impl Teller for Words {
             Notice::Changed(change) => self.change(change),
             Notice::Trouble(trouble) => {
                 self.flush();
-                self.progress.aside(|| complain(trouble, self.view));
+                self.progress.aside(|| complain(trouble, &self.view));
+                if let Some(log) = &mut self.log {
+                    log.line(&self.setting, &trouble.message);
+                }
             }
-            Notice::Entry { path, meta } => self.list.add(path, meta),
+            Notice::Entry { path, meta } => self.listed.add(path, meta),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -116,25 +169,85 @@ impl Teller for Words {
     fn tick(&mut self, elapsed: Duration) {
         self.flush();
         self.progress.show(elapsed);
+        if let Some(log) = &mut self.log {
+            log.output.flush();
+        }
     }
 
     fn finish(&mut self, result: &Result<Outcome, SyncError>, _: Exit) -> std::io::Result<()> {
         self.progress.clear();
         match result {
             Ok(outcome) => {
-                for line in std::mem::take(&mut self.list).lines(self.links) {
+                for line in std::mem::take(&mut self.listed).lines(self.links) {
                     self.output.line(&line);
                 }
-                let lines = summary::lines(self.view.summary, outcome, self.dry_run);
+                if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
+                    explain.lines().iter().for_each(|line| self.output.line(line));
+                }
+                let lines = summary::lines(&self.view, outcome, &self.tally, self.dry_run);
                 lines.iter().for_each(|line| self.output.line(line));
+                if let Some(log) = &mut self.log {
+                    log.end(lines, outcome, (&self.setting, &self.view));
+                }
                 self.output.finish()
             }
             Err(error) => {
                 let written = self.output.finish();
                 output::complain(&error.to_string(), exit::hint(error));
+                if let Some(log) = &mut self.log {
+                    log.line(&self.setting, error.to_string());
+                    log.output.flush();
+                }
                 written
             }
         }
+    }
+}
+
+/// `--log-file`: what happens, each line with its time and our process.
+struct Journal {
+    names: Option<Format>,
+    output: Output,
+}
+
+impl Journal {
+    /// Opens the log; without one the run goes on, as rsync's does.
+    fn open(log: &Log) -> Option<Self> {
+        match OpenOptions::new().create(true).append(true).open(&log.path) {
+            Ok(file) => {
+                Some(Self { names: log.names.clone(), output: Output::new(Box::new(file)) })
+            }
+            Err(error) => {
+                output::complain(&format::unopened(&log.path, &error), Some("nothing is logged"));
+                None
+            }
+        }
+    }
+
+    fn line(&mut self, setting: &Setting, text: impl AsRef<[u8]>) {
+        let head = format!("{} [{}] ", setting.time(format::now()), std::process::id());
+        self.output.line([head.as_bytes(), text.as_ref()].concat());
+    }
+
+    fn change(&mut self, change: &Change, setting: &Setting, view: &View) {
+        let Some(format) = &self.names else { return };
+        if is_told(change, format, view) {
+            // A log is no terminal: text in any encoding stays as it is.
+            let line = format.line(change, setting, Escape::Control);
+            self.line(setting, line);
+        }
+    }
+
+    /// The summary as it was told, or else a line of its own.
+    fn end(&mut self, lines: Vec<String>, outcome: &Outcome, (setting, view): (&Setting, &View)) {
+        let lines = match view.summary {
+            Summary::Totals | Summary::Full => lines,
+            Summary::Nothing | Summary::Short => vec![summary::logged(outcome, view.numbers)],
+        };
+        for line in lines.iter().filter(|line| !line.is_empty()) {
+            self.line(setting, line);
+        }
+        self.output.flush();
     }
 }
 
@@ -149,11 +262,11 @@ struct Events {
 
 impl Events {
     fn new(plan: &Plan, view: View, mut output: Output) -> Self {
-        output.line(&Event::start(plan).line());
+        output.line(Event::start(plan).line());
         Self {
+            progress: Progress::new(view.live),
             view,
             dry_run: plan.options.dry_run,
-            progress: Progress::new(view.live),
             last: Duration::ZERO,
             output,
         }
@@ -164,10 +277,10 @@ impl Teller for Events {
     fn tell(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
-            Notice::Changed(change) => self.output.line(&Event::change(change).line()),
+            Notice::Changed(change) => self.output.line(Event::change(change).line()),
             Notice::Trouble(trouble) => {
-                self.output.line(&Event::trouble(trouble.kind, &trouble.message).line());
-                self.progress.aside(|| complain(trouble, self.view));
+                self.output.line(Event::trouble(trouble.kind, &trouble.message).line());
+                self.progress.aside(|| complain(trouble, &self.view));
             }
             Notice::Entry { path, meta } => self.output.line(&Event::entry(path, meta).line()),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
@@ -178,7 +291,7 @@ impl Teller for Events {
         self.progress.show(elapsed);
         if elapsed >= self.last + EVENT_EVERY {
             self.last = elapsed;
-            self.output.line(&Event::progress(self.progress.meter(), elapsed).line());
+            self.output.line(Event::progress(self.progress.meter(), elapsed).line());
         }
         self.progress.aside(|| self.output.flush());
     }
@@ -186,9 +299,9 @@ impl Teller for Events {
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
         match result {
-            Ok(outcome) => self.output.line(&Event::summary(outcome, self.dry_run, exit).line()),
+            Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
-                self.output.line(&Event::error(error).line());
+                self.output.line(Event::error(error).line());
                 output::complain(&error.to_string(), exit::hint(error));
             }
         }
@@ -197,9 +310,9 @@ impl Teller for Events {
 }
 
 /// Writes a trouble to standard error. What was left out on purpose is no error.
-fn complain(trouble: &Trouble, view: View) {
+fn complain(trouble: &Trouble, view: &View) {
     let hint = match trouble.kind {
-        TroubleKind::Skipped if view.quiet => return,
+        TroubleKind::Skipped if view.quiet || view.info.nonreg == 0 => return,
         TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions, --force-delete any"),
         TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::Skipped => None,
     };
@@ -209,11 +322,10 @@ fn complain(trouble: &Trouble, view: View) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use crate::plan::Terminals;
-    use clap::Parser;
+    use crate::args::{self, Command};
+    use crate::view::Terminals;
     use deltic_core::RelPath;
-    use deltic_protocol::report::{Action, Differs, Item};
+    use deltic_protocol::report::{Differs, Facts};
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;
     use std::sync::{Arc, Mutex};
@@ -233,7 +345,8 @@ mod tests {
     fn created(name: &str) -> Notice {
         let path = RelPath::parse(name.as_bytes()).unwrap();
         let (item, action) = (Item::File, Action::Created);
-        Notice::Changed(Change { path, item, action, differs: Differs::default() })
+        let (differs, facts) = (Differs::default(), Facts::default());
+        Notice::Changed(Change { path, item, action, differs, facts })
     }
 
     fn skipped() -> Notice {
@@ -242,8 +355,8 @@ mod tests {
 
     /// Standard output of a run that was asked for in `words` and said `said`.
     fn told(words: &[&str], said: &[Notice], result: Result<Outcome, SyncError>) -> String {
-        let words = ["deltic", "sync"].iter().chain(words);
-        let Command::Sync(args) = Cli::try_parse_from(words).unwrap().command else {
+        let words = ["deltic", "sync"].iter().chain(words).map(|word| (*word).into());
+        let Command::Sync(args) = args::parse(words).unwrap().command else {
             unreachable!("the words say sync")
         };
         let request = Request::new(&args, Terminals::default()).unwrap();
@@ -262,7 +375,8 @@ mod tests {
         let said = [created("a"), skipped(), created("b")];
         let done = || Ok(Outcome::default());
         assert_eq!(told(&["-i", "x", "y"], &said, done()), ">f+++++++++ a\n>f+++++++++ b\n");
-        assert!(told(&["-v", "x", "y"], &said, done()).starts_with("a\nb\nsent 0 B"));
+        let lines = told(&["-v", "x", "y"], &said, done());
+        assert!(lines.starts_with("sending incremental file list\na\nb\n\nsent 0 bytes  received"));
         assert_eq!(told(&["x", "y"], &said, done()), "");
     }
 

@@ -51,7 +51,16 @@ pub enum SyncError {
     /// A bug: a thread of ours panicked, and said where on standard error.
     #[error("an internal error ended the run")]
     Internal,
-    /// Ctrl-C.
+    /// Nothing came or went for as long as the plan allows.
+    #[error("timeout: nothing has come or gone for too long (--timeout)")]
+    Silence,
+    /// The other end said nothing for as long as the plan allows.
+    #[error("timeout: no answer from the other end (--contimeout)")]
+    NoAnswerInTime,
+    /// The run has taken as long as the plan allows.
+    #[error("stopped at the requested time; run the same command again to go on")]
+    TimeUp,
+    /// Ctrl-C, or another signal to end.
     #[error("interrupted; run the same command again to go on where it stopped")]
     Interrupted,
 }

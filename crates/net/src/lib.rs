@@ -11,6 +11,7 @@ mod greeting;
 mod hands;
 pub mod monitor;
 mod outlets;
+mod patience;
 mod place;
 pub mod plan;
 mod pool;
@@ -72,7 +73,13 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
     }
     let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
-    let totals = supervised(watch, async |watch| converse(plan, conduct, watch).await)?;
+    let (patience, seen) = (plan.patience, Arc::clone(&counters));
+    let totals = supervised(watch, async |watch| {
+        tokio::select! {
+            result = converse(plan, conduct, watch) => result,
+            error = patience::run_out(&patience, &seen) => Err(error),
+        }
+    })?;
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
 }
 
@@ -92,7 +99,7 @@ fn supervised(
     let result = runtime.block_on(async {
         tokio::select! {
             result = session(&mut note) => result,
-            _ = tokio::signal::ctrl_c() => Err(SyncError::Interrupted),
+            () = told_to_end() => Err(SyncError::Interrupted),
         }
     });
     // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
@@ -100,14 +107,29 @@ fn supervised(
     result.map(|()| totals)
 }
 
+/// Ends with the first signal that asks a program to end.
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut signals: Vec<_> =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+            .into_iter()
+            .filter_map(|kind| signal(kind).ok())
+            .collect();
+    std::future::poll_fn(|context| {
+        let told = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+        if told { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
-pub fn agent(dirs: Vec<PathBuf>) -> Result<(), SyncError> {
+pub fn agent(dirs: Vec<PathBuf>, bwlimit: Option<u64>) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let conduct = Conduct { further: Further::Answer { dirs }, ..Conduct::default() };
+    let conduct = Conduct { bwlimit, further: Further::Answer { dirs }, ..Conduct::default() };
     let result = runtime.block_on(serve(transport::stdio(), conduct));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();

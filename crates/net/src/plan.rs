@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use deltic_protocol::options::Options;
 
@@ -20,6 +21,19 @@ pub struct Plan {
     pub remote: Remote,
     /// Most bytes a second to put on the wire, in either direction.
     pub bwlimit: Option<u64>,
+    /// When to give up.
+    pub patience: Patience,
+}
+
+/// How long to wait before a run is given up; `None` is for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// With nothing coming or going (`--timeout`).
+    pub silence: Option<Duration>,
+    /// For the first word of the other end (`--contimeout`).
+    pub answer: Option<Duration>,
+    /// For the end of the run (`--stop-after`).
+    pub whole: Option<Duration>,
 }
 
 /// The source arguments, all on one host. A trailing slash means "the contents of", as in rsync.
@@ -74,6 +88,8 @@ pub struct Remote {
     pub shell: Vec<OsString>,
     /// The program to start there (`--deltic-path`); `agent` is appended.
     pub program: OsString,
+    /// Options of `agent`, behind that (`--remote-option`).
+    pub options: Vec<OsString>,
 }
 
 /// What went over the wire and how long it took.

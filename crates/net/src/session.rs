@@ -239,7 +239,7 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = Arc::new(SendingHands::new(sources, own, options.strategy, self.figures));
+        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -355,7 +355,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, options.strategy, self.figures);
+        let hands = SendingHands::new(sources, own, &options, self.figures);
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());

@@ -81,12 +81,12 @@ pub(crate) enum Part {
     Further,
 }
 
-/// Starts `shell… host program agent`. The words go to the shell as they are: no command line is ever put together.
+/// Starts `shell… host program agent options…`. The words go to the shell as they are: no command line is ever put together.
 pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, SyncError> {
     let (shell, args) = (remote.shell.split_first())
         .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
     let mut command = Command::new(shell);
-    command.args(args).arg(host).arg(&remote.program).arg("agent");
+    command.args(args).arg(host).arg(&remote.program).arg("agent").args(&remote.options);
     if part == Part::Further {
         command.arg("--join").kill_on_drop(true);
     }

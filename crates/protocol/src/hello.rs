@@ -13,8 +13,8 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS,
-    MAX_TEXT_BYTES, MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES, MAX_NAMES_BYTES,
+    MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
 use crate::options::{Delete, Options};
 use crate::streams::Join;
@@ -471,6 +471,7 @@ impl Wire for Options {
         self.delete.put(to);
         self.threads.put(to);
         self.streams.put(to);
+        self.compress_level.put(to);
         self.rules.put(to);
         self.follow.put(to);
         self.remove.put(to);
@@ -490,6 +491,10 @@ impl Wire for Options {
         if threads > MAX_THREADS || streams > MAX_STREAMS {
             return Err(Bad::Limit("threads or streams"));
         }
+        let compress_level = from.varint_u32()?;
+        if compress_level > MAX_LEVEL {
+            return Err(Bad::Limit("level of compression"));
+        }
         let rules = Wire::take(from)?;
         let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
@@ -504,6 +509,7 @@ impl Wire for Options {
             whole_file: flag(5),
             dry_run: flag(6),
             compress: flag(7),
+            compress_level,
             durable: flag(8),
             delete,
             threads,

@@ -183,6 +183,16 @@ pub enum Done {
     Failed(Trouble),
 }
 
+impl Done {
+    /// Bytes of the file that were sent, as the receiver says.
+    pub(crate) const fn literal(&self) -> u64 {
+        match self {
+            Self::Replaced { literal, .. } => *literal,
+            Self::Same { .. } | Self::Failed(_) => 0,
+        }
+    }
+}
+
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
 closed_set!(Extent: More = 0, Last = 1, Part = 2);
 

@@ -34,6 +34,8 @@ pub struct Options {
     pub delete: Delete,
     /// Compress literals with zstd (`-z`).
     pub compress: bool,
+    /// How hard zstd tries (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 is its own default.
+    pub compress_level: u32,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
     /// Threads that each end computes with (`--threads`), as far as its machine bears them; 0 for as many as it has

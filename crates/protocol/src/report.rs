@@ -1,6 +1,6 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
-use deltic_core::{Kind, Meta, RelPath};
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 /// One name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,35 @@ pub struct Change {
     pub action: Action,
     /// What differed before.
     pub differs: Differs,
+    /// What it is now; nothing of a name that was removed.
+    pub facts: Facts,
+}
+
+/// What a changed name is now, for whoever shows it (`--out-format`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Length of a file, in bytes.
+    pub len: u64,
+    /// Modification time at the sender.
+    pub modified: Timestamp,
+    /// Permission bits at the sender (`0o7777`).
+    pub mode: u32,
+    /// Where a symbolic link points.
+    pub target: Option<Box<[u8]>>,
+    /// Bytes of the file that were sent.
+    pub literal: u64,
+}
+
+impl Facts {
+    /// What the sender's tree says of it.
+    #[must_use]
+    pub fn of(meta: &Meta) -> Self {
+        let target = match &meta.kind {
+            Kind::Symlink(target) => Some(target.clone()),
+            Kind::Dir | Kind::File | Kind::Other => None,
+        };
+        Self { len: meta.len, modified: meta.modified, mode: meta.mode, target, literal: 0 }
+    }
 }
 
 /// The kinds of entries that a run changes.
@@ -91,11 +120,11 @@ pub enum TroubleKind {
 pub struct Totals {
     /// Regular files in the sender's list.
     pub files: u64,
-    /// Directories in the sender's list.
+    /// Directories in the sender's list, with the root where it is part of the transfer.
     pub dirs: u64,
     /// Symbolic links in the sender's list.
     pub links: u64,
-    /// Length of all listed files, in bytes.
+    /// Length of all listed files and of where links point, in bytes.
     pub bytes: u64,
     /// Names that were created.
     pub created: u64,

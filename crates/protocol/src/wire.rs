@@ -7,7 +7,7 @@ use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES};
-use crate::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 
 /// Why a payload could not be read; the caller adds which frame it was.
 #[derive(Debug)]
@@ -357,6 +357,7 @@ impl Wire for Change {
         self.item.put(to);
         self.action.put(to);
         self.differs.put(to);
+        self.facts.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self {
@@ -364,7 +365,25 @@ impl Wire for Change {
             item: Wire::take(from)?,
             action: Wire::take(from)?,
             differs: Wire::take(from)?,
+            facts: Wire::take(from)?,
         })
+    }
+}
+
+impl Wire for Facts {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.len.put(to);
+        self.modified.put(to);
+        self.mode.put(to);
+        self.target.put(to);
+        self.literal.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (len, modified, mode) = (from.varint()?, Wire::take(from)?, from.varint_u32()?);
+        if mode > 0o7777 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self { len, modified, mode, target: Wire::take(from)?, literal: from.varint()? })
     }
 }
 

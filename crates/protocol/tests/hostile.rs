@@ -28,7 +28,7 @@ use deltic_protocol::options::{
     AlternateUse, Alternates, Compare, Delete, Missing, Options, Remove, Select,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
-use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
@@ -543,7 +543,16 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Need.beyond", ToSender::Need { file: A, chunks: one(0..u32::MAX) }),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
-        ("Changed", ToSender::Changed(Change { path: path("a"), item, action, differs })),
+        (
+            "Changed",
+            ToSender::Changed(Change {
+                path: path("a"),
+                item,
+                action,
+                differs,
+                facts: Facts::default(),
+            }),
+        ),
         ("Trouble", ToSender::Trouble(trouble(TroubleKind::Failed))),
         ("Finished", ToSender::Finished(Totals::default())),
     ]

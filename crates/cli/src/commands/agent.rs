@@ -7,19 +7,24 @@ use std::path::PathBuf;
 
 use crate::exit::Exit;
 use crate::output;
+use crate::rate::Rate;
 
 /// The words of `deltic agent`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Be one more stream of a session that is served here
     ///
     /// Which one, and what lets the stream join, are the first bytes of standard input.
     #[arg(long)]
     join: bool,
+    /// Most bytes a second that this end puts on the wire or takes from it, as `deltic sync` has it
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<Rate>,
 }
 
 /// Serves one session on standard input and output, or leads them to one.
-pub(crate) fn run(args: Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     if stdin().is_terminal() {
         output::complain(
             "agent: speaks to a program, not to a person",
@@ -29,7 +34,9 @@ pub(crate) fn run(args: Args) -> Exit {
         );
         return Exit::Usage;
     }
-    let ended = if args.join { deltic_net::join() } else { deltic_net::agent(socket_dirs()) };
+    let bwlimit = args.bwlimit.and_then(Rate::limit);
+    let serve = || deltic_net::agent(socket_dirs(), bwlimit);
+    let ended = if args.join { deltic_net::join() } else { serve() };
     match ended {
         Ok(()) => Exit::Success,
         Err(error) => Exit::from(&error),

@@ -2,7 +2,10 @@
 
 pub(crate) mod agent;
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod delta;
+pub(crate) mod man;
 pub(crate) mod patch;
 pub(crate) mod signature;
 pub(crate) mod sync;
+pub(crate) mod version;

@@ -8,15 +8,27 @@ use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
+use crate::args::accepted::Unsupported;
 use crate::events::Event;
 use crate::exit::{Exit, Troubles};
+use crate::levels::Unknown;
 use crate::output::{self, Output};
-use crate::plan::{Live, Request, Terminals};
+use crate::plan::Request;
 use crate::tell::{self, Teller};
+use crate::view::{Live, Terminals};
+
+use super::version;
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    let terminals = Terminals { stdout: stdout().is_terminal(), stderr: stderr().is_terminal() };
+    if args.show.version > 0 {
+        return version::print(args.show.version);
+    }
+    let terminals = Terminals {
+        stdout: stdout().is_terminal(),
+        stderr: stderr().is_terminal(),
+        plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+    };
     match Request::new(args, terminals) {
         Ok(request) => sync(&request),
         Err(refusal) => refuse(args, &refusal),
@@ -24,17 +36,22 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
 }
 
 fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
-    if args.json {
+    if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
+        return version::print_text(text);
+    }
+    if args.show.json {
         let mut output = Output::stdout();
-        output.line(&Event::refusal(refusal).line());
+        output.line(Event::refusal(refusal).line());
         output.flush();
     }
-    output::complain(&format!("{refusal:#}"), Some("see `deltic sync --help`"));
-    Exit::Usage
+    let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
+    output::complain(&format!("{refusal:#}"), instead.or(Some("see `deltic sync --help`")));
+    Exit::of_refusal(refusal)
 }
 
 fn sync(request: &Request) -> Exit {
-    let mut teller = tell::teller(request, Output::stdout());
+    let output = if request.view.to_stderr { Output::stderr() } else { Output::stdout() };
+    let mut teller = tell::teller(request, output);
     let (result, troubles) = watched(request, &mut *teller);
     let exit = Exit::of(&result, troubles);
     match teller.finish(&result, exit) {

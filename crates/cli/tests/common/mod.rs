@@ -143,7 +143,12 @@ impl World {
     ) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.dir.path()).timeout(PATIENCE);
-        command.env("HOME", self.dir.path()).env_remove("DELTIC_RSH").env("LC_ALL", "C");
+        command
+            .env("HOME", self.dir.path())
+            .env_remove("DELTIC_RSH")
+            .env_remove("RSYNC_RSH")
+            .env_remove("TZ")
+            .env("LC_ALL", "C");
         command
     }
 

@@ -37,11 +37,10 @@ impl Packing {
         Self { link: link.filter(|_| by_cost), tried: Mutex::default() }
     }
 
-    /// The bytes as they travel; `asked` if the user wants them compressed.
-    pub(super) fn pack(&self, bytes: Vec<u8>, asked: bool) -> Payload {
-        match self.link {
-            _ if asked => compressed(bytes),
-            None => Payload::Plain(bytes),
+    /// The bytes as they travel; at the level that is `asked` for, if the user wants them compressed.
+    pub(super) fn pack(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
+        match self.link.filter(|_| asked.is_none()) {
+            None => packed(bytes, asked),
             Some(link) => self.cheaper(link, bytes),
         }
     }
@@ -65,13 +64,26 @@ impl Packing {
     fn as_told(&self, link: Link, bytes: Vec<u8>, codec: Codec) -> Payload {
         let codecs = [Codec::NONE, codec];
         let best = link.fastest(bytes.len() as u64, &codecs);
-        if best == Some(&codecs[1]) { compressed(bytes) } else { Payload::Plain(bytes) }
+        packed(bytes, (best == Some(&codecs[1])).then_some(ZSTD_LEVEL))
+    }
+}
+
+/// The level of zstd for what the user's `asked`; 0 leaves it to us.
+pub(super) const fn level(asked: u32) -> i32 {
+    if asked == 0 { ZSTD_LEVEL } else { asked as i32 }
+}
+
+/// The bytes as they travel, compressed at a level if there is one.
+pub(super) fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
+    match level {
+        Some(level) => compressed(bytes, level),
+        None => Payload::Plain(bytes),
     }
 }
 
 /// As a zstd frame, unless that is no shorter.
-pub(super) fn compressed(bytes: Vec<u8>) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
+fn compressed(bytes: Vec<u8>, level: i32) -> Payload {
+    match within(Stage::Pack, || zstd::bulk::compress(&bytes, level)) {
         Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
         _ => Payload::Plain(bytes),
     }
@@ -108,7 +120,7 @@ mod tests {
     fn what_compresses_is_compressed_for_a_slow_link_alone() {
         let (text, noise) = (b"new from old, ".repeat(2000), noise());
         let is_packed = |packing: &Packing, bytes: &[u8]| {
-            matches!(packing.pack(bytes.to_vec(), false), Payload::Zstd(_))
+            matches!(packing.pack(bytes.to_vec(), None), Payload::Zstd(_))
         };
         let (slow, fast) = (link(8000), link(u64::MAX));
         let by_cost = |link| Packing::new(Compression::ByCost, link);
@@ -117,15 +129,18 @@ mod tests {
         assert!(!is_packed(&by_cost(None), &text), "nothing is known");
         assert!(!is_packed(&by_cost(slow), &noise));
         assert!(!is_packed(&Packing::new(Compression::AsAsked, slow), &text));
-        assert!(matches!(by_cost(fast).pack(text, true), Payload::Zstd(_)), "it was asked for");
+        assert!(
+            matches!(by_cost(fast).pack(text, Some(ZSTD_LEVEL)), Payload::Zstd(_)),
+            "it was asked for"
+        );
     }
 
     #[test]
     fn content_that_changes_is_tried_again() {
         let packing = Packing::new(Compression::ByCost, link(8000));
         let text = b"new from old, ".repeat(2000);
-        assert!(matches!(packing.pack(noise(), false), Payload::Plain(_)));
-        let packed = (0..TRIED_EVERY).map(|_| packing.pack(text.clone(), false));
+        assert!(matches!(packing.pack(noise(), None), Payload::Plain(_)));
+        let packed = (0..TRIED_EVERY).map(|_| packing.pack(text.clone(), None));
         assert!(packed.into_iter().any(|payload| matches!(payload, Payload::Zstd(_))));
     }
 

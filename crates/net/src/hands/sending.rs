@@ -13,6 +13,7 @@ use deltic_core::{
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
@@ -22,7 +23,7 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
-use super::packing::{Packing, compressed};
+use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
@@ -37,6 +38,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
+    /// Of compression, where that is asked for.
+    level: i32,
     link: Option<Link>,
     /// Set before a file is opened: what is listed, the other end need not have answered.
     agreed: OnceLock<Agreed>,
@@ -147,14 +150,15 @@ impl<T: Tree> SendingHands<T> {
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
-        strategy: Strategy,
+        options: &Options,
         link: Option<Link>,
     ) -> Self {
         Self {
             tree,
             own,
             missing: Mutex::new(missing),
-            strategy,
+            strategy: options.strategy,
+            level: level(options.compress_level),
             link,
             agreed: OnceLock::new(),
             open: Mutex::default(),
@@ -178,9 +182,9 @@ impl<T: Tree> SendingHands<T> {
         self.agreed.get().expect("no file is wanted before the greeting is over")
     }
 
-    /// Whether literals are compressed that may be.
-    fn packs(&self, zstd: bool) -> bool {
-        zstd && self.agreed().terms.zstd()
+    /// At which level literals are compressed that may be.
+    fn packs(&self, zstd: bool) -> Option<i32> {
+        (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -205,7 +209,7 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         path: &RelPath,
-        (how, zstd): (How, bool),
+        (how, zstd): (How, Option<i32>),
     ) -> Result<Opened, StoreError> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
@@ -230,7 +234,7 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         spans: &[Span],
-        (sums, zstd): (Sums, bool),
+        (sums, zstd): (Sums, Option<i32>),
     ) -> Result<(Payload, Vec<Chunk>), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
@@ -285,7 +289,7 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         start: u64,
-        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, bool),
+        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, Option<i32>),
     ) -> Result<Searched, StoreError> {
         let snapshot = self.snapshot(handle);
         self.buffers.with(READ_BYTES, |buffer| {
@@ -304,7 +308,12 @@ impl<T: Tree> SendingHands<T> {
         })
     }
 
-    fn mend(&self, handle: Handle, gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
+    fn mend(
+        &self,
+        handle: Handle,
+        gaps: &[Gap],
+        zstd: Option<i32>,
+    ) -> Result<(Payload, u32), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut deltas = Vec::new();
         let longest = gaps.iter().map(|gap| gap.span.len as usize).max().unwrap_or(0);
@@ -321,21 +330,21 @@ impl<T: Tree> SendingHands<T> {
             Ok(())
         })?;
         let len = deltas.len() as u32;
-        Ok((if zstd { compressed(deltas) } else { Payload::Plain(deltas) }, len))
+        Ok((packed(deltas, zstd), len))
     }
 }
 
 /// Gathers the steps of a search into patches that frames may hold.
 struct Patches {
     block: u32,
-    zstd: bool,
+    zstd: Option<i32>,
     steps: Vec<PatchStep>,
     literals: Vec<u8>,
     done: Vec<(Vec<PatchStep>, Payload)>,
 }
 
 impl Patches {
-    const fn new(block: u32, zstd: bool) -> Self {
+    const fn new(block: u32, zstd: Option<i32>) -> Self {
         Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
     }
 
@@ -363,8 +372,8 @@ impl Patches {
 
     fn flush(&mut self) {
         let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
-        let packs = self.zstd && !bytes.is_empty();
-        self.done.push((steps, if packs { compressed(bytes) } else { Payload::Plain(bytes) }));
+        let zstd = self.zstd.filter(|_| !bytes.is_empty());
+        self.done.push((steps, packed(bytes, zstd)));
     }
 
     fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
@@ -379,7 +388,7 @@ impl Patches {
 fn read_body(
     snapshot: &impl Snapshot,
     names: &Fingerprinter,
-    zstd: bool,
+    zstd: Option<i32>,
 ) -> Result<Body, StoreError> {
     let mut bytes = vec![0; snapshot.meta().len as usize];
     // A file that has become shorter is not the one that was opened.
@@ -387,7 +396,7 @@ fn read_body(
     snapshot.check_unchanged()?;
     let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
     let digest = digest_of(chunk.iter());
-    Ok(Body { payload: if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, digest })
+    Ok(Body { payload: packed(bytes, zstd), digest })
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.

@@ -15,7 +15,7 @@ use deltic_core::{Kind, Meta, RelPath};
 
 use crate::message::{Done, FileNo};
 use crate::options::AlternateUse;
-use crate::report::{Action, Change, Differs, Item, Trouble};
+use crate::report::{Action, Change, Differs, Facts, Item, Trouble};
 use crate::work::{Handle, Setback};
 
 use super::clearing::Cleared;
@@ -181,7 +181,7 @@ impl Receiver {
     }
 
     fn copy_beside(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
-        let change = created(&waiting.path);
+        let change = created(&waiting.path, &waiting.meta);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);
             return self.changed(change);
@@ -271,7 +271,7 @@ impl Receiver {
     }
 }
 
-fn created(path: &RelPath) -> Change {
+fn created(path: &RelPath, meta: &Meta) -> Change {
     let (action, differs) = (Action::Created, Differs::default());
-    Change { path: path.clone(), item: Item::File, action, differs }
+    Change { path: path.clone(), item: Item::File, action, differs, facts: Facts::of(meta) }
 }

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_BATCH};
 use crate::message::ToSender;
 use crate::options::Delete;
-use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
 use super::{Extra, List, Place, Receiver, Work};
@@ -110,7 +110,7 @@ impl Receiver {
 
     pub(super) fn deleted(&mut self, path: RelPath, item: Item) {
         let (action, differs) = (Action::Deleted, Differs::default());
-        self.changed(Change { path, item, action, differs });
+        self.changed(Change { path, item, action, differs, facts: Facts::default() });
     }
 
     /// Directories get their times last and from the leaves up: every change inside one touches them.

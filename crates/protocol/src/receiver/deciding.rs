@@ -8,7 +8,7 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
 use crate::options::{Backup, Delete, Links, Options};
-use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::sender::takes_dirs;
 use crate::work::Setback;
 
@@ -188,18 +188,24 @@ impl Receiver {
     }
 
     fn count(&mut self, section: &Section) {
+        // rsync counts the root too, where it is part of the transfer.
+        self.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
-            match entry.meta.kind {
+            match &entry.meta.kind {
                 Kind::File => {
                     self.totals.files += 1;
                     self.progress.list(entry.meta.len);
+                    self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
                 }
                 Kind::Dir => self.totals.dirs += 1,
-                Kind::Symlink(_) => self.totals.links += u64::from(self.setting.options.links),
+                Kind::Symlink(target) if self.setting.options.links => {
+                    self.totals.links += 1;
+                    self.totals.bytes = self.totals.bytes.saturating_add(target.len() as u64);
+                }
+                Kind::Symlink(_) => {}
                 Kind::Other => {}
             }
         }
-        self.totals.bytes = self.progress.listed();
         self.report_listed();
     }
 
@@ -345,6 +351,7 @@ impl Receiver {
             item: Item::Dir,
             action: Action::Created,
             differs: Differs::default(),
+            facts: Facts::of(&meta),
         };
         self.changed(change);
         self.dirs.push((path.clone(), meta));
@@ -373,7 +380,8 @@ impl Receiver {
         let differs = attributes(&self.setting.options, &meta, old);
         if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
-            let change = Change { path: path.clone(), item, action, differs };
+            let facts = Facts::of(&meta);
+            let change = Change { path: path.clone(), item, action, differs, facts };
             if self.may_be_implied(&path) {
                 self.held.insert(path.clone(), change);
             } else if !self.implied.contains(&path) {
@@ -404,7 +412,8 @@ impl Receiver {
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
-        let change = Change { path: path.clone(), item: Item::Symlink, action, differs };
+        let (item, facts) = (Item::Symlink, Facts::of(&meta));
+        let change = Change { path: path.clone(), item, action, differs, facts };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
@@ -488,8 +497,8 @@ impl Receiver {
             // Near enough stays as it is.
             meta.modified = old.modified;
         }
-        let change =
-            Change { path: path.clone(), item: Item::File, action: Action::Touched, differs };
+        let (item, action, facts) = (Item::File, Action::Touched, Facts::of(&meta));
+        let change = Change { path: path.clone(), item, action, differs, facts };
         if self.setting.options.dry_run {
             self.changed(change);
         } else {
@@ -503,9 +512,10 @@ impl Receiver {
         let bytes = &mut self.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
         self.report_settled(candidate.meta.len);
-        let Candidate { path, mut differs, .. } = candidate;
+        let Candidate { path, meta, mut differs, .. } = candidate;
         differs.content = self.setting.options.checksum && action == Action::Updated;
-        self.changed(Change { path, item: Item::File, action, differs });
+        let (item, facts) = (Item::File, Facts::of(&meta));
+        self.changed(Change { path, item, action, differs, facts });
     }
 
     pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<Extra>, Trouble>) {

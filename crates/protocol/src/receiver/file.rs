@@ -11,7 +11,7 @@ use crate::limits::{
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Fuzzy, Options};
-use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::attempt::{Attempt, Old};
@@ -436,6 +436,7 @@ impl Receiver {
             self.arrive(file);
         }
         let (path, item) = (candidate.path, Item::File);
+        let mut facts = Facts::of(&candidate.meta);
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),
             Done::Replaced { action, differs, literal, matched } => {
@@ -446,6 +447,7 @@ impl Receiver {
                 };
                 self.totals.transferred += 1;
                 self.totals.transferred_bytes = self.totals.transferred_bytes.saturating_add(bytes);
+                facts.literal = *literal;
                 self.totals.literal += literal;
                 self.totals.matched += matched;
                 self.totals.created += u64::from(*action == Action::Created);
@@ -454,7 +456,7 @@ impl Receiver {
             Done::Same { .. } | Done::Failed(_) => None,
         };
         if let Some((action, differs)) = change {
-            self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+            self.notices.push_back(Notice::Changed(Change { path, item, action, differs, facts }));
         }
         self.frames.push_back(ToSender::Done { file, done });
     }

@@ -186,7 +186,8 @@ impl Sender {
             Kind::File => {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
-                let listing = Listing { path, len: entry.meta.len, attempts: 0, reported: 0 };
+                let Meta { len, modified, mode, .. } = entry.meta;
+                let listing = Listing { path, len, modified, mode, attempts: 0, reported: 0 };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
             Kind::Symlink(_) | Kind::Other => {}

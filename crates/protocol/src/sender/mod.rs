@@ -22,14 +22,14 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum};
+use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -213,6 +213,8 @@ pub struct Sender {
 struct Listing {
     path: RelPath,
     len: u64,
+    modified: Timestamp,
+    mode: u32,
     attempts: u32,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
@@ -509,15 +511,29 @@ impl Sender {
         let listing = self.entries.remove(&file).ok_or(unknown)?;
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
-        let (path, item) = (listing.path, Item::File);
+        let Listing { path, len, modified, mode, .. } = listing;
+        let (item, target, literal) = (Item::File, None, done.literal());
+        let facts = Facts { len, modified, mode, target, literal };
         match done {
             Done::Same { touched: false, .. } => {}
             Done::Same { differs, .. } => {
                 let action = Action::Touched;
-                self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+                self.notices.push_back(Notice::Changed(Change {
+                    path,
+                    item,
+                    action,
+                    differs,
+                    facts,
+                }));
             }
             Done::Replaced { action, differs, .. } => {
-                self.notices.push_back(Notice::Changed(Change { path, item, action, differs }));
+                self.notices.push_back(Notice::Changed(Change {
+                    path,
+                    item,
+                    action,
+                    differs,
+                    facts,
+                }));
             }
             Done::Failed(trouble) => self.notices.push_back(Notice::Trouble(trouble)),
         }

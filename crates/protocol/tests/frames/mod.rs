@@ -12,11 +12,11 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
-use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
+use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Backup, Follow, Links, Missing, Mounts, Remove, Select};
-use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
@@ -57,7 +57,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ..Options::default()
     };
     let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
-    let change = Change { path, item: Item::Symlink, action: Action::Created, differs };
+    let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
+    let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let totals = Totals {
         files: 1,
         bytes: 5000,
@@ -367,9 +368,11 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             tokens
         }),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
-        (rel_path(), item(), action(), differs()).prop_map(|(path, item, action, differs)| {
-            ToSender::Changed(Change { path, item, action, differs })
-        }),
+        (rel_path(), item(), action(), differs(), facts()).prop_map(
+            |(path, item, action, differs, facts)| {
+                ToSender::Changed(Change { path, item, action, differs, facts })
+            }
+        ),
         trouble().prop_map(ToSender::Trouble),
         vec(number(), 11).prop_map(|n| {
             ToSender::Finished(Totals {
@@ -421,13 +424,13 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams),
+            (threads, streams, compress_level),
             strategy,
             ((compare, select, remove, follow), rules),
         )| {
@@ -440,6 +443,7 @@ fn options() -> impl Strategy<Value = Options> {
                 whole_file: flag[5],
                 dry_run: flag[6],
                 compress: flag[7],
+                compress_level,
                 durable: flag[8],
                 delete,
                 threads,
@@ -712,6 +716,16 @@ fn item() -> impl Strategy<Value = Item> {
 
 fn action() -> impl Strategy<Value = Action> {
     of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted])
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let target = proptest::option::of(vec(any::<u8>(), 0..40).prop_map(Into::into));
+    (number(), any::<(i64, u8)>(), 0..=0o7777u32, target, number()).prop_map(
+        |(len, (secs, nanos), mode, target, literal)| {
+            let modified = Timestamp { secs, nanos: u32::from(nanos) };
+            Facts { len, modified, mode, target, literal }
+        },
+    )
 }
 
 fn differs() -> impl Strategy<Value = Differs> {

@@ -12,7 +12,7 @@ use deltic_core::strategy::Link;
 use deltic_core::{AtEnd, ChunkerSpec, Strategy};
 use deltic_net::SyncError;
 use deltic_net::monitor::{Spent, Stage};
-use deltic_net::plan::{Destination, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Patience, Plan, Remote, Sources};
 use deltic_net::rehearsal::{Rehearsal, rehearse};
 use deltic_protocol::Purpose;
 use deltic_protocol::options::Options;
@@ -204,8 +204,9 @@ impl Way {
             names: deltic_net::plan::Names::None,
             destination: Destination::Local(files.dest.clone()),
             options,
-            remote: Remote { shell: Vec::new(), program: "deltic".into() },
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
             bwlimit: None,
+            patience: Patience::default(),
         }
     }
 

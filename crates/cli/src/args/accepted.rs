@@ -1,0 +1,138 @@
+//! Options of rsync that mean nothing here, or that Deltic does not do: the first are accepted, so that scripts run, the
+//! others refused with a reason.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use anyhow::{Result, bail};
+use clap::ArgAction;
+
+use super::COMPATIBLE;
+
+/// What Deltic does not do, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unsupported {
+    what: String,
+    /// What to do instead.
+    pub(crate) instead: &'static str,
+}
+
+impl Unsupported {
+    pub(crate) const fn new(what: String, instead: &'static str) -> Self {
+        Self { what, instead }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not supported", self.what)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// The words that are accepted or refused.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Accepted {
+    /// Accepted: an interrupted run resumes by itself
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) partial: bool,
+    /// Accepted: the list always streams
+    #[arg(long, alias = "i-r", help_heading = COMPATIBLE)]
+    #[arg(overrides_with = "no_inc_recursive")]
+    pub(crate) inc_recursive: bool,
+    /// Accepted: the list streams nevertheless
+    #[arg(long, alias = "no-i-r", help_heading = COMPATIBLE)]
+    pub(crate) no_inc_recursive: bool,
+    /// Accepted: the other end must be Deltic, whose protocol has no numbers
+    #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
+    pub(crate) protocol: Option<u32>,
+    /// Accepted: sums have a fresh key in each session
+    #[arg(long, value_name = "NUM", allow_hyphen_values = true, help_heading = COMPATIBLE)]
+    pub(crate) checksum_seed: Option<i64>,
+    /// Accepted: the remote shell may block as it likes
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) blocking_io: bool,
+    /// Accepted: what a sender lists is checked in any case
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) trust_sender: bool,
+    /// Accepted: memory is bounded by the protocol
+    #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
+    pub(crate) max_alloc: Option<OsString>,
+    /// Accepted: only rsync's daemons have a port; for ssh write -e 'ssh -p N'
+    #[arg(long, value_name = "PORT", help_heading = COMPATIBLE)]
+    pub(crate) port: Option<u16>,
+    /// Accepted: only connections to rsync's daemons have options
+    #[arg(long, value_name = "OPTIONS", help_heading = COMPATIBLE)]
+    pub(crate) sockopts: Option<OsString>,
+    /// Accepted: only connections to rsync's daemons have an address
+    #[arg(long, value_name = "ADDRESS", help_heading = COMPATIBLE)]
+    pub(crate) address: Option<OsString>,
+    /// Refused: only rsync's daemons ask for a password
+    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
+    pub(crate) password_file: Option<OsString>,
+    /// Refused: only rsync's daemons take early input
+    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
+    pub(crate) early_input: Option<OsString>,
+    /// Refused: `deltic delta` writes what changed into a file
+    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
+    pub(crate) write_batch: Option<OsString>,
+    /// Refused: `deltic delta` writes what changed into a file
+    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
+    pub(crate) only_write_batch: Option<OsString>,
+    /// Refused: `deltic patch` reads what `deltic delta` wrote
+    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
+    pub(crate) read_batch: Option<OsString>,
+    /// Refused, but for `-` and `.`: names are bytes and arrive as they are
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true, help_heading = COMPATIBLE)]
+    pub(crate) iconv: Option<String>,
+    /// Refused: run it as the user whose files they shall be
+    #[arg(long, value_name = "USER", help_heading = COMPATIBLE)]
+    pub(crate) copy_as: Option<OsString>,
+    /// Refused: the far end is `deltic agent`, and speaks no rsync
+    #[arg(long, action = ArgAction::SetTrue, help_heading = COMPATIBLE)]
+    pub(crate) server: bool,
+    /// Refused, as --server
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) sender: bool,
+    /// Refused: Deltic starts itself over ssh
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) daemon: bool,
+}
+
+impl Accepted {
+    /// Refuses what Deltic does not do.
+    pub(crate) fn check(&self) -> Result<()> {
+        let converts = self.iconv.as_deref().is_some_and(|spec| !matches!(spec, "-" | "." | ""));
+        for (asked, what, instead) in [
+            (
+                self.server || self.sender,
+                "--server",
+                "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides",
+            ),
+            (self.daemon, "--daemon", "Deltic starts itself over ssh, as host:path"),
+            (converts, "--iconv", "names are bytes to Deltic; they arrive as they are"),
+            (
+                self.copy_as.is_some(),
+                "--copy-as",
+                "run deltic as the user whose files they shall be",
+            ),
+            (
+                self.password_file.is_some(),
+                "--password-file",
+                "only rsync's daemons have passwords",
+            ),
+            (self.early_input.is_some(), "--early-input", "only rsync's daemons take early input"),
+            (self.write_batch.is_some(), "--write-batch", BATCHES),
+            (self.only_write_batch.is_some(), "--only-write-batch", BATCHES),
+            (self.read_batch.is_some(), "--read-batch", BATCHES),
+        ] {
+            if asked {
+                bail!(Unsupported::new(what.into(), instead));
+            }
+        }
+        Ok(())
+    }
+}
+
+const BATCHES: &str = "`deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

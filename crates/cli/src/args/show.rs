@@ -1,0 +1,127 @@
+//! Options about what is shown: to people, to programs and to a log.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ValueEnum};
+
+use super::SHOW;
+use crate::levels;
+
+/// The words about output.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// Name what changes, and sum up at the end; -vv names what only changed in its attributes as well
+    #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors
+    #[arg(short, long, help_heading = SHOW)]
+    pub(crate) quiet: bool,
+    /// What to tell, as rsync names it: `--info=name,stats2,del0`; `--info=help` lists all
+    #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
+    pub(crate) info: Vec<String>,
+    /// Accepted as in rsync, whose inner life it is about; `--debug=help` lists the names
+    #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
+    pub(crate) debug: Vec<String>,
+    /// Name what changes and how, in rsync's format
+    #[arg(short, long, help_heading = SHOW)]
+    pub(crate) itemize_changes: bool,
+    /// Name what changes in this format: %n name, %i what changes, %l length, %L target, ...
+    #[arg(long, value_name = "FORMAT", alias = "log-format", allow_hyphen_values = true)]
+    #[arg(help_heading = SHOW)]
+    pub(crate) out_format: Option<OsString>,
+    /// Append what happens to FILE, with times
+    #[arg(long, value_name = "FILE", help_heading = SHOW)]
+    pub(crate) log_file: Option<PathBuf>,
+    /// The format of changes in the log; by default `%i %n%L`, and nothing at all if it is empty
+    #[arg(long, value_name = "FORMAT", allow_hyphen_values = true, help_heading = SHOW)]
+    pub(crate) log_file_format: Option<OsString>,
+    /// Count everything at the end, to the byte
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) stats: bool,
+    /// Say why files went as they did: for each file with -v, else summed up
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) explain: bool,
+    /// Show progress even where standard error is no terminal, a line a second; and name what changes
+    #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
+    pub(crate) progress: bool,
+    /// The same as --partial --progress
+    #[arg(short = 'P', overrides_with = "no_progress", help_heading = SHOW)]
+    pub(crate) partial_progress: bool,
+    /// Show no progress, not even on a terminal
+    #[arg(long, overrides_with_all = ["progress", "partial_progress"], help_heading = SHOW)]
+    pub(crate) no_progress: bool,
+    /// Write events for programs, one JSON object per line, and nothing else, to standard output
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) json: bool,
+    /// Figures in K, M, G of 1000 (-h) or 1024 (-hh); alone on the command line: this help
+    #[arg(short = 'h', long, action = ArgAction::Count, help_heading = SHOW)]
+    #[arg(overrides_with = "no_human_readable")]
+    pub(crate) human_readable: u8,
+    /// Figures without separators
+    #[arg(long, alias = "no-h", help_heading = SHOW)]
+    pub(crate) no_human_readable: bool,
+    /// Write bytes of names that are no text as they are
+    #[arg(short = '8', long = "8-bit-output", help_heading = SHOW)]
+    pub(crate) eight_bit_output: bool,
+    /// Where messages go: `all` of them to standard error, or only errors
+    #[arg(long, value_name = "MODE", default_value = "errors", help_heading = SHOW)]
+    pub(crate) stderr: Stderr,
+    /// When standard output is written: None and Line, after each line; Block, in pieces
+    #[arg(long, value_name = "MODE", ignore_case = true, help_heading = SHOW)]
+    pub(crate) outbuf: Option<Outbuf>,
+    /// Accepted as in rsync: only its daemons have a message of the day
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) no_motd: bool,
+    /// Print the version and what this build can do; -VV as JSON
+    #[arg(short = 'V', long, action = ArgAction::Count, help_heading = SHOW)]
+    pub(crate) version: u8,
+}
+
+impl Show {
+    /// Whether progress is asked for.
+    pub(crate) const fn wants_progress(&self) -> bool {
+        self.progress || self.partial_progress
+    }
+
+    /// What is told, after all words about it.
+    pub(crate) fn levels(&self) -> Result<levels::Info, levels::Unknown> {
+        let mut info = levels::Info::verbose(self.verbose);
+        if self.stats {
+            info.raise("stats2");
+        }
+        if self.wants_progress() {
+            info.raise("name,flist2,progress");
+        }
+        for flags in &self.info {
+            info.set(flags)?;
+        }
+        self.debug.iter().try_for_each(|flags| levels::check_debug(flags))?;
+        Ok(info)
+    }
+}
+
+/// Where messages that are no errors go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stderr {
+    /// To standard output.
+    #[value(alias = "e")]
+    Errors,
+    /// To standard error.
+    #[value(alias = "a")]
+    All,
+    /// As `errors`: errors of the other end come over the connection in any case.
+    #[value(alias = "c")]
+    Client,
+}
+
+/// When standard output is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Outbuf {
+    #[value(alias = "n", alias = "unbuffered")]
+    None,
+    #[value(alias = "l")]
+    Line,
+    #[value(alias = "b", alias = "full")]
+    Block,
+}

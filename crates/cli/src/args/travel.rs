@@ -1,0 +1,137 @@
+//! Options about the way to the other machine.
+
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use clap::{ArgAction, ValueEnum, value_parser};
+use deltic_net::plan::Patience;
+use deltic_protocol::limits::MAX_LEVEL;
+
+use super::TRAVEL;
+use super::accepted::Unsupported;
+use crate::rate::Rate;
+use crate::zone::Zone;
+
+/// The words about travelling.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Travel {
+    /// Compress what is sent (zstd)
+    #[arg(short = 'z', long, help_heading = TRAVEL)]
+    pub(crate) compress: bool,
+    /// How to compress: zstd, auto (the same) or none; implies -z
+    #[arg(long, value_name = "NAME", alias = "zc", help_heading = TRAVEL)]
+    pub(crate) compress_choice: Option<Choice>,
+    /// How hard to compress, 1 to 22 (zstd); implies -z
+    #[arg(long, value_name = "N", alias = "zl", allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub(crate) compress_level: Option<i32>,
+    /// Accepted as in rsync 3.5, where it has no effect either: what does not shrink is sent as it is
+    #[arg(long, value_name = "LIST", help_heading = TRAVEL)]
+    pub(crate) skip_compress: Option<OsString>,
+    /// Accepted as in rsync: each thread of --threads compresses
+    #[arg(long, value_name = "N", alias = "zt", help_heading = TRAVEL)]
+    pub(crate) compress_threads: Option<u32>,
+    /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
+    #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
+    pub(crate) bwlimit: Option<Rate>,
+    /// Give up when nothing has come or gone for so many seconds; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
+    #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
+    pub(crate) timeout: u32,
+    /// Give up when the other end has not answered after so many seconds; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
+    #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
+    pub(crate) contimeout: u32,
+    /// Stop after so many minutes; the next run goes on
+    #[arg(long, value_name = "MINUTES", alias = "time-limit", help_heading = TRAVEL)]
+    #[arg(value_parser = value_parser!(u32).range(1..))]
+    pub(crate) stop_after: Option<u32>,
+    /// Stop at this local time: [[year-]month-]dayThour:minute, or a part of it
+    #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
+    pub(crate) stop_at: Option<String>,
+    /// Give the deltic on the other machine this option too: --bwlimit
+    #[arg(short = 'M', long, value_name = "OPTION", allow_hyphen_values = true)]
+    #[arg(action = ArgAction::Append, help_heading = TRAVEL)]
+    pub(crate) remote_option: Vec<OsString>,
+    /// Let ssh use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = TRAVEL)]
+    pub(crate) ipv4: bool,
+    /// Let ssh use IPv6 only
+    #[arg(short = '6', long, help_heading = TRAVEL)]
+    pub(crate) ipv6: bool,
+}
+
+/// A year; who waits for longer means for ever.
+const MAX_SECONDS: i64 = 365 * 24 * 3600;
+
+/// rsync's names of ways to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Choice {
+    Auto,
+    Zstd,
+    Lz4,
+    Zlibx,
+    Zlib,
+    None,
+}
+
+impl Travel {
+    /// Whether to compress, and at which level.
+    pub(crate) fn compression(&self) -> Result<(bool, u32)> {
+        let level = self.compress_level.unwrap_or(0);
+        let packs = match self.compress_choice {
+            Some(Choice::None) => false,
+            Some(Choice::Auto | Choice::Zstd) => true,
+            Some(other @ (Choice::Lz4 | Choice::Zlib | Choice::Zlibx)) => {
+                let what = format!("--compress-choice={}", format!("{other:?}").to_lowercase());
+                bail!(Unsupported::new(what, "Deltic compresses by zstd: --compress-choice=zstd"))
+            }
+            None => self.compress || self.compress_level.is_some_and(|level| level != 0),
+        };
+        // rsync too takes the nearest level there is.
+        let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
+        Ok((packs, level))
+    }
+
+    /// How long to wait for what.
+    pub(crate) fn patience(&self) -> Result<Patience> {
+        let seconds = |n: u32| (n > 0).then(|| Duration::from_secs(n.into()));
+        let minutes = self.stop_after.map(|n| Duration::from_secs(u64::from(n) * 60));
+        Ok(Patience {
+            silence: seconds(self.timeout),
+            answer: seconds(self.contimeout),
+            whole: match &self.stop_at {
+                Some(word) => Some(until(word)?),
+                None => minutes,
+            },
+        })
+    }
+
+    /// The words of the remote shell: ssh knows of the versions of IP.
+    pub(crate) fn shell(&self, words: &[OsString]) -> Vec<OsString> {
+        let mut words = words.to_vec();
+        let is_ssh =
+            words.first().is_some_and(|program| program.as_encoded_bytes().ends_with(b"ssh"));
+        let version = match (self.ipv4, self.ipv6) {
+            (true, _) => Some("-4"),
+            (_, true) => Some("-6"),
+            _ => None,
+        };
+        words.extend(version.filter(|_| is_ssh).map(OsString::from));
+        words
+    }
+}
+
+/// How long it is until the local time `word`.
+fn until(word: &str) -> Result<Duration> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = now.as_secs() as i64;
+    let Some(at) = Zone::here().next(word, now) else {
+        bail!("--stop-at={word}: not a time; write it as 2030-12-31T23:59, or a part of that")
+    };
+    if at <= now {
+        bail!("--stop-at={word}: that is not in the future");
+    }
+    Ok(Duration::from_secs((at - now) as u64))
+}

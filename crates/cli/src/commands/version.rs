@@ -1,0 +1,66 @@
+//! `deltic sync --version`: what this build is, for people (`-V`) and for programs (`-VV`).
+
+use deltic_core::{Isa, Strategy};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::output::{self, Output};
+
+/// Prints the version; as JSON when it is asked for twice.
+pub(crate) fn print(times: u8) -> Exit {
+    print_text(&if times > 1 { for_programs() } else { for_people() })
+}
+
+/// Prints an answer to an option that asks for one.
+pub(crate) fn print_text(text: &str) -> Exit {
+    let mut output = Output::stdout();
+    output.line(text.trim_end());
+    match output.finish() {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            output::complain(&format!("write standard output: {error}"), None);
+            Exit::Files
+        }
+    }
+}
+
+fn for_people() -> String {
+    format!(
+        "deltic  version {}  protocol {}\n\
+         Capabilities:\n    \
+         symlinks, nanosecond times, resumed transfers, several streams\n\
+         Instruction sets of this machine:\n    {}\n\
+         Strategies:\n    {}\n\
+         Checksum list:\n    blake3 (proof of every file)\n\
+         Compress list:\n    zstd none",
+        env!("CARGO_PKG_VERSION"),
+        protocol(),
+        isas().join(" "),
+        strategies().join(" "),
+    )
+}
+
+fn for_programs() -> String {
+    let version = json!({
+        "program": "deltic",
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocol": protocol(),
+        "instruction_sets": isas(),
+        "strategies": strategies(),
+        "checksum_list": ["blake3"],
+        "compress_list": ["zstd", "none"],
+    });
+    serde_json::to_string_pretty(&version).expect("a version is text")
+}
+
+fn protocol() -> String {
+    String::from_utf8_lossy(&deltic_protocol::hello::MAGIC).into_owned()
+}
+
+fn isas() -> Vec<String> {
+    Isa::available().iter().map(|isa| isa.name().to_owned()).collect()
+}
+
+fn strategies() -> Vec<&'static str> {
+    Strategy::ALL.iter().map(|strategy| strategy.name).collect()
+}

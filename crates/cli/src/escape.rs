@@ -1,0 +1,82 @@
+//! Names on their way to a terminal or a log: rsync's `\#ooo` for what could drive either.
+
+/// Which bytes are let through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Escape {
+    /// Text that does not control anything.
+    #[default]
+    Unprintable,
+    /// All but control characters (`-8`).
+    Control,
+}
+
+impl Escape {
+    /// `bytes`, with an octal number for each byte that is not let through. A backslash that could be taken for the
+    /// beginning of such a number is written as one.
+    pub(crate) fn escaped(self, bytes: &[u8]) -> Vec<u8> {
+        let mut to = Vec::with_capacity(bytes.len());
+        for (place, chunk) in places(bytes) {
+            for (at, c) in chunk.valid().char_indices() {
+                let rest = &bytes[place + at..];
+                let here = &rest[..c.len_utf8()];
+                let looks_escaped = matches!(rest, [b'\\', b'#', a, b, c, ..] if [a, b, c].iter().all(|d| d.is_ascii_digit()));
+                if looks_escaped || (c.is_control() && c != '\t') || self.drives(c) {
+                    octal(here, &mut to);
+                } else {
+                    to.extend_from_slice(here);
+                }
+            }
+            match self {
+                Self::Unprintable => octal(chunk.invalid(), &mut to),
+                Self::Control => to.extend_from_slice(chunk.invalid()),
+            }
+        }
+        to
+    }
+
+    /// Characters that turn the direction of a line or end it.
+    fn drives(self, c: char) -> bool {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns && self == Self::Unprintable
+    }
+}
+
+/// Pieces of `bytes` and where each starts.
+fn places(bytes: &[u8]) -> impl Iterator<Item = (usize, std::str::Utf8Chunk<'_>)> {
+    bytes.utf8_chunks().scan(0, |next, chunk| {
+        let place = *next;
+        *next += chunk.valid().len() + chunk.invalid().len();
+        Some((place, chunk))
+    })
+}
+
+fn octal(bytes: &[u8], to: &mut Vec<u8>) {
+    for byte in bytes {
+        to.extend_from_slice(format!("\\#{byte:03o}").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_as_rsync_does() {
+        for (name, shown) in [
+            (&b"plain name"[..], &b"plain name"[..]),
+            (b"a\x1b[2J\nb\tc\x7f", b"a\\#033[2J\\#012b\tc\\#177"),
+            ("h\u{e4}".as_bytes(), "h\u{e4}".as_bytes()),
+            (b"\xff\xc3", b"\\#377\\#303"),
+            (b"a\\#033", b"a\\#134#033"),
+            (b"a\\#03", b"a\\#03"),
+            ("\u{202e}gpj".as_bytes(), b"\\#342\\#200\\#256gpj"),
+        ] {
+            assert_eq!(Escape::Unprintable.escaped(name), shown, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn eight_bits_pass_where_they_are_asked_for_and_controls_never() {
+        assert_eq!(Escape::Control.escaped(b"\xff\x1b\xe4\n"), b"\xff\\#033\xe4\\#012");
+    }
+}

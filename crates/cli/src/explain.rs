@@ -1,0 +1,172 @@
+//! `--explain`: why files went as they did.
+//!
+//! Both ends decide by rules that hang on the options and on lengths alone, so this end can say which one it was. What an
+//! attempt met on its way (a resumed transfer, a second attempt that went whole) shows in the bytes that were sent.
+
+use std::collections::BTreeMap;
+
+use deltic_core::Strategy;
+use deltic_core::chunk::ChunkerSpec;
+use deltic_net::Plan;
+use deltic_net::plan::{Destination, Sources};
+use deltic_protocol::limits::WHOLE_BELOW_BYTES;
+use deltic_protocol::report::{Action, Change, Item};
+use indicatif::{HumanBytes, HumanCount};
+
+/// How a file went, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    New,
+    Short,
+    /// `-W`, or both ends are on this machine.
+    Whole,
+    /// Against its old version, in chunks of this mean length.
+    Chunks(u32),
+    /// Against its old version, by another strategy.
+    Strategy,
+    Attributes,
+}
+
+/// Files that went for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    files: u64,
+    bytes: u64,
+    literal: u64,
+}
+
+/// Explains one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Explain {
+    strategy: Strategy,
+    whole: bool,
+    local: bool,
+    shares: BTreeMap<Why, Share>,
+}
+
+impl Explain {
+    /// Of a run by `plan`.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let ends = (&plan.sources, &plan.destination);
+        Self {
+            strategy: plan.options.strategy,
+            whole: plan.options.whole_file,
+            local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
+            shares: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a change; the line that explains it, if it is of a file that is there now.
+    pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
+        if change.item != Item::File || change.action == Action::Deleted {
+            return None;
+        }
+        let why = self.why(change);
+        let share = self.shares.entry(why).or_default();
+        share.files += 1;
+        share.bytes = share.bytes.saturating_add(change.facts.len);
+        share.literal = share.literal.saturating_add(change.facts.literal);
+        let (sent, len) = (HumanBytes(change.facts.literal), HumanBytes(change.facts.len));
+        Some(format!("  {}; sent {sent} of {len}", self.words(why)))
+    }
+
+    /// What it was altogether.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line = |(why, share): (&Why, &Share)| {
+            let Share { files, bytes, literal } = *share;
+            let (sent, bytes) = (HumanBytes(literal), HumanBytes(bytes));
+            format!("{} files {}; sent {sent} of {bytes}", HumanCount(files), self.words(*why))
+        };
+        self.shares.iter().map(line).collect()
+    }
+
+    fn why(&self, change: &Change) -> Why {
+        let len = change.facts.len;
+        match (change.action, ChunkerSpec::for_len(len)) {
+            (Action::Touched, _) => Why::Attributes,
+            (Action::Created, _) => Why::New,
+            _ if self.whole => Why::Whole,
+            _ if len <= WHOLE_BELOW_BYTES => Why::Short,
+            (_, ChunkerSpec::ByContent(_, sizes)) if self.strategy == Strategy::DELTIC => {
+                Why::Chunks(sizes.avg())
+            }
+            _ => Why::Strategy,
+        }
+    }
+
+    fn words(&self, why: Why) -> String {
+        let name = self.strategy.name;
+        match why {
+            Why::New => "whole: there was no old version".to_owned(),
+            Why::Short => format!("whole: not above {}", HumanBytes(WHOLE_BELOW_BYTES)),
+            Why::Whole if self.local => {
+                "whole: both ends are here, and to read old costs more than to write".to_owned()
+            }
+            Why::Whole => "whole: --whole-file".to_owned(),
+            Why::Chunks(avg) => format!(
+                "by strategy '{name}', in chunks of about {} for that length, against the old version",
+                HumanBytes(avg.into())
+            ),
+            Why::Strategy => format!("by strategy '{name}', against the old version"),
+            Why::Attributes => "not sent: its attributes alone differed".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{self, Command};
+    use crate::plan::Request;
+    use crate::view::Terminals;
+    use deltic_core::RelPath;
+    use deltic_protocol::report::{Differs, Facts};
+
+    fn explain(words: &str) -> Explain {
+        let words = shlex::split(&format!("deltic sync {words}")).unwrap();
+        match args::parse(words.into_iter().map(Into::into)).unwrap().command {
+            Command::Sync(args) => {
+                Explain::new(&Request::new(&args, Terminals::default()).unwrap().plan)
+            }
+            _ => unreachable!("the words say sync"),
+        }
+    }
+
+    fn change(item: Item, action: Action, len: u64) -> Change {
+        let facts = Facts { len, literal: 7, ..Facts::default() };
+        let path = RelPath::parse(b"f").unwrap();
+        Change { path, item, action, differs: Differs::default(), facts }
+    }
+
+    #[test]
+    fn each_file_has_its_reason() {
+        use Action::{Created, Deleted, Touched, Updated};
+        for (words, action, len, reason) in [
+            ("a h:b", Created, 1 << 20, "whole: there was no old version; sent 7 B of 1.00 MiB"),
+            ("a h:b", Updated, 2048, "whole: not above 2.00 KiB"),
+            ("a h:b", Updated, 1 << 20, "'deltic', in chunks of about 2.00 KiB"),
+            ("a h:b", Updated, 4 << 30, "'deltic', in chunks of about 8.00 KiB"),
+            ("h:a b --strategy rsync", Updated, 1 << 20, "by strategy 'rsync', against"),
+            ("-W a h:b", Updated, 1 << 20, "whole: --whole-file"),
+            ("a b", Updated, 1 << 20, "whole: both ends are here"),
+            ("a b", Touched, 5, "not sent"),
+        ] {
+            let line = explain(words).note(&change(Item::File, action, len)).unwrap();
+            assert!(line.contains(reason), "{words}: {line}");
+        }
+        assert_eq!(explain("a b").note(&change(Item::Dir, Created, 0)), None);
+        assert_eq!(explain("a b").note(&change(Item::File, Deleted, 0)), None);
+    }
+
+    #[test]
+    fn reasons_are_summed_up() {
+        let mut explain = explain("a h:b");
+        for len in [10, 20] {
+            explain.note(&change(Item::File, Action::Created, len));
+        }
+        explain.note(&change(Item::File, Action::Updated, 1 << 20));
+        let lines = explain.lines();
+        assert_eq!(lines[0], "2 files whole: there was no old version; sent 14 B of 30 B");
+        assert!(lines[1].starts_with("1 files by strategy 'deltic'") && lines.len() == 2);
+    }
+}

@@ -1,0 +1,345 @@
+//! `--out-format` and `--log-file-format`: rsync's escapes for one line a change.
+
+use std::path::{Path, PathBuf};
+
+use std::os::unix::ffi::OsStrExt;
+
+use deltic_core::path::printable;
+use deltic_net::Plan;
+use deltic_net::plan::Sources;
+use deltic_protocol::report::{Action, Change, Item};
+
+use crate::escape::Escape;
+use crate::itemize::Style;
+use crate::numbers::Numbers;
+use crate::zone::Zone;
+
+/// A line, as text and places for what is known of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Format(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Escape(Place),
+}
+
+/// `%-10l`: what, and how wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    what: u8,
+    width: usize,
+    left: bool,
+    numbers: Numbers,
+}
+
+/// What a line says besides the change.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    style: Style,
+    /// `send` or `recv`.
+    operation: &'static str,
+    sources: Vec<PathBuf>,
+    zone: Zone,
+}
+
+impl Setting {
+    /// What lines about `plan` say.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let (operation, sources) = match &plan.sources {
+            Sources::Local(paths) => ("send", paths.clone()),
+            Sources::Remote { .. } => ("recv", Vec::new()),
+        };
+        Self { style: Style::of(plan), operation, sources, zone: Zone::here() }
+    }
+
+    /// The time, in seconds since 1970, as clocks here show it.
+    pub(crate) fn time(&self, secs: i64) -> String {
+        self.zone.wall(secs).to_string()
+    }
+
+    /// The name with the source that it is of, as far as that is here and known: of several sources that stand for their
+    /// contents the first.
+    fn long_name(&self, change: &Change) -> Vec<u8> {
+        let path = change.path.as_bytes();
+        let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let whole = |source: &&PathBuf| source.as_os_str().as_bytes().ends_with(b"/");
+        let named = self.sources.iter().filter(|source| !whole(source));
+        let named = named.clone().find(|s| s.file_name().is_some_and(|n| n.as_bytes() == first));
+        let above = match (named, self.sources.iter().find(whole)) {
+            (Some(source), _) => source.parent(),
+            (None, source) => source.map(PathBuf::as_path),
+        };
+        let above = above.map_or(&b""[..], |above| above.as_os_str().as_bytes());
+        let above = above.strip_prefix(b"/").unwrap_or(above);
+        let above = above.strip_suffix(b"/").unwrap_or(above);
+        let name = if path.is_empty() { b"." } else { path };
+        if above.is_empty() { name.to_vec() } else { [above, b"/", name].concat() }
+    }
+}
+
+impl Format {
+    /// Understands `text`; what is no escape stands for itself.
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let (mut pieces, mut rest) = (Vec::new(), text);
+        while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+            let (before, escape) = rest.split_at(at);
+            push_text(&mut pieces, before);
+            match Place::parse(&escape[1..]) {
+                Some((place, len)) => {
+                    pieces.push(Piece::Escape(place));
+                    rest = &escape[1 + len..];
+                }
+                None => {
+                    push_text(&mut pieces, b"%");
+                    rest = &escape[1..];
+                }
+            }
+        }
+        push_text(&mut pieces, rest);
+        Self(pieces)
+    }
+
+    /// Whether it itemizes: then names are told whatever changes of them.
+    pub(crate) fn itemizes(&self) -> bool {
+        self.has(b"i")
+    }
+
+    /// Whether it can tell a deletion from other changes.
+    fn tells_deletions(&self) -> bool {
+        self.has(b"io")
+    }
+
+    fn has(&self, escapes: &[u8]) -> bool {
+        let is =
+            |piece: &Piece| matches!(piece, Piece::Escape(place) if escapes.contains(&place.what));
+        self.0.iter().any(is)
+    }
+
+    /// The line for `change`, without its end.
+    pub(crate) fn line(&self, change: &Change, setting: &Setting, escape: Escape) -> Vec<u8> {
+        if change.action == Action::Deleted && !self.tells_deletions() {
+            return [b"deleting ", &*escape.escaped(&name(change))].concat();
+        }
+        let mut line = Vec::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => line.extend_from_slice(text),
+                Piece::Escape(place) => line.extend(escape.escaped(&place.of(change, setting))),
+            }
+        }
+        line
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: &[u8]) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Text(last)) => last.extend_from_slice(text),
+        _ => pieces.push(Piece::Text(text.to_vec())),
+    }
+}
+
+impl Place {
+    /// Reads what follows a percent sign; how many bytes that were.
+    fn parse(text: &[u8]) -> Option<(Self, usize)> {
+        let run = |from: usize, is: fn(&u8) -> bool| {
+            text[from..].iter().take_while(|byte| is(byte)).count()
+        };
+        let marks = run(0, |byte| *byte == b'\'');
+        let left = text.get(marks) == Some(&b'-');
+        let digits = marks + usize::from(left);
+        let count = run(digits, u8::is_ascii_digit);
+        let more = run(digits + count, |byte| *byte == b'\'');
+        let at = digits + count + more;
+        let what = *text.get(at).filter(|what| KNOWN.contains(what))?;
+        let width = std::str::from_utf8(&text[digits..digits + count]).ok()?;
+        let width = if width.is_empty() { 0 } else { width.parse().ok()? };
+        let numbers = match marks + more {
+            0 => Numbers::Plain,
+            1 => Numbers::Grouped,
+            2 => Numbers::Thousands,
+            _ => Numbers::Binary,
+        };
+        (width <= MAX_WIDTH).then_some((Self { what, width, left, numbers }, at + 1))
+    }
+
+    /// What it stands for.
+    fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
+        let mut text = self.value(change, setting);
+        let missing = self.width.saturating_sub(text.len());
+        let blanks = std::iter::repeat_n(b' ', missing);
+        let at = if self.left { text.len() } else { 0 };
+        text.splice(at..at, blanks);
+        text
+    }
+
+    fn value(self, change: &Change, setting: &Setting) -> Vec<u8> {
+        let facts = &change.facts;
+        let deleted = change.action == Action::Deleted;
+        let text = match self.what {
+            b'n' => return name(change),
+            b'f' => return setting.long_name(change),
+            b'L' => {
+                let target = facts.target.as_deref();
+                return target.map_or_else(Vec::new, |target| [b" -> ", target].concat());
+            }
+            b'i' if deleted => "*deleting  ".into(),
+            b'i' => setting.style.code(change),
+            b'o' if deleted => "del.".into(),
+            b'o' => setting.operation.into(),
+            b'l' => self.numbers.show(match &facts.target {
+                Some(target) => target.len() as u64,
+                None => facts.len,
+            }),
+            b'b' => self.numbers.show(facts.literal),
+            b'c' => "0".into(),
+            b'M' => setting.time(facts.modified.secs).replace(' ', "-"),
+            b't' => setting.time(now()),
+            b'p' => std::process::id().to_string(),
+            b'B' => permissions(facts.mode),
+            b'C' => " ".repeat(CHECKSUM_LEN),
+            b'U' => "0".into(),
+            b'G' => "DEFAULT".into(),
+            b'%' => "%".into(),
+            _ => String::new(),
+        };
+        text.into_bytes()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// The name; a directory's ends in a slash.
+fn name(change: &Change) -> Vec<u8> {
+    let path = change.path.as_bytes();
+    let path = if path.is_empty() { b"." } else { path };
+    let slash: &[u8] = if change.item == Item::Dir { b"/" } else { b"" };
+    [path, slash].concat()
+}
+
+/// `rwxr-x--T`.
+fn permissions(mode: u32) -> String {
+    let letter = |bit: u32| {
+        let has = mode >> bit & 1 == 1;
+        let special = [(6, 11, 's', 'S'), (3, 10, 's', 'S'), (0, 9, 't', 'T')];
+        match special.iter().find(|(of, with, ..)| *of == bit && mode >> with & 1 == 1) {
+            Some((.., small, large)) => {
+                if has {
+                    *small
+                } else {
+                    *large
+                }
+            }
+            None if has => ['x', 'w', 'r'][bit as usize % 3],
+            None => '-',
+        }
+    };
+    (0..9).rev().map(letter).collect()
+}
+
+/// Escapes with a meaning; `%a`, `%h`, `%P` and `%u` are for rsync's daemons and stand for themselves, as in rsync.
+const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
+/// Widest column.
+const MAX_WIDTH: usize = 4096;
+/// Length of a checksum in rsync's default.
+const CHECKSUM_LEN: usize = 32;
+
+/// What rsync prints with `-v`.
+pub(crate) const NAMES: &[u8] = b"%n%L";
+/// What rsync prints with `-i`, and logs.
+pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
+
+/// A message of ours about a file that could not be opened.
+pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
+    format!("open {}: {error}", printable(path.as_os_str().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::{RelPath, Timestamp};
+    use deltic_protocol::report::{Differs, Facts};
+
+    fn setting(sources: &[&str]) -> Setting {
+        Setting {
+            style: Style::SENDING,
+            operation: "send",
+            sources: sources.iter().map(PathBuf::from).collect(),
+            zone: Zone::default(),
+        }
+    }
+
+    fn change(path: &str, item: Item, action: Action) -> Change {
+        let facts = Facts {
+            len: 1_234_567,
+            modified: Timestamp { secs: 1_000_000_000, nanos: 5 },
+            mode: 0o4751,
+            target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
+            literal: 77,
+        };
+        let path = RelPath::parse(path.as_bytes()).unwrap();
+        Change { path, item, action, differs: Differs::default(), facts }
+    }
+
+    fn line(format: &str, change: &Change) -> String {
+        let line =
+            Format::new(format.as_bytes()).line(change, &setting(&["/top/s/"]), Escape::default());
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn escapes_are_those_of_rsync() {
+        let file = change("d/f", Item::File, Action::Created);
+        for (format, shown) in [
+            ("%i %n%L", "<f+++++++++ d/f"),
+            ("%o %l %b %c", "send 1234567 77 0"),
+            (
+                "[%'l] [%''l] [%'''l] [%12l] [%-12l] [%'12l]",
+                "[1,234,567] [1.23M] [1.18M] [     1234567] [1234567     ] [   1,234,567]",
+            ),
+            ("%M|%B|%U|%G|%m|%P", "2001/09/09-01:46:40|rwsr-x--x|0|DEFAULT||%P"),
+            ("%f", "top/s/d/f"),
+            ("100% %q %% %h %a %u %", "100% %q % %h %a %u %"),
+            ("%-5n|%5o|", "d/f  | send|"),
+        ] {
+            assert_eq!(line(format, &file), shown, "{format}");
+        }
+        assert_eq!(line("%n%L", &change("l", Item::Symlink, Action::Created)), "l -> to\\#012");
+        assert_eq!(
+            line("%n|%f", &change("", Item::Dir, Action::Created)),
+            ".//|top/s/.".replace("//", "/")
+        );
+    }
+
+    #[test]
+    fn deletions_have_their_own_words_unless_the_format_tells_them() {
+        let gone = change("d", Item::Dir, Action::Deleted);
+        assert_eq!(line("%n", &gone), "deleting d/");
+        assert_eq!(line("%i %n%L", &gone), "*deleting   d/");
+        assert_eq!(line("%o %n", &gone), "del. d/");
+    }
+
+    #[test]
+    fn a_long_name_begins_with_its_source() {
+        let long = |sources: &[&str], path| {
+            let change = change(path, Item::File, Action::Created);
+            String::from_utf8(setting(sources).long_name(&change)).unwrap()
+        };
+        assert_eq!(long(&["a/b"], "b/f"), "a/b/f");
+        assert_eq!(long(&["x/", "a/b"], "b/f"), "a/b/f");
+        assert_eq!(long(&["x/", "a/b"], "c"), "x/c");
+        assert_eq!(long(&["b"], "b"), "b");
+        assert_eq!(long(&[], "b/f"), "b/f");
+    }
+
+    #[test]
+    fn permissions_show_special_bits() {
+        let shown = [0o755, 0o4644, 0o2755, 0o1777, 0o1666].map(permissions);
+        assert_eq!(shown, ["rwxr-xr-x", "rwSr--r--", "rwxr-sr-x", "rwxrwxrwt", "rw-rw-rwT"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! `--info` and `--debug`: rsync's names for what is told, and how loudly.
+//!
+//! All of rsync's names are known, so that scripts run. Those with a meaning here act; the others are about what happens
+//! inside rsync.
+
+/// How loudly each thing is told, as far as there is one here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Info {
+    /// Deletions.
+    pub(crate) del: u8,
+    /// That the list is on its way.
+    pub(crate) flist: u8,
+    /// 1: names that change; 2: also those that change in their attributes alone.
+    pub(crate) name: u8,
+    /// Names that are left out because of what they are.
+    pub(crate) nonreg: u8,
+    /// 1 and 2: that there is progress to be shown.
+    pub(crate) progress: u8,
+    /// 1: totals; 2: every count.
+    pub(crate) stats: u8,
+}
+
+/// A name that rsync does not know either, or a wish for help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    Item { option: &'static str, item: String },
+    Help(String),
+}
+
+impl std::error::Error for Unknown {}
+
+impl std::fmt::Display for Unknown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Item { option, item } => write!(f, "unknown {option} item: '{item}'"),
+            Self::Help(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Info {
+    /// What so many `-v` ask for.
+    pub(crate) fn verbose(times: u8) -> Self {
+        let mut info = Self { nonreg: 1, ..Self::default() };
+        if times > 0 {
+            info.raise("del,flist,name,stats");
+        }
+        if times > 1 {
+            info.raise("name2");
+        }
+        info
+    }
+
+    /// Raises levels that are lower.
+    pub(crate) fn raise(&mut self, flags: &str) {
+        for (name, level) in flags.split(',').map(split) {
+            if let Some(known) = self.of(name) {
+                *known = level.max(*known);
+            }
+        }
+    }
+
+    /// Does what `--info=FLAGS` says.
+    pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
+        for item in items("--info", flags, &INFO)? {
+            let (name, level) = item;
+            match self.of(&name) {
+                Some(known) => *known = level,
+                None if name == "all" => {
+                    let Self { del, flist, name, nonreg, progress, stats } = self;
+                    for each in [del, flist, name, nonreg, progress, stats] {
+                        *each = level;
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, name: &str) -> Option<&mut u8> {
+        Some(match name {
+            "del" => &mut self.del,
+            "flist" => &mut self.flist,
+            "name" => &mut self.name,
+            "nonreg" => &mut self.nonreg,
+            "progress" => &mut self.progress,
+            "stats" => &mut self.stats,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether rsync knows the names in `--debug=FLAGS`.
+pub(crate) fn check_debug(flags: &str) -> Result<(), Unknown> {
+    items("--debug", flags, &DEBUG).map(drop)
+}
+
+/// Names in lower case and their levels; `none` is `all0`.
+fn items(
+    option: &'static str,
+    flags: &str,
+    known: &[(&str, &str)],
+) -> Result<Vec<(String, u8)>, Unknown> {
+    let flags = flags.to_ascii_lowercase();
+    let item = |item: &str| match split(item) {
+        ("help", _) => Err(Unknown::Help(help(option, known))),
+        ("none", _) => Ok(("all".to_owned(), 0)),
+        (name, level) if name == "all" || known.iter().any(|(word, _)| *word == name) => {
+            Ok((name.to_owned(), level))
+        }
+        _ => Err(Unknown::Item { option, item: item.to_owned() }),
+    };
+    flags.split(',').filter(|flag| !flag.is_empty()).map(item).collect()
+}
+
+/// `name2` is name at level 2; a bare name is at level 1.
+fn split(item: &str) -> (&str, u8) {
+    let name = item.trim_end_matches(|c: char| c.is_ascii_digit());
+    let level = &item[name.len()..];
+    (name, if level.is_empty() { 1 } else { level.parse().unwrap_or(u8::MAX) })
+}
+
+fn help(option: &str, known: &[(&str, &str)]) -> String {
+    let mut text = String::from(
+        "Use OPT or OPT1 for level 1 output, OPT2 for level 2, etc.; OPT0 silences.\n\n",
+    );
+    let own = [("all", "set all of them (e.g. all4)"), ("none", "the same as all0")];
+    for (name, what) in known.iter().chain(&own) {
+        text.push_str(&format!("{:<10} {what}\n", name.to_ascii_uppercase()));
+    }
+    text.push_str(&format!("\n{option} knows all of rsync's names; most have no meaning here.\n"));
+    text
+}
+
+const NO_MEANING: &str = "no meaning here";
+
+/// What `--info` knows.
+const INFO: [(&str, &str); 13] = [
+    ("backup", NO_MEANING),
+    ("copy", NO_MEANING),
+    ("del", "deletions"),
+    ("flist", "that the list is on its way"),
+    ("misc", NO_MEANING),
+    ("mount", NO_MEANING),
+    ("name", "1) names that change, 2) also those that change in attributes alone"),
+    ("nonreg", "names left out because of what they are (default 1, 0 disables)"),
+    ("progress", "progress of the whole run"),
+    ("remove", NO_MEANING),
+    ("skip", NO_MEANING),
+    ("stats", "1) totals at the end, 2) every count"),
+    ("symsafe", NO_MEANING),
+];
+
+/// What `--debug` knows.
+const DEBUG: [(&str, &str); 24] = [
+    ("acl", NO_MEANING),
+    ("backup", NO_MEANING),
+    ("bind", NO_MEANING),
+    ("chdir", NO_MEANING),
+    ("connect", NO_MEANING),
+    ("cmd", NO_MEANING),
+    ("del", NO_MEANING),
+    ("deltasum", NO_MEANING),
+    ("dup", NO_MEANING),
+    ("exit", NO_MEANING),
+    ("filter", NO_MEANING),
+    ("flist", NO_MEANING),
+    ("fuzzy", NO_MEANING),
+    ("genr", NO_MEANING),
+    ("hash", NO_MEANING),
+    ("hlink", NO_MEANING),
+    ("iconv", NO_MEANING),
+    ("io", NO_MEANING),
+    ("nstr", NO_MEANING),
+    ("own", NO_MEANING),
+    ("proto", NO_MEANING),
+    ("recv", NO_MEANING),
+    ("send", NO_MEANING),
+    ("time", NO_MEANING),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbosity_sets_levels_and_flags_change_them() {
+        assert_eq!(Info::verbose(0), Info { nonreg: 1, ..Info::default() });
+        let mut info = Info::verbose(2);
+        assert_eq!((info.name, info.del, info.flist, info.stats), (2, 1, 1, 1));
+        info.set("NAME0,stats2,misc2,backup").unwrap();
+        assert_eq!((info.name, info.del, info.stats), (0, 1, 2));
+        info.set("none,del").unwrap();
+        assert_eq!(info, Info { del: 1, ..Info::default() });
+    }
+
+    #[test]
+    fn names_that_rsync_does_not_know_are_refused() {
+        for flags in ["foo", "name,foo2", "deltasum"] {
+            assert!(matches!(Info::default().set(flags), Err(Unknown::Item { .. })), "{flags}");
+        }
+        assert!(check_debug("deltasum4,IO,all2,none").is_ok());
+        assert!(check_debug("name").is_err());
+        assert!(matches!(check_debug("help"), Err(Unknown::Help(text)) if text.contains("FUZZY")));
+    }
+}

@@ -1,0 +1,112 @@
+//! Figures in rsync's four styles (`-h`, `--no-h`).
+
+/// How figures are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Numbers {
+    /// `1234567`
+    Plain,
+    /// `1,234,567`
+    #[default]
+    Grouped,
+    /// `1.23M`, of 1000
+    Thousands,
+    /// `1.18M`, of 1024
+    Binary,
+}
+
+impl Numbers {
+    /// The style of so many `-h`.
+    pub(crate) const fn of(times: u8, plain: bool) -> Self {
+        match times {
+            0 if plain => Self::Plain,
+            0 => Self::Grouped,
+            1 => Self::Thousands,
+            _ => Self::Binary,
+        }
+    }
+
+    /// `number` in this style.
+    pub(crate) fn show(self, number: u64) -> String {
+        self.scaled(number as f64).unwrap_or_else(|| self.count(number))
+    }
+
+    /// A count, which never gets a unit.
+    pub(crate) fn count(self, number: u64) -> String {
+        let digits = number.to_string();
+        if self == Self::Plain { digits } else { grouped(&digits) }
+    }
+
+    /// `number` with two decimals.
+    pub(crate) fn decimal(self, number: f64) -> String {
+        self.scaled(number).unwrap_or_else(|| self.ratio(number))
+    }
+
+    /// A ratio with two decimals, which never gets a unit.
+    pub(crate) fn ratio(self, number: f64) -> String {
+        let text = format!("{number:.2}");
+        match text.split_once('.') {
+            Some((whole, rest)) if self != Self::Plain => format!("{}.{rest}", grouped(whole)),
+            _ => text,
+        }
+    }
+
+    /// With a unit, where the style has some and the number is large enough.
+    fn scaled(self, number: f64) -> Option<String> {
+        let unit = match self {
+            Self::Plain | Self::Grouped => return None,
+            Self::Thousands => 1000.0,
+            Self::Binary => 1024.0,
+        };
+        let mut number = number;
+        let mut letter = None;
+        for next in ['K', 'M', 'G', 'T', 'P'] {
+            if number < unit {
+                break;
+            }
+            (number, letter) = (number / unit, Some(next));
+        }
+        letter.map(|letter| format!("{number:.2}{letter}"))
+    }
+}
+
+fn grouped(digits: &str) -> String {
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_rsync() {
+        for (style, number, text) in [
+            (Numbers::Plain, 1_234_567, "1234567"),
+            (Numbers::Grouped, 1_234_567, "1,234,567"),
+            (Numbers::Grouped, 999, "999"),
+            (Numbers::Thousands, 999, "999"),
+            (Numbers::Thousands, 1000, "1.00K"),
+            (Numbers::Thousands, 1_234_567, "1.23M"),
+            (Numbers::Binary, 1000, "1,000"),
+            (Numbers::Binary, 1_234_567, "1.18M"),
+            (Numbers::Binary, 5 << 40, "5.00T"),
+        ] {
+            assert_eq!(style.show(number), text);
+        }
+        assert_eq!(Numbers::Grouped.decimal(12_345.678), "12,345.68");
+        assert_eq!(Numbers::Plain.ratio(12_345.678), "12345.68");
+        assert_eq!(Numbers::Thousands.decimal(12_345.678), "12.35K");
+        assert_eq!(Numbers::Thousands.ratio(12_345.678), "12,345.68");
+        assert_eq!(Numbers::Thousands.count(12_345), "12,345");
+    }
+
+    #[test]
+    fn each_h_is_a_style() {
+        use Numbers::{Binary, Grouped, Plain, Thousands};
+        let styles = [(0, true), (0, false), (1, false), (2, false), (3, false)];
+        assert_eq!(
+            styles.map(|(times, plain)| Numbers::of(times, plain)),
+            [Plain, Grouped, Thousands, Binary, Binary]
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! What the user sees of a run: decided once, from the words and the terminals.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::args::SyncArgs;
+use crate::args::show::{Outbuf, Show, Stderr};
+use crate::escape::Escape;
+use crate::format::{self, Format};
+use crate::levels::Info;
+use crate::numbers::Numbers;
+
+/// What the user sees of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Whether programs read standard output.
+    pub(crate) json: bool,
+    /// How changes are named on standard output, if they are.
+    pub(crate) names: Option<Format>,
+    /// How deletions are, if they are.
+    pub(crate) deletions: Option<Format>,
+    /// What is told.
+    pub(crate) info: Info,
+    /// How figures are written.
+    pub(crate) numbers: Numbers,
+    /// Which bytes of names are let through.
+    pub(crate) escape: Escape,
+    /// What is said at the end.
+    pub(crate) summary: Summary,
+    /// Whether it is said why files went as they did.
+    pub(crate) explain: bool,
+    /// How progress is shown.
+    pub(crate) live: Live,
+    /// Whether only errors are said.
+    pub(crate) quiet: bool,
+    /// Whether the summary may be coloured.
+    pub(crate) color: bool,
+    /// Where messages go that are no errors.
+    pub(crate) to_stderr: bool,
+    /// Whether each line is written at once.
+    pub(crate) by_line: bool,
+    /// Where to log what happens.
+    pub(crate) log: Option<Log>,
+}
+
+/// A log besides standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) path: PathBuf,
+    /// How changes are named, if they are.
+    pub(crate) names: Option<Format>,
+}
+
+/// What is said at the end on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summary {
+    Nothing,
+    /// Three lines for a person at a terminal.
+    Short,
+    /// rsync's two lines.
+    Totals,
+    /// rsync's `--stats`.
+    Full,
+}
+
+/// How progress is shown on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Live {
+    Nothing,
+    /// A bar that redraws itself.
+    Bar,
+    /// A line now and then.
+    Lines,
+}
+
+/// Which of our streams are terminals, and whether they are to be coloured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terminals {
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+    /// `NO_COLOR` is set.
+    pub(crate) plain: bool,
+}
+
+impl View {
+    /// What `args` ask for on these terminals.
+    pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
+        let show = &args.show;
+        let info = show.levels()?;
+        Ok(Self {
+            json: show.json,
+            names: names(show, info),
+            deletions: deletions(show, info),
+            info,
+            numbers: Numbers::of(show.human_readable, show.no_human_readable),
+            escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
+            summary: summary(show, info, terminals),
+            explain: show.explain && !show.quiet,
+            live: live(show, info, terminals),
+            quiet: show.quiet,
+            color: terminals.stdout && !terminals.plain,
+            to_stderr: show.stderr == Stderr::All && !show.json,
+            by_line: matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line)),
+            log: show.log_file.clone().map(|path| Log { path, names: log_names(show) }),
+        })
+    }
+}
+
+/// An own format names things whatever the levels are, as in rsync.
+fn names(show: &Show, info: Info) -> Option<Format> {
+    if show.quiet {
+        return None;
+    }
+    match &show.out_format {
+        Some(format) if format.is_empty() => None,
+        Some(format) => Some(Format::new(format.as_encoded_bytes())),
+        None if show.itemize_changes => Some(Format::new(format::ITEMIZED)),
+        None => (info.name > 0).then(|| Format::new(format::NAMES)),
+    }
+}
+
+/// Where anything is named, deletions are.
+fn deletions(show: &Show, info: Info) -> Option<Format> {
+    let plain = || (info.del > 0 && !show.quiet).then(|| Format::new(format::NAMES));
+    names(show, info).or_else(plain)
+}
+
+fn log_names(show: &Show) -> Option<Format> {
+    match &show.log_file_format {
+        Some(format) if format.is_empty() => None,
+        Some(format) => Some(Format::new(format.as_encoded_bytes())),
+        None => Some(Format::new(format::ITEMIZED)),
+    }
+}
+
+fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
+    match info.stats {
+        _ if show.quiet => Summary::Nothing,
+        0 if terminals.stdout => Summary::Short,
+        0 => Summary::Nothing,
+        1 => Summary::Totals,
+        _ => Summary::Full,
+    }
+}
+
+fn live(show: &Show, info: Info, terminals: Terminals) -> Live {
+    match show {
+        _ if show.no_progress || show.quiet => Live::Nothing,
+        _ if show.json && info.progress == 0 => Live::Nothing,
+        _ if terminals.stderr => Live::Bar,
+        _ if info.progress > 0 => Live::Lines,
+        _ => Live::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{self, Command};
+
+    fn view_on(words: &str, terminals: Terminals) -> View {
+        let words = shlex::split(&format!("deltic sync {words}")).unwrap();
+        match args::parse(words.into_iter().map(Into::into)).unwrap().command {
+            Command::Sync(args) => View::new(&args, terminals).unwrap(),
+            _ => unreachable!("the words say sync"),
+        }
+    }
+
+    fn view(words: &str) -> View {
+        view_on(words, Terminals::default())
+    }
+
+    #[test]
+    fn progress_is_for_terminals_unless_asked_for() {
+        let terminals = Terminals { stdout: true, stderr: true, plain: false };
+        for (words, there, elsewhere) in [
+            ("a b", Live::Bar, Live::Nothing),
+            ("--progress a b", Live::Bar, Live::Lines),
+            ("-P a b", Live::Bar, Live::Lines),
+            ("--info=progress2 a b", Live::Bar, Live::Lines),
+            ("--no-progress a b", Live::Nothing, Live::Nothing),
+            ("-q --progress a b", Live::Nothing, Live::Nothing),
+            ("--json a b", Live::Nothing, Live::Nothing),
+        ] {
+            assert_eq!(view_on(words, terminals).live, there, "{words}");
+            assert_eq!(view(words).live, elsewhere, "{words}");
+        }
+    }
+
+    #[test]
+    fn names_and_summaries_follow_the_words_and_the_terminal() {
+        let terminals = Terminals { stdout: true, ..Terminals::default() };
+        let format = |text: &[u8]| Some(Format::new(text));
+        for (words, names, summary) in [
+            ("a b", None, Summary::Nothing),
+            ("-v a b", format(b"%n%L"), Summary::Totals),
+            ("-vi a b", format(b"%i %n%L"), Summary::Totals),
+            ("-i a b", format(b"%i %n%L"), Summary::Nothing),
+            ("-v --info=name0 a b", None, Summary::Totals),
+            ("-v --out-format=%o a b", format(b"%o"), Summary::Totals),
+            ("-i --out-format=%n a b", format(b"%n"), Summary::Nothing),
+            ("--progress a b", format(b"%n%L"), Summary::Nothing),
+            ("--info=progress2 a b", None, Summary::Nothing),
+            ("--stats a b", None, Summary::Full),
+            ("--info=stats2 a b", None, Summary::Full),
+            ("-qv a b", None, Summary::Nothing),
+        ] {
+            let view = view(words);
+            assert_eq!((view.names, view.summary), (names, summary), "{words}");
+        }
+        assert_eq!(view_on("a b", terminals).summary, Summary::Short);
+        assert_eq!(view_on("-q a b", terminals).summary, Summary::Nothing);
+        assert!(view_on("a b", terminals).color);
+        assert!(!view_on("a b", Terminals { plain: true, ..terminals }).color);
+    }
+
+    #[test]
+    fn a_log_itemizes_unless_it_has_a_format_of_its_own() {
+        let log = |words| view(words).log.unwrap().names;
+        assert_eq!(log("--log-file x a b"), Some(Format::new(b"%i %n%L")));
+        assert_eq!(log("--log-file x --log-file-format=%o a b"), Some(Format::new(b"%o")));
+        assert_eq!(log("--log-file x --log-file-format= a b"), None);
+    }
+}

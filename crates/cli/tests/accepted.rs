@@ -1,0 +1,140 @@
+//! What scripts for rsync say: words that are accepted, words that are refused with a reason, and other names for us.
+
+mod common;
+
+use common::{DELTIC, Run, SHELL, World, rsync};
+
+fn world() -> World {
+    let world = World::new();
+    world.write("src/file", "content");
+    world.write("src/dir/below", "below");
+    world.link("file", "src/link");
+    world
+}
+
+#[test]
+fn words_without_a_meaning_here_change_nothing() {
+    for words in [
+        "--no-inc-recursive --inc-recursive --no-i-r --i-r",
+        "--protocol=31 --checksum-seed=-5 --blocking-io --no-blocking-io",
+        "--trust-sender --fsync --partial -P --max-alloc=1g --port=2222 --no-motd",
+        "--sockopts=SO_SNDBUF=1 --address=127.0.0.1 --iconv=. --no-iconv",
+        "--no-fsync --fsync",
+    ] {
+        let world = world();
+        let words: Vec<_> = words.split(' ').chain(["-a", "src/", "h:dst/"]).collect();
+        let run = world.sync(&words);
+        assert_eq!(run.code, Some(0), "{words:?} {run:#?}");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_touched() {
+    for (words, reason) in [
+        ("--iconv=utf8,latin1", "names are bytes"),
+        ("--write-batch=b", "deltic delta"),
+        ("--only-write-batch=b", "deltic delta"),
+        ("--read-batch=b", "deltic patch"),
+        ("--server --sender", "must be deltic too"),
+        ("--daemon", "starts itself over ssh"),
+        ("--copy-as=nobody", "run deltic as the user"),
+        ("--password-file=p", "daemons"),
+        ("--early-input=p", "daemons"),
+    ] {
+        let world = world();
+        let run = world.fails(4, &format!("-a {words} src/ dst/"));
+        assert!(
+            run.stderr.contains("is not supported\n  hint: ") && run.stderr.contains(reason),
+            "{run:#?}"
+        );
+        assert!(!world.exists("dst"));
+    }
+}
+
+#[test]
+fn a_refusal_is_an_event_with_the_same_code() {
+    let run = world().sync(&["-a", "--json", "--daemon", "src/", "dst/"]);
+    let event: serde_json::Value = serde_json::from_str(run.stdout.trim()).expect("one event");
+    assert_eq!((run.code, event["exit_code"].as_u64()), (Some(4), Some(4)));
+}
+
+#[test]
+fn every_option_can_be_taken_back() {
+    let world = world();
+    for (words, created) in [
+        ("-v --no-v", ""),
+        ("-i --no-itemize-changes", ""),
+        ("-i --no-i", ""),
+        ("--stats --no-stats", ""),
+        ("--progress --no-progress", ""),
+        ("-n --no-dry-run -n -q --no-q -c --no-c -W --no-W --no-whole-file", ""),
+        ("-h --no-h --bwlimit=1 --no-bwlimit --timeout=1 --no-timeout --delete --no-delete", ""),
+        ("-8 --no-8-bit-output --no-8 -z --no-z", ""),
+    ] {
+        let run = world.ok(&format!("-an {words} src/ dst/"));
+        assert_eq!(run.stdout, created, "{words}");
+    }
+    // The later word counts.
+    assert!(world.ok("-an --no-i -i src/ dst/").stdout.contains("+++ file"));
+}
+
+#[test]
+fn rsync_too_takes_the_opposites_that_scripts_use() {
+    let world = world();
+    world.mkdir("dst");
+    let opposites =
+        "--no-v --no-i-r --no-z --no-8 --no-h --no-W --no-timeout --no-contimeout --no-progress";
+    let words: Vec<_> = opposites.split(' ').chain(["-an", "src/", "dst/"]).collect();
+    rsync(&world, &words);
+    assert_eq!(world.sync(&words).code, Some(0));
+}
+
+#[test]
+fn short_options_are_bundled_with_values_as_popt_has_it() {
+    for words in
+        [vec!["-avzP", "-e", SHELL], vec!["-avze", SHELL], vec!["-aM", "--bwlimit=9M", "-e", SHELL]]
+    {
+        let world = world();
+        let path = format!("--rsync-path={DELTIC}");
+        let all =
+            ["sync"].into_iter().chain(words.iter().copied()).chain([&*path, "src/", "h:dst/"]);
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_eq!(run.code, Some(0), "{words:?} {run:#?}");
+        world.assert_same("src", "dst");
+    }
+    let world = world();
+    let shell = format!("-e{SHELL}");
+    let run = Run::of(
+        &mut world
+            .command(DELTIC, ["sync", "-a", &shell, "--rsync-path", DELTIC, "src/", "h:dst/"]),
+    );
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
+fn options_are_not_abbreviated_just_as_in_rsync() {
+    world().fails(1, "-a --recurs src/ dst/");
+}
+
+#[test]
+fn called_as_rsync_it_is_sync() {
+    let world = world();
+    std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();
+    let program = world.path("rsync").to_str().unwrap().to_owned();
+    let run = Run::of(&mut world.command(&program, ["-ai", "src/", "dst/"]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(run.stdout.contains(">f+++++++++ file\n"), "{run:#?}");
+    world.assert_same("src", "dst");
+    for words in [&["-h"][..], &["--help"]] {
+        let run = Run::of(&mut world.command(&program, words));
+        assert!(run.code == Some(0) && run.stdout.contains("--archive"), "{run:#?}");
+    }
+    let run = Run::of(&mut world.command(&program, ["--version"]));
+    assert!(run.code == Some(0) && run.stdout.starts_with("deltic  version "), "{run:#?}");
+    let run = Run::of(&mut world.command(&program, [] as [&str; 0]));
+    assert_eq!(run.code, Some(1), "{run:#?}");
+    let run = Run::of(&mut world.command(DELTIC, ["rsync", "-a", "src/", "other/"]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    world.assert_same("src", "other");
+}

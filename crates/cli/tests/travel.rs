@@ -1,0 +1,221 @@
+//! The way to the other machine: its shell, compression, limits of time, and how each of them ends.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{DELTIC, Run, SHELL, Way, World, noise};
+
+fn world() -> World {
+    let world = World::new();
+    world.write("src/file", noise(300_000, 4));
+    world
+}
+
+#[test]
+fn the_remote_program_goes_by_rsyncs_name_too() {
+    let world = world();
+    let words = ["sync", "-a", "-e", SHELL, "--rsync-path", DELTIC, "src/", "h:dst/"];
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    world.assert_same("src", "dst");
+}
+
+#[test]
+fn rsyncs_shell_in_the_environment_counts_after_our_own() {
+    let world = world();
+    let shell = |name: &str| format!(r#"sh -c 'echo {name} >said; shift; exec "$@"' rsh"#);
+    let words = ["sync", "-an", "--deltic-path", DELTIC, "src/", "h:dst/"];
+    let said = |own: Option<&str>, word: Option<&str>| {
+        let mut command = world.command(DELTIC, words);
+        command.env("RSYNC_RSH", shell("rsync"));
+        if let Some(own) = own {
+            command.env("DELTIC_RSH", shell(own));
+        }
+        if let Some(word) = word {
+            command.args(["-e", &shell(word)]);
+        }
+        let run = Run::of(&mut command);
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        String::from_utf8(world.read("said")).unwrap()
+    };
+    assert_eq!(said(None, None), "rsync\n");
+    assert_eq!(said(Some("own"), None), "own\n");
+    assert_eq!(said(Some("own"), Some("word")), "word\n");
+}
+
+#[test]
+fn options_for_the_far_end_and_versions_of_ip_are_passed_on() {
+    let world = world();
+    // A shell that is called ssh, and shows what it was given.
+    world.write(
+        "ssh",
+        "#!/bin/sh\necho \"$@\" >said\nwhile [ \"$1\" != h ]; do shift; done\nshift; exec \"$@\"\n",
+    );
+    world.chmod("ssh", 0o755);
+    let ssh = world.path("ssh").to_str().unwrap().to_owned();
+    for (words, said) in [
+        ("", format!("h {DELTIC} agent\n")),
+        ("-4", format!("-4 h {DELTIC} agent\n")),
+        ("--ipv6 -M--bwlimit=100000", format!("-6 h {DELTIC} agent --bwlimit=100000\n")),
+        (
+            "-M --bwlimit=9M --remote-option=--bwlimit=8M",
+            format!("h {DELTIC} agent --bwlimit=9M --bwlimit=8M\n"),
+        ),
+    ] {
+        let all = format!("sync -an -e {ssh} --deltic-path {DELTIC} {words} src/ h:dst/");
+        let run = Run::of(&mut world.command(DELTIC, all.split_whitespace()));
+        assert_eq!(run.code, Some(0), "{words} {run:#?}");
+        assert_eq!(String::from_utf8(world.read("said")).unwrap(), said);
+    }
+    let run = world.sync(&["-a", "-M--no-such", "src/", "h:dst/"]);
+    assert!(run.code == Some(12) && run.stderr.contains("--no-such"), "{run:#?}");
+}
+
+#[test]
+fn a_far_end_that_is_told_its_rate_keeps_to_it() {
+    let world = world();
+    let start = Instant::now();
+    world.ok("-a -M--bwlimit=200K h:src/ dst/");
+    let took = start.elapsed().as_secs_f64();
+    assert!(took > 1.0, "{took} s for 300 kB at 200 KiB/s");
+    world.assert_same("src", "dst");
+}
+
+#[test]
+fn compression_has_a_choice_and_levels_that_count() {
+    let text: String =
+        (0..60_000u64).map(|n| format!("line {} of {n} {}\n", n % 977, n * n)).collect();
+    let sent = |words: &str| {
+        let world = World::new();
+        world.write("src/log", &text);
+        let run = world.ok(&format!("-a --stats {words} src/ h:dst/"));
+        world.assert_same("src", "dst");
+        run.stat("Total bytes sent")
+    };
+    let (plain, usual, best) = (sent(""), sent("-z"), sent("-z --compress-level=19"));
+    assert!(plain as usize > text.len() && usual < plain / 2, "{plain} {usual}");
+    assert!(best < usual, "{best} {usual}");
+    let close = |one: u64, other: u64| one.abs_diff(other) < 200;
+    for (words, like) in [
+        ("--zc=zstd", usual),
+        ("--compress-choice=auto", usual),
+        ("--zl 3", usual),
+        ("--compress-level=99", sent("--zl=22")),
+        ("-z --skip-compress=log/gz --zt=2", usual),
+        ("-z --zc=none", plain),
+        ("-z --no-compress", plain),
+        ("-z --no-z", plain),
+        ("--zl=0", plain),
+    ] {
+        let sent = sent(words);
+        assert!(close(sent, like), "{words}: {sent}, not {like}");
+    }
+    for choice in ["lz4", "zlib", "zlibx"] {
+        let world = world();
+        let run = world.fails(4, &format!("-a --zc={choice} src/ h:dst/"));
+        assert!(run.stderr.contains("zstd"), "{run:#?}");
+    }
+    world().fails(1, "-a --zc=foo src/ h:dst/");
+}
+
+#[test]
+fn silence_ends_a_run_with_30_and_no_answer_with_35() {
+    let world = world();
+    // It says hello and then nothing more.
+    let stuck = format!(
+        r#"sh -c '"{DELTIC}" agent </dev/null | head -c 20; exec sleep 60 2>/dev/null' rsh"#
+    );
+    for (words, code) in [("--timeout=1", 30), ("--contimeout=1", 35)] {
+        let shell = if code == 30 { &*stuck } else { "sh -c 'exec sleep 60 2>/dev/null' rsh" };
+        let all = ["sync", "-a", words, "-e", shell, "src/", "h:dst/"];
+        let start = Instant::now();
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_eq!(run.code, Some(code), "{run:#?}");
+        assert!(run.stderr.starts_with("deltic: timeout: "), "{run:#?}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn a_run_that_is_not_silent_is_not_given_up() {
+    for way in [Way::Local, Way::Push, Way::Pull] {
+        let world = world();
+        let operands = [way.from("src/"), way.to("dst/")].join(" ");
+        world.ok(&format!("-a --timeout=20 --contimeout=20 --bwlimit=400K {operands}"));
+        world.assert_same("src", "dst");
+        world.ok(&format!(
+            "-a --timeout=1 --no-timeout --contimeout=1 --no-contimeout --stop-after=60 {operands}"
+        ));
+    }
+}
+
+#[test]
+fn a_run_stops_at_a_time_with_30() {
+    let world = world();
+    for words in ["--stop-after=0", "--stop-at=2020-01-01", "--stop-at=never", "--time-limit=x"] {
+        let run = world.fails(1, &format!("-a {words} src/ dst/"));
+        assert!(run.stderr.contains("stop-a"), "{run:#?}");
+    }
+    world.ok("-a --stop-at=2999-12-31T23:59 src/ dst/");
+    // In some seconds; what is sent takes minutes.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let at = now + 3;
+    let clock = format!("--stop-at={}:{:02}:{:02}", at / 3600 % 24, at / 60 % 60, at % 60);
+    let words = ["sync", "-a", &clock, "--bwlimit=2K", "-e", SHELL, "--deltic-path", DELTIC];
+    let run = Run::of(world.command(DELTIC, words).args(["src/", "h:dst2/"]).env("TZ", "UTC"));
+    assert_eq!(run.code, Some(30), "{run:#?}");
+    assert!(run.stderr.contains("stopped at the requested time"), "{run:#?}");
+    // The zone counts: clocks there show another hour, so that time is hours away.
+    let zone = ["sync", "-a", &clock, "src/", "dst3/"];
+    let run = Run::of(world.command(DELTIC, zone).env("TZ", "EAST-5"));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
+fn signals_that_end_programs_end_a_run_with_20() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let world = world();
+        let child = Command::new(DELTIC)
+            .args([
+                "sync",
+                "-a",
+                "-e",
+                "sh -c 'echo >started; exec sleep 60 2>/dev/null' rsh",
+                "src/",
+                "h:dst/",
+            ])
+            .current_dir(world.path(""))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        while !world.exists("started") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let kill = ["-s", signal, &child.id().to_string()];
+        assert!(Command::new("kill").args(kill).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            (output.status.code(), output.status.signal()),
+            (Some(20), None),
+            "{signal} {said}"
+        );
+        assert!(said.contains("interrupted"), "{said}");
+    }
+}
+
+#[test]
+fn a_shell_that_never_connects_ends_with_12_and_one_that_is_not_there_with_14() {
+    let world = world();
+    for (shell, code) in
+        [("sh -c 'exit 255' rsh", 12), ("no-such-shell", 14), ("sh -c 'exit 127' rsh", 127)]
+    {
+        let run =
+            Run::of(&mut world.command(DELTIC, ["sync", "-a", "-e", shell, "src/", "h:dst/"]));
+        assert_eq!(run.code, Some(code), "{run:#?}");
+    }
+    assert!(!world.exists("dst"));
+}
