@@ -1,5 +1,7 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
+mod metadata;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
@@ -15,6 +17,8 @@ use crate::commands::{agent, bench, delta, patch, signature};
 use crate::exit::Exit;
 use crate::output;
 use crate::rate::Rate;
+
+pub(crate) use metadata::MetadataArgs;
 
 /// Keeps huge files and whole trees identical between machines, and moves only what changed.
 #[derive(Debug, Parser)]
@@ -75,7 +79,7 @@ pub(crate) struct SyncArgs {
     #[arg(short = 'h', long, help_heading = SHOW)]
     pub(crate) human_readable: bool,
 
-    /// Same as -rlpt; owner, group and devices are not carried yet
+    /// Same as -rlptgoD
     #[arg(short, long, help_heading = CARRY)]
     pub(crate) archive: bool,
     /// Descend into directories
@@ -102,6 +106,9 @@ pub(crate) struct SyncArgs {
     /// Leave modification times alone, though -a says otherwise
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
+    /// Owners, devices, ACLs and the like.
+    #[command(flatten)]
+    pub(crate) metadata: MetadataArgs,
 
     /// Compare content where size and time agree
     #[arg(short, long, help_heading = CHOOSE)]
@@ -283,12 +290,9 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 
 /// Options that hands used to rsync will try.
 const NOT_YET: &[(&str, &str)] = &[
-    (
-        "-o -g -D --owner --group --devices --specials",
-        "owner, group and devices are not carried yet",
-    ),
     ("-H --hard-links", "hard links are not carried yet; each name gets its own copy"),
-    ("-A -X --acls --xattrs", "ACLs and extended attributes are not carried yet"),
+    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
+    ("--fake-super", "what only the superuser may set is skipped, not noted in attributes"),
     ("-P --partial --append", "an interrupted run resumes by itself; --progress shows progress"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
     ("-f --filter --exclude-from --include-from", "only --include and --exclude exist so far"),

@@ -1,7 +1,6 @@
 //! One line for each change, in rsync's `--itemize-changes` format: `YXcstpoguax name`.
 //!
-//! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes. The letters of what
-//! Deltic does not carry yet (`oguax`) are always dots.
+//! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes.
 
 use deltic_core::RelPath;
 use deltic_net::Plan;
@@ -49,23 +48,30 @@ impl Style {
         match (change.action, change.item) {
             (Action::Touched, _) => '.',
             (_, Item::File) => self.arrow,
-            (_, Item::Dir | Item::Symlink) => 'c',
+            _ => 'c',
         }
     }
 
     /// `cstpoguax` of something that was there before.
     fn attributes(self, change: &Change) -> String {
-        let Differs { content, size, time, mode } = change.differs;
+        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs } =
+            change.differs;
         let replaced = change.action == Action::Updated;
-        let content = content || (replaced && change.item == Item::Symlink);
+        let content = content || (replaced && change.item != Item::File);
         let size = size && change.item == Item::File;
         let time = time || (replaced && self.time == 'T');
-        let letters = [(content, 'c'), (size, 's'), (time, self.time), (mode, 'p')];
-        letters
-            .map(|(differs, letter)| if differs { letter } else { '.' })
-            .iter()
-            .collect::<String>()
-            + "....."
+        let letters = [
+            (content, 'c'),
+            (size, 's'),
+            (time, self.time),
+            (mode, 'p'),
+            (user, 'o'),
+            (group, 'g'),
+            (accessed, 'u'),
+            (acl, 'a'),
+            (xattrs, 'x'),
+        ];
+        letters.map(|(differs, letter)| if differs { letter } else { '.' }).iter().collect()
     }
 }
 
@@ -89,6 +95,8 @@ fn kind(item: Item) -> char {
         Item::File => 'f',
         Item::Dir => 'd',
         Item::Symlink => 'L',
+        Item::Device => 'D',
+        Item::Special => 'S',
     }
 }
 
@@ -102,14 +110,24 @@ mod tests {
 
     fn change(item: Item, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
-        let differs = Differs { content: has('c'), size: has('s'), time: has('t'), mode: has('p') };
+        let differs = Differs {
+            content: has('c'),
+            size: has('s'),
+            time: has('t'),
+            mode: has('p'),
+            user: has('o'),
+            group: has('g'),
+            accessed: has('u'),
+            acl: has('a'),
+            xattrs: has('x'),
+        };
         Change { path: RelPath::parse(b"d/n").unwrap(), item, action, differs }
     }
 
     #[test]
     fn lines_are_those_that_rsync_prints() {
         use Action::{Created, Deleted, Touched, Updated};
-        use Item::{Dir, File, Symlink};
+        use Item::{Device, Dir, File, Special, Symlink};
         for (style, item, action, differs, line) in [
             (PULL, File, Created, "", ">f+++++++++ d/n"),
             (PUSH, File, Created, "", "<f+++++++++ d/n"),
@@ -126,6 +144,12 @@ mod tests {
             (PULL, Symlink, Updated, "", "cLc........ d/n"),
             (PULL, Symlink, Updated, "st", "cLc.t...... d/n"),
             (TIMELESS, Symlink, Updated, "", "cLc.T...... d/n"),
+            (PULL, File, Touched, "og", ".f....og... d/n"),
+            (PULL, Dir, Touched, "tpogax", ".d..tpog.ax d/n/"),
+            (PUSH, File, Updated, "sux", "<f.s....u.x d/n"),
+            (PULL, Device, Created, "", "cD+++++++++ d/n"),
+            (PULL, Device, Updated, "t", "cDc.t...... d/n"),
+            (PULL, Special, Touched, "p", ".S...p..... d/n"),
             (PULL, File, Deleted, "", "*deleting   d/n"),
             (PULL, Dir, Deleted, "", "*deleting   d/n/"),
         ] {

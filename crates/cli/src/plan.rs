@@ -83,7 +83,7 @@ impl Request {
         let plan = Plan {
             sources,
             destination,
-            options: options(args, local),
+            options: options(args, local)?,
             remote: Remote { shell: args.rsh.0.clone(), program: args.deltic_path.clone() },
             bwlimit: args.bwlimit.and_then(Rate::limit),
         };
@@ -174,11 +174,12 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, local: bool) -> Options {
-    Options {
+fn options(args: &SyncArgs, local: bool) -> Result<Options> {
+    let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
+    Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
-        modes: args.perms || (args.archive && !args.no_perms),
+        modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
@@ -194,7 +195,8 @@ fn options(args: &SyncArgs, local: bool) -> Options {
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
         rules: args.rules.0.clone(),
-    }
+        metadata,
+    })
 }
 
 const fn recursive(args: &SyncArgs) -> bool {
@@ -247,9 +249,9 @@ mod tests {
     }
 
     #[test]
-    fn archive_stands_for_rlpt() {
+    fn archive_stands_for_rlptgod() {
         let archive = request("-a a b").unwrap().plan.options;
-        assert_eq!(archive, request("-rlpt a b").unwrap().plan.options);
+        assert_eq!(archive, request("-rlptgoD a b").unwrap().plan.options);
         assert!(
             archive.recursive && archive.links && archive.modes && archive.times && archive.durable
         );

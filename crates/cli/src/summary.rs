@@ -70,7 +70,13 @@ fn full(outcome: &Outcome) -> Vec<String> {
 /// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur.
 fn by_kind(outcome: &Outcome) -> String {
     let totals = &outcome.totals;
-    let kinds = [("reg", totals.files), ("dir", totals.dirs), ("link", totals.links)];
+    let kinds = [
+        ("reg", totals.files),
+        ("dir", totals.dirs),
+        ("link", totals.links),
+        ("dev", totals.devices),
+        ("special", totals.specials),
+    ];
     let named: Vec<_> = kinds
         .iter()
         .filter(|(_, count)| *count > 0)

@@ -24,10 +24,11 @@ use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_root};
 use deltic_store::memory::MemoryStore;
-use deltic_store::{Durability, Filter, Keep, Store};
+use deltic_store::{Durability, Filter, Store};
 
 use crate::drive::{Drive, Hands, Machine, drive, fewer};
 use crate::error::SyncError;
+use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
@@ -251,7 +252,7 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
-        let hands = SendingHands::new(sources, own, (self.terms, &options.strategy));
+        let hands = SendingHands::new(sources, own, (self.terms, &options));
         let threads = options.threads;
         let machine = Sender::new(self.terms, options);
         self.run((machine, hands), joining, threads, watch).await
@@ -265,7 +266,8 @@ impl Greeted {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let setting = Setting { options: options.clone(), expect, rename };
+        let is_privileged = is_privileged(options.metadata.powers);
+        let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && options.dry_run {
             let store = MemoryStore::new(Filter::default());
             return self.receive_into(store, setting, joining, watch).await;
@@ -277,8 +279,11 @@ impl Greeted {
         if missing {
             create_root(&root, durability(&options)).map_err(unusable)?;
         }
-        let local =
-            LocalOptions { durability: durability(&options), rules: Filter::new(&options.rules) };
+        let local = LocalOptions {
+            durability: durability(&options),
+            rules: Filter::new(&options.rules),
+            see: options.metadata.seen_by_receiver(is_privileged),
+        };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         self.receive_into(store, setting, joining, watch).await
     }
@@ -290,9 +295,8 @@ impl Greeted {
         joining: Joining,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let Options { modes, times, threads, .. } = setting.options;
-        let names = (self.terms, &setting.options.strategy);
-        let hands = ReceivingHands::new(store, Keep { modes, times }, names);
+        let threads = setting.options.threads;
+        let hands = ReceivingHands::new(store, (self.terms, &setting.options))?;
         self.run((Receiver::new(setting), hands), joining, threads, watch).await
     }
 
@@ -415,7 +419,8 @@ fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncEr
         })
     };
     let args = paths.iter().map(source).collect::<Result<_, _>>()?;
-    Ok(Sources::new(args, Filter::new(&options.rules)))
+    let sources = Sources::new(args, Filter::new(&options.rules));
+    Ok(sources.seeing(options.metadata.seen_by_sender()))
 }
 
 /// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.

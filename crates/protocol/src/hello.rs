@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::meta::{IdRules, ModeRules};
 use deltic_core::path::printable;
 use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
@@ -13,11 +14,12 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_TEXT_BYTES,
+    MAX_THREADS,
 };
-use crate::options::{Delete, Options};
+use crate::options::{Delete, Metadata, Options, Powers};
 use crate::streams::Join;
-use crate::wire::{Bad, Wire, whole};
+use crate::wire::{Bad, Wire, closed_set, whole};
 
 /// The first bytes of either direction.
 pub const MAGIC: [u8; 8] = *b"deltic/1";
@@ -242,7 +244,11 @@ impl Request {
         };
         let mut payload = Vec::new();
         self.put(&mut payload);
-        sources.max(options.rules.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+        let Metadata { chmod, user_map, group_map, .. } = &options.metadata;
+        let texts = [chmod.text(), user_map.text(), group_map.text()];
+        sources.max(options.rules.len()) <= MAX_BATCH
+            && texts.iter().all(|text| text.len() <= MAX_TEXT_BYTES)
+            && payload.len() <= MAX_GREETING_BYTES
     }
 
     fn put(&self, to: &mut Vec<u8>) {
@@ -376,6 +382,7 @@ impl Wire for Options {
         self.streams.put(to);
         self.rules.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
+        self.metadata.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -409,6 +416,7 @@ impl Wire for Options {
             streams,
             strategy,
             rules,
+            metadata: Metadata::take(from)?,
         })
     }
 }
@@ -417,6 +425,70 @@ impl Wire for Options {
 fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
     let named = Strategy::named(&String::take(from)?).ok();
     Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)
+}
+
+closed_set!(Powers: Own = 0, Tried = 1, Waived = 2);
+
+impl Wire for Metadata {
+    fn put(&self, to: &mut Vec<u8>) {
+        let flags = [
+            self.users,
+            self.groups,
+            self.devices,
+            self.specials,
+            self.executability,
+            self.omit_dir_times,
+            self.omit_link_times,
+            self.accessed,
+            self.untouched,
+            self.acls,
+            self.xattrs,
+            self.all_xattrs,
+            self.numeric_ids,
+        ];
+        let flags = flags.iter().enumerate();
+        to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
+        self.powers.put(to);
+        self.chmod.umask().put(to);
+        for text in [self.chmod.text(), self.user_map.text(), self.group_map.text()] {
+            text.to_owned().put(to);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.varint()?;
+        let flag = |n: u32| bits >> n & 1 == 1;
+        let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
+        let [chmod, user_map, group_map] =
+            [String::take(from)?, String::take(from)?, String::take(from)?];
+        if bits >> 13 != 0 || umask > 0o777 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let chmod = match &*chmod {
+            "" => ModeRules::default(),
+            rules => ModeRules::parse(rules, umask).map_err(|_| CodecError::OutOfRange)?,
+        };
+        let ids = |text: String| IdRules::parse(&text).map_err(|_| CodecError::OutOfRange);
+        Ok(Self {
+            users: flag(0),
+            groups: flag(1),
+            devices: flag(2),
+            specials: flag(3),
+            executability: flag(4),
+            omit_dir_times: flag(5),
+            omit_link_times: flag(6),
+            accessed: flag(7),
+            untouched: flag(8),
+            acls: flag(9),
+            xattrs: flag(10),
+            all_xattrs: flag(11),
+            numeric_ids: flag(12),
+            powers,
+            chmod,
+            user_map: ids(user_map)?,
+            group_map: ids(group_map)?,
+        })
+    }
 }
 
 impl Wire for Delete {

@@ -42,6 +42,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::Names { .. }
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }

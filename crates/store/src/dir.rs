@@ -5,12 +5,13 @@
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use deltic_core::{Name, RelPath};
 use rustix::fs::{
-    self, AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat, Timestamps,
+    self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat,
+    Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -150,6 +151,11 @@ impl Dir {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }
 
+    /// Makes the FIFO, socket or device `name`, its owner's alone.
+    pub(crate) fn make_special(&self, name: &Name, kind: FileType, dev: Dev) -> Result<(), Errno> {
+        fs::mknodat(&self.fd, name.as_bytes(), kind, Mode::RUSR | Mode::WUSR, dev)
+    }
+
     /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.
     pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
@@ -171,6 +177,27 @@ impl Dir {
     /// Sets the times of `name` itself, be it a symlink.
     pub(crate) fn set_times(&self, name: &Name, times: &Timestamps) -> Result<(), Errno> {
         fs::utimensat(&self.fd, name.as_bytes(), times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Sets owner and group of `name` itself, be it a symlink.
+    pub(crate) fn set_owner(
+        &self,
+        name: &Name,
+        user: Option<Uid>,
+        group: Option<Gid>,
+    ) -> Result<(), Errno> {
+        fs::chownat(&self.fd, name.as_bytes(), user, group, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// A path to `name` itself for calls that take no handle of its directory: it starts at the held one, and what such a
+    /// call does not follow is the last name.
+    pub(crate) fn path_to(&self, name: &Name) -> Vec<u8> {
+        [&self.own_path()[..], name.as_bytes()].concat()
+    }
+
+    /// The same to the directory itself, ending in a slash.
+    pub(crate) fn own_path(&self) -> Vec<u8> {
+        format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes()
     }
 }
 

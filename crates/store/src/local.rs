@@ -2,8 +2,10 @@
 
 mod attrs;
 mod copy;
+mod heritage;
 mod list;
 mod log;
+mod more;
 mod place;
 mod rebuild;
 mod remove;
@@ -17,6 +19,7 @@ mod touched;
 #[cfg(test)]
 mod tests;
 
+pub use attrs::umask;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, Sources};

@@ -1,6 +1,7 @@
 //! The work of the machines, done with a store: blocking calls, from the pool's threads.
 
 mod journal;
+pub(crate) mod owners;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod strategies;

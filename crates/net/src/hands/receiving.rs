@@ -9,12 +9,13 @@ use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::recipe::{Chunk, Digest, digest_of};
 use deltic_core::strategy::Conversation;
 use deltic_core::{
-    AtEnd, Fingerprint, Fingerprinter, Meta, Name, Op, Reader, RelPath, Searcher, Span, Strategy,
-    Strong, StrongSum, SumKey,
+    AtEnd, Fingerprint, Fingerprinter, Meta, Name, Op, Reader, RelPath, Searcher, Span, Strong,
+    StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
+use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
     Proof, Receiver, Rolled, SummedOld, Work,
@@ -24,10 +25,12 @@ use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError};
 
+use super::owners::Owners;
 use super::sending::cut_segment;
 use super::strategies::{READ_BYTES, digest_of_bytes, hash_spans, segment, sum_segment};
 use super::{Buffers, failed, journal, lock, setback};
 use crate::drive::Hands;
+use crate::error::SyncError;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 
@@ -35,6 +38,7 @@ use crate::pool::Cost;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     keep: Keep,
+    owners: Owners,
     terms: Terms,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
@@ -126,6 +130,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
+            | Work::MakeSpecial { .. }
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
@@ -137,14 +142,18 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths } => {
+            Work::Look { paths, users, groups } => {
                 let look = |path| self.store.look(path).map_err(|error| failed(&error));
-                Answer::Looked(paths.iter().map(look).collect())
+                let ours = self.owners.ours(&users, &groups);
+                Answer::Looked(paths.iter().map(look).collect(), ours)
             }
             Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
+            }
+            Work::MakeSpecial { path, meta } => {
+                done(self.store.make_special(&path, &meta, self.keep))
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
             Work::SetDirs { dirs } => {
@@ -216,10 +225,14 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
-    pub(crate) fn new(store: S, keep: Keep, (terms, strategy): (Terms, &Strategy)) -> Self {
-        Self {
+    /// # Errors
+    /// [`SyncError`] where the options name owners whom nobody knows here.
+    pub(crate) fn new(store: S, (terms, options): (Terms, &Options)) -> Result<Self, SyncError> {
+        let strategy = &options.strategy;
+        Ok(Self {
             store,
-            keep,
+            keep: kept(options),
+            owners: Owners::new(&options.metadata)?,
             terms,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),
@@ -227,7 +240,7 @@ impl<S: Store> ReceivingHands<S> {
             key: terms.sum_key(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
-        }
+        })
     }
 
     fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
@@ -562,6 +575,20 @@ impl<S: Store> ReceivingHands<S> {
             Some(rebuild) => rebuild.discard(),
             None => Ok(()),
         }
+    }
+}
+
+/// What of metadata the options name.
+const fn kept(options: &Options) -> Keep {
+    let Options { modes, times, metadata, .. } = options;
+    Keep {
+        modes: *modes,
+        times: *times,
+        executability: metadata.executability && !*modes,
+        omit_dir_times: metadata.omit_dir_times,
+        omit_link_times: metadata.omit_link_times,
+        acls: metadata.acls,
+        xattrs: metadata.xattrs,
     }
 }
 

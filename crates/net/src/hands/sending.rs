@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
-    Strong, StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strong,
+    StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
@@ -20,6 +21,7 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
+use super::owners::Called;
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
@@ -34,6 +36,7 @@ pub(crate) struct SendingHands<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
+    called: Called,
     /// How chunks are named in this session.
     names: Fingerprinter,
     gap_seed: u64,
@@ -119,10 +122,12 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, strategy): (Terms, &Strategy)) -> Self {
+    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, options): (Terms, &Options)) -> Self {
+        let strategy = &options.strategy;
         Self {
             tree,
             own,
+            called: Called::new(&options.metadata),
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
@@ -139,7 +144,8 @@ impl<T: Tree> SendingHands<T> {
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root());
         let troubles = listing.errors.iter().map(sort).collect();
-        Ok(Listed { own, entries: listing.entries, troubles })
+        let [users, groups] = self.called.names(own.as_ref(), &listing.entries);
+        Ok(Listed { own, entries: listing.entries, troubles, users, groups })
     }
 
     fn open(

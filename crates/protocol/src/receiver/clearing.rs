@@ -17,7 +17,7 @@ use super::{Extra, Place, Receiver, Work};
 #[derive(Debug)]
 pub(super) enum Cleared {
     ForFile(Candidate),
-    ForSymlink { meta: Meta, change: Change },
+    ForOther { meta: Meta, change: Change },
 }
 
 impl Receiver {
@@ -63,12 +63,12 @@ impl Receiver {
                 candidate.seen = None;
                 self.queue.push(candidate);
             }
-            (Cleared::ForSymlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
+            (Cleared::ForOther { meta, change }, Ok(_)) => self.make_other(meta, change),
             (Cleared::ForFile(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
-            (Cleared::ForSymlink { .. }, Err(trouble)) => self.trouble(trouble),
+            (Cleared::ForOther { .. }, Err(trouble)) => self.trouble(trouble),
         }
     }
 }

@@ -6,12 +6,13 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
 use crate::options::{Delete, Options};
-use crate::report::{Action, Change, Differs, Item, Trouble};
+use crate::report::{Action, Change, Differs, Item, Trouble, TroubleKind};
 use crate::work::Setback;
 
 use super::clearing::Cleared;
 use super::file::Candidate;
-use super::{Extra, Place, Receiver, Work, ends};
+use super::owning::{Known, attributes};
+use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
@@ -27,6 +28,14 @@ impl Section {
     pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
         Self { dir, own, entries, first: 0 }
     }
+
+    pub(super) fn metas(&self) -> impl Iterator<Item = &Meta> {
+        self.own.iter().chain(self.entries.iter().map(|entry| &entry.meta))
+    }
+
+    fn metas_mut(&mut self) -> impl Iterator<Item = &mut Meta> {
+        self.own.iter_mut().chain(self.entries.iter_mut().map(|entry| &mut entry.meta))
+    }
 }
 
 impl Receiver {
@@ -38,6 +47,7 @@ impl Receiver {
         self.check_order(&section, extent)?;
         self.check_names(&section)?;
         section.first = self.told;
+        section.metas_mut().for_each(|meta| self.adopt(meta));
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
         self.rename(&mut section);
@@ -89,7 +99,8 @@ impl Receiver {
         if self.setting.rename.is_some() && !self.is_one_file(section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
-        let Options { recursive, links, .. } = self.setting.options;
+        let Options { recursive, links, ref metadata, .. } = self.setting.options;
+        section.metas().try_for_each(|meta| self.check_meta(meta))?;
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
@@ -97,7 +108,8 @@ impl Receiver {
                 Kind::File => true,
                 Kind::Dir => recursive,
                 Kind::Symlink(_) => links,
-                Kind::Other => false,
+                Kind::Fifo | Kind::Socket => metadata.specials,
+                Kind::Device(_) => metadata.devices,
             };
             if !admitted {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
@@ -141,7 +153,8 @@ impl Receiver {
                 }
                 Kind::Dir => self.totals.dirs += 1,
                 Kind::Symlink(_) => self.totals.links += 1,
-                Kind::Other => {}
+                Kind::Fifo | Kind::Socket => self.totals.specials += 1,
+                Kind::Device(_) => self.totals.devices += 1,
             }
         }
         self.totals.bytes = self.progress.listed();
@@ -181,7 +194,8 @@ impl Receiver {
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
-        self.jobs.ask(Work::Look { paths }, Place::Look(no));
+        let (users, groups) = self.strangers(section);
+        self.jobs.ask(Work::Look { paths, users, groups }, Place::Look(no));
     }
 
     /// A directory is lost, and with it all below; it was said once.
@@ -208,8 +222,15 @@ impl Receiver {
         waiting.into_iter().flatten().for_each(|no| self.look(no));
     }
 
-    pub(super) fn looked(&mut self, no: u64, found: Vec<Result<Option<Meta>, Trouble>>) {
-        let Some(section) = self.sections.remove(&no) else { return };
+    pub(super) fn looked(
+        &mut self,
+        no: u64,
+        found: Vec<Result<Option<Meta>, Trouble>>,
+        ours: (Vec<Ours>, Vec<Ours>),
+    ) {
+        let Some(mut section) = self.sections.remove(&no) else { return };
+        let known = Known::of(&section, ours);
+        section.metas_mut().for_each(|meta| known.translate(meta));
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
@@ -239,9 +260,12 @@ impl Receiver {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
-            Kind::Symlink(_) => self.decide_symlink(file, path, meta, old),
             Kind::File => self.decide_file(file, path, meta, old),
-            Kind::Other => {}
+            Kind::Device(_) if !self.setting.is_privileged => {
+                let message = format!("skip device {path}: only the superuser makes devices");
+                self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            }
+            _ => self.decide_other(file, path, meta, old),
         }
     }
 
@@ -286,38 +310,42 @@ impl Receiver {
         }
     }
 
-    fn decide_symlink(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    /// A link, a FIFO, a socket or a device: what has no content to be sent.
+    fn decide_other(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+        let item = Item::of(&meta.kind);
         let action = match &old {
             Some(old) if old.kind == meta.kind => Action::Touched,
-            Some(Meta { kind: Kind::Symlink(_), .. }) => Action::Updated,
+            Some(old) if Item::of(&old.kind) == item => Action::Updated,
             _ => Action::Created,
         };
         let mut differs = match &old {
             Some(old) => attributes(&self.setting.options, &meta, old),
             None => Differs::default(),
         };
-        differs.mode = false;
         differs.content = action == Action::Updated;
-        if action == Action::Touched && !differs.time {
+        if action == Action::Touched && differs == Differs::default() {
             return;
         }
-        let change = Change { path: path.clone(), item: Item::Symlink, action, differs };
+        let change = Change { path: path.clone(), item, action, differs };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.delete != Delete::Never {
-            self.clear(file, path, Cleared::ForSymlink { meta, change });
+            self.clear(file, path, Cleared::ForOther { meta, change });
         } else {
-            self.make_symlink(meta, change);
+            self.make_other(meta, change);
         }
     }
 
-    pub(super) fn make_symlink(&mut self, meta: Meta, change: Change) {
-        let Kind::Symlink(target) = &meta.kind else { return };
-        let (path, target) = (change.path.clone(), target.clone());
-        self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
+    pub(super) fn make_other(&mut self, meta: Meta, change: Change) {
+        let path = change.path.clone();
+        let work = match &meta.kind {
+            Kind::Symlink(target) => Work::MakeSymlink { path, target: target.clone(), meta },
+            _ => Work::MakeSpecial { path, meta },
+        };
+        self.jobs.ask(work, Place::Make { change });
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
@@ -385,14 +413,5 @@ impl Receiver {
             }
             Err(trouble) => self.trouble(trouble),
         }
-    }
-}
-
-/// In which of the carried attributes two entries of one kind differ.
-fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
-    Differs {
-        time: options.times && new.modified != old.modified,
-        mode: options.modes && new.mode != old.mode,
-        ..Differs::default()
     }
 }

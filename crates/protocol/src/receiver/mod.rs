@@ -14,6 +14,7 @@ mod clearing;
 mod closing;
 mod deciding;
 mod file;
+mod owning;
 mod proof;
 
 use std::cmp::Ordering;
@@ -34,11 +35,12 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::Section;
 use file::{Incoming, Queue};
+use owning::Names;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece,
-    Rolled, SummedOld, Work,
+    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch,
+    Piece, Rolled, SummedOld, Work,
 };
 pub use proof::Proof;
 
@@ -50,6 +52,8 @@ pub struct Setting {
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
     pub expect: Option<HashSet<Name>>,
+    /// Whether this end does what the superuser may: gives files away, makes devices.
+    pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
 }
@@ -77,6 +81,7 @@ pub struct Receiver {
     listing: Option<(RelPath, Option<Name>)>,
     /// Directories that could not be made: what is below them is given up.
     lost: HashSet<RelPath>,
+    names: Names,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
@@ -120,7 +125,7 @@ enum Place {
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
-    Symlink { change: Change },
+    Make { change: Change },
     Touch { change: Change },
     Clear { file: FileNo },
     Remove(RelPath, Item),
@@ -184,6 +189,7 @@ impl Receiver {
             announced: HashSet::from([RelPath::root()]),
             listing: None,
             lost: HashSet::new(),
+            names: Names::default(),
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
@@ -255,6 +261,10 @@ impl Receiver {
                 self.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
+            ToReceiver::Names { users, groups } => {
+                self.growing()?;
+                self.names(users, groups)?;
+            }
             ToReceiver::Listed { intact } => {
                 self.growing()?;
                 self.end_list(intact)?;
@@ -306,13 +316,15 @@ impl Receiver {
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
-            (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
+            (Place::Look(section), Answer::Looked(found, ours)) => {
+                self.looked(section, found, ours);
+            }
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
             }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
-            (Place::Symlink { change } | Place::Touch { change }, Answer::Done(done)) => {
+            (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }
             (Place::Clear { file }, Answer::Removed(removed)) => self.cleared(file, removed),

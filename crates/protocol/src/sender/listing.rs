@@ -1,13 +1,13 @@
 //! Walking the tree and telling it, a directory at a time, never far ahead of what the receiver has settled.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use deltic_core::path::BadPath;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
-use crate::message::{Extent, FileNo, ToReceiver};
+use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_NAMES};
+use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
@@ -17,6 +17,9 @@ use super::{Listed, Listing, Place, Sender, Work};
 const LISTS_AT_ONCE: usize = 4;
 /// Entries' own bytes in one frame.
 const FRAME_ENTRY_BYTES: usize = 128 << 10;
+
+/// Names of users, and as many of groups, in one frame.
+const NAMES_AT_ONCE: usize = 1 << 10;
 
 /// Where the walk stands.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(super) struct Lister {
     intact: bool,
     complete: bool,
     files: u64,
+    /// The users and groups whose names were told.
+    named: (HashSet<u32>, HashSet<u32>),
 }
 
 #[derive(Debug)]
@@ -51,6 +56,7 @@ impl Lister {
             intact: true,
             complete: false,
             files: 0,
+            named: (HashSet::new(), HashSet::new()),
         }
     }
 
@@ -96,6 +102,7 @@ impl Sender {
             self.lister.intact = false;
             self.trouble(trouble);
         }
+        self.tell_names(listed.users, listed.groups);
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
         if own.is_some() && !self.options.recursive {
             self.trouble(skipped("directory", dir));
@@ -104,6 +111,22 @@ impl Sender {
         }
         self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries });
         self.list_more();
+    }
+
+    /// Tells what users and groups are called, each once; of too many the last stay without a name.
+    fn tell_names(&mut self, mut users: Vec<NameLine>, mut groups: Vec<NameLine>) {
+        let news = |known: &mut HashSet<u32>, line: &NameLine| {
+            known.len() < MAX_NAMES && known.insert(line.id)
+        };
+        users.retain(|line| news(&mut self.lister.named.0, line));
+        groups.retain(|line| news(&mut self.lister.named.1, line));
+        while !(users.is_empty() && groups.is_empty()) {
+            let frame = ToReceiver::Names {
+                users: users.drain(..users.len().min(NAMES_AT_ONCE)).collect(),
+                groups: groups.drain(..groups.len().min(NAMES_AT_ONCE)).collect(),
+            };
+            self.frames.push_back(frame);
+        }
     }
 
     /// Tells one frame's worth of the first directory that is ready; whether there was one.
@@ -144,6 +167,10 @@ impl Sender {
             self.trouble(skipped(what, &path));
             return false;
         }
+        if entry.meta.is_partly_unread() {
+            let message = format!("read attributes of {path}: too many, or not ours to read");
+            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
         match entry.meta.kind {
             Kind::Dir => self.lister.dirs.push(path),
             Kind::File => {
@@ -152,7 +179,7 @@ impl Sender {
                 let listing = Listing { path, len: entry.meta.len, attempts: 0, reported: 0 };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
-            Kind::Symlink(_) | Kind::Other => {}
+            _ => {}
         }
         self.lister.next += 1;
         true
@@ -175,7 +202,8 @@ fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
     match kind {
         Kind::Dir if !options.recursive => Some("directory"),
         Kind::Symlink(_) if !options.links => Some("symbolic link"),
-        Kind::Other => Some("special file"),
+        Kind::Device(_) if !options.metadata.devices => Some("special file"),
+        Kind::Fifo | Kind::Socket if !options.metadata.specials => Some("special file"),
         _ => None,
     }
 }
@@ -192,5 +220,9 @@ fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
 /// About the bytes that an entry takes in a frame.
 fn weight(entry: &Entry) -> usize {
     let target = if let Kind::Symlink(target) = &entry.meta.kind { target.len() } else { 0 };
-    entry.name.as_bytes().len() + target + 32
+    let acls = entry.meta.access_acl().into_iter().chain(entry.meta.default_acl());
+    let named: usize = acls.map(|acl| acl.named.len()).sum();
+    let xattr = |xattr: &Xattr| xattr.name.len() + xattr.value.len() + 4;
+    let xattrs: usize = entry.meta.xattrs().iter().map(xattr).sum();
+    entry.name.as_bytes().len() + target + 7 * named + xattrs + 48
 }

@@ -28,7 +28,7 @@ use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
-use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
+use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble};
 use crate::sums::{PatchStep, Search, Sum, Summing, Ways};
@@ -153,6 +153,10 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+    /// What their users are called, those with a name and in any order; nothing where the options ask for none.
+    pub users: Vec<NameLine>,
+    /// The same of groups.
+    pub groups: Vec<NameLine>,
 }
 
 /// A new version that was opened.

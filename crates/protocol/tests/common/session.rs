@@ -79,7 +79,7 @@ impl Session {
         destination.faults = case.destination_faults;
         let streams = dice.below(4);
         let setting =
-            Setting { options: options.clone(), expect: case.roots.clone(), rename: None };
+            Setting { options: options.clone(), expect: case.roots.clone(), ..Setting::default() };
         Self {
             sender: Sender::new(terms, options),
             receiver: Receiver::new(setting),

@@ -214,7 +214,7 @@ impl Source {
             entries.retain(|entry| roots.contains(&entry.name));
         }
         let own = self.own.clone().filter(|_| dir.is_root());
-        Ok(Listed { own, entries, troubles: Vec::new() })
+        Ok(Listed { own, entries, ..Listed::default() })
     }
 
     fn open(&mut self, handle: Handle, path: &RelPath) -> Result<Meta, Trouble> {

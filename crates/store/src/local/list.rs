@@ -1,14 +1,14 @@
 //! Listing one directory.
 
-use deltic_core::{Entry, Name, RelPath};
+use deltic_core::{Entry, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::snapshot::look_at;
 use crate::dir::Dir;
 use crate::{Filter, Listing, STAGING_NAME, StoreError};
 
-/// What `dir`, open to read and called `path`, holds and `rules` admit.
-pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
+/// What `dir`, open to read and called `path`, holds and `rules` admit, looked at as `see` says.
+pub(super) fn list(dir: &Dir, path: &RelPath, (rules, see): (&Filter, See)) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
     let whole = dir.for_each_name(|name| names.push(Name::new(name)));
@@ -18,7 +18,7 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => add(&mut listing, dir, name, path, rules),
+            Some((path, name)) => add(&mut listing, (dir, name), path, (rules, see)),
             None => {
                 listing.errors.push(StoreError::BadName { action: "list", path: path.clone() });
             }
@@ -29,8 +29,13 @@ pub(super) fn list(dir: &Dir, path: &RelPath, rules: &Filter) -> Listing {
 }
 
 /// Adds the entry `name` of `dir`, which is called `path`; one that vanished meanwhile is no entry.
-fn add(listing: &mut Listing, dir: &Dir, name: Name, path: RelPath, rules: &Filter) {
-    match look_at(dir, &name) {
+fn add(
+    listing: &mut Listing,
+    (dir, name): (&Dir, Name),
+    path: RelPath,
+    (rules, see): (&Filter, See),
+) {
+    match look_at(dir, &name, see) {
         Ok(meta) if rules.admits(&path, meta.is_dir()) => {
             listing.entries.push(Entry { name, meta });
         }

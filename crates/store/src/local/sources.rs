@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_core::path::{BadPath, printable};
-use deltic_core::{Entry, Meta, Name, RelPath};
+use deltic_core::{Entry, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::list::list;
@@ -59,6 +59,7 @@ impl SourceArg {
 pub struct Sources {
     args: Vec<Source>,
     rules: Filter,
+    see: See,
 }
 
 /// An argument with its directory held. Arguments in one directory share a handle.
@@ -84,7 +85,13 @@ impl Sources {
             }
             Source { arg, dir }
         };
-        Self { args: args.into_iter().map(hold).collect(), rules }
+        Self { args: args.into_iter().map(hold).collect(), rules, see: See::default() }
+    }
+
+    /// The same, looked at as `see` says.
+    #[must_use]
+    pub fn seeing(self, see: See) -> Self {
+        Self { see, ..self }
     }
 
     /// The name of the only argument, if it is there and no directory.
@@ -100,7 +107,7 @@ impl Sources {
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.name.is_none())?;
-        look_at_root(source.dir.as_deref().ok()?).ok()
+        look_at_root(source.dir.as_deref().ok()?, self.see).ok()
     }
 
     /// The held directory in which `path` starts: that of the first argument with its first name.
@@ -120,7 +127,7 @@ impl Sources {
     fn list_root(&self) -> Listing {
         let mut all = Listing::default();
         for source in &self.args {
-            if let Err(error) = source.list_into(&mut all, &self.rules) {
+            if let Err(error) = source.list_into(&mut all, (&self.rules, self.see)) {
                 all.errors.push(error);
             }
         }
@@ -136,19 +143,19 @@ impl Source {
         self.dir.as_ref().is_ok_and(|dir| dir.stat(name).is_ok())
     }
 
-    fn list_into(&self, all: &mut Listing, rules: &Filter) -> Result<(), StoreError> {
+    fn list_into(&self, all: &mut Listing, (rules, see): (&Filter, See)) -> Result<(), StoreError> {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let Some(name) = &self.arg.name else {
             let dir = dir.dir(&RelPath::root(), Use::Read);
             let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-            let one = list(&dir, &RelPath::root(), rules);
+            let one = list(&dir, &RelPath::root(), (rules, see));
             all.entries.extend(one.entries);
             all.errors.extend(one.errors);
             return Ok(());
         };
         let in_root = RelPath::parse(name.as_bytes()).expect("a name is a path");
         check_path("list", &in_root)?;
-        let meta = look_at(dir, name).map_err(|errno| self.arg.error("look at", errno))?;
+        let meta = look_at(dir, name, see).map_err(|errno| self.arg.error("look at", errno))?;
         if rules.admits(&in_root, meta.is_dir()) {
             all.entries.push(Entry { name: name.clone(), meta });
         }
@@ -165,12 +172,12 @@ impl Tree for Sources {
             return Ok(self.list_root());
         }
         let held = self.dir_of("list", dir)?.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, &self.rules))
+        Ok(list(&held, dir, (&self.rules, self.see)))
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
-        LocalSnapshot::open(&place.dir, &place.name, path)
+        LocalSnapshot::open(&place.dir, &place.name, path, self.see)
     }
 }
