@@ -82,6 +82,7 @@ struct Rerun {
     differing: Vec<PathBuf>,
     litter: Vec<PathBuf>,
     literal: u64,
+    wall: Duration,
 }
 
 pub(crate) fn kill(options: &Options) -> Result<()> {
@@ -199,7 +200,9 @@ impl Stage {
     }
 
     fn rerun(&self, peer: Peer) -> Result<Rerun> {
+        let start = Instant::now();
         let status = self.start(peer)?.wait()?;
+        let wall = start.elapsed();
         let stats = Stats::parse(&self.heard("said"));
         let complaint = match &stats {
             Err(error) => Some(format!("{status}: {error}")),
@@ -211,6 +214,7 @@ impl Stage {
             differing: self.new.differing(&self.dest()),
             litter: self.new.litter(&self.dest())?,
             literal: stats.unwrap_or_default().literal,
+            wall,
         })
     }
 
@@ -226,7 +230,7 @@ impl Stage {
 impl Outcome {
     /// The first promise that this kill broke.
     fn fault(&self, calm: Calm) -> Option<String> {
-        let Rerun { complaint, differing, litter, literal } = &self.rerun;
+        let Rerun { complaint, differing, litter, literal, wall: _ } = &self.rerun;
         if !self.torn.is_empty() {
             return Some(format!("torn: {:?}", self.torn));
         }
@@ -254,7 +258,7 @@ impl Outcome {
     }
 }
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "peer",
     "calm s",
     "kills",
@@ -270,6 +274,7 @@ const COLUMNS: [&str; 15] = [
     "rerun litter",
     "over budget",
     "resumed %",
+    "rerun s",
 ];
 
 fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
@@ -283,6 +288,8 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
         .map(|outcome| calm.literal.saturating_sub(outcome.rerun.literal).min(outcome.arrived))
         .sum();
     let resumed = saved as f64 * 100.0 / arrived.max(1) as f64;
+    let reruns: Vec<Duration> = cut().map(|outcome| outcome.rerun.wall).collect();
+    let rerun = median(&reruns, |wall| *wall);
     vec![
         peer.name().into(),
         format!("{:.3}", calm.wall.as_secs_f64()),
@@ -299,6 +306,7 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
         count(&|outcome| !outcome.rerun.litter.is_empty()),
         count(&|outcome| outcome.wasteful(calm)),
         format!("{resumed:.0}"),
+        format!("{:.3}", rerun.as_secs_f64()),
     ]
 }
 

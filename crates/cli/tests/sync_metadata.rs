@@ -316,6 +316,32 @@ fn times_follow_the_options() {
     assert!(run.stderr.contains("'-N' is not supported"), "{run:#?}");
 }
 
+#[test]
+fn what_is_put_into_a_directory_gets_what_that_hands_down() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new();
+    world.write("src/dir/file", "x");
+    world.mkdir("src/dir/below");
+    world.mkdir("dst/dir");
+    note(&world.path("dst"), DEFAULT, &acl(1, 2).to_bytes());
+    note(&world.path("dst/dir"), DEFAULT, &acl(7, 8).to_bytes());
+    own(&world.path("dst/dir"), 0, 33);
+    world.chmod("dst/dir", 0o2775);
+    world.ok("-rt src/ dst");
+    let inherited = acl(7, 8).with_mode(0o640).to_bytes();
+    assert_eq!(noted(&world.path("dst/dir/file"), ACCESS), Some(inherited));
+    assert_eq!(noted(&world.path("dst/dir/below"), DEFAULT), Some(acl(7, 8).to_bytes()));
+    assert_eq!(world.path("dst/dir/file").metadata().unwrap().gid(), 33);
+    assert_eq!(world.mode("dst/dir/below") & 0o2000, 0o2000);
+    // With -A and -g it is the sender's word that counts.
+    world.write("src/dir/other", "x");
+    world.ok("-aA src/ dst");
+    assert_eq!(noted(&world.path("dst/dir/other"), ACCESS), None);
+    assert_eq!(world.path("dst/dir/other").metadata().unwrap().gid(), 0);
+}
+
 /// Numbers that look random and are the same every time.
 struct Dice(u64);
 

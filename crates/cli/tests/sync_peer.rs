@@ -170,6 +170,58 @@ fn an_other_version_shares_no_protocol() {
     }
 }
 
+/// A remote shell that starts nothing before it has heard `word`.
+fn shell_that_waits_for(word: &str) -> String {
+    let hears = r#"sh -c 'shift; : >heard; until grep -q WORD heard; do dd bs=65536 count=1 2>/dev/null >piece; test -s piece || exit 1; cat piece >>heard; done; cat heard - | exec "$@"' rsh"#;
+    hears.replace("WORD", word)
+}
+
+#[test]
+fn nothing_that_can_be_said_waits_for_an_answer() {
+    // The request of a pull names what it wants; behind that of a push comes the list.
+    for operands in [PULL, ["src/", "h:dst/"]] {
+        let world = World::new();
+        world.write("src/told-at-once", "content");
+        let word = if operands == PULL { "src" } else { "told-at-once" };
+        let run = sync_over(&world, &shell_that_waits_for(word), &operands);
+        assert_eq!(run.code, Some(0), "{operands:?} {run:#?}");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_refusal_is_heard_however_much_was_said_before_it_came() {
+    let world = World::new();
+    for n in 0..3000 {
+        world.write(format!("src/{n:0100}"), "");
+    }
+    assert_ends(&sync_over(&world, SHELL, &["src/", "h:no/such/place"]), &[3], "no such directory");
+    let mut other = hello();
+    let at = other.windows(6).position(|word| word == b"recipe").expect("it is there");
+    other[at] = b'R';
+    assert_ends(&sync_with(&world, &other, &PUSH), &[2], "");
+    world.write("said", "Who are you?\n");
+    let shell = "sh -c 'head -c 100000 >/dev/null; cat said; exec cat >/dev/null' rsh";
+    assert_ends(&sync_over(&world, shell, &PUSH), &[2], "Who are you?");
+    let want = ToSender::Want { file: FileNo(0), how: How::Whole }.encode();
+    let run = sync_with(&world, &[hello(), want].concat(), &PUSH);
+    assert_ends(&run, &[12], "anything before the reply");
+}
+
+#[test]
+fn an_agent_takes_no_list_before_a_request() {
+    let world = World::new();
+    world.write("dst/kept", "content");
+    let list = listing(vec![entry("file", Kind::File, 0)])[agreed().len()..].to_vec();
+    world.write("said", [hello(), list].concat());
+    let line = r#""$0" agent <said >heard; echo $? >code"#;
+    Run::of(world.command("sh", ["-c", line, DELTIC]).timeout(Duration::from_secs(20)));
+    let heard = world.read("heard");
+    let says = String::from_utf8_lossy(&heard);
+    assert!(says.contains("anything before the request"), "{says}");
+    assert_ne!(world.read("code"), b"0\n");
+}
+
 /// A frame of a payload written by hand.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).expect("it is short").to_le_bytes();

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use deltic_core::chunk::{Run, Segments, Stitch, Summed, TwoStage, cut_all};
+use deltic_core::chunk::{Ask, Judge, Run, Segments, Stitch, TwoStage, cut_all};
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -75,10 +75,12 @@ fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
         let mut ways = family(spec, &name, summed, |(_, sum)| sum.get());
         // Where gathers are slow the first stage is faster without them: see the example `chunkers`.
         let stages = TwoStage::new(&spec, Isa::SCALAR).expect("one criterion");
-        ways.push((
-            format!("{name}, ParaSync"),
-            Box::new(move |data, n| parasync(stages, data, n)),
-        ));
+        for (judge, which) in [(Judge::Every, "all ends"), (Judge::AsCut, "as cut")] {
+            ways.push((
+                format!("{name}, ParaSync, {which}"),
+                Box::new(move |data, n| parasync(stages, data, (n, judge))),
+            ));
+        }
         ways.push((format!("{name}, SS-CDC"), Box::new(move |data, n| ss_cdc(stages, data, n))));
         all.push(ways);
     }
@@ -139,24 +141,31 @@ fn stitch<T: Send>(
     outcome(sums.iter().map(check), spent, (cut - data.len() as u64, seams))
 }
 
-fn parasync(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
+fn parasync(stages: TwoStage, data: &[u8], (threads, judge): (usize, Judge)) -> Outcome {
     let (mut merge, mut sums, mut again, mut seams) = (stages.merge(), Vec::new(), 0, 0);
+    let sub_chunks = |range: &Range<u64>, judge| {
+        let sums = (Crc32c::of, |_: &[u8]| None::<()>);
+        stages.sub_chunks(range, bytes_of(data, &TwoStage::read(range)), judge, sums)
+    };
     let spent = in_order(
         threads,
         &ranges(data.len()),
-        |range| stages.sub_chunks(range, bytes_of(data, &TwoStage::read(range))),
-        |sub_chunks| {
-            sums.extend(merge.push(&sub_chunks));
-            while let Some(unknown) = merge.unknown() {
-                let front = bytes_of(data, &unknown);
-                again += front.len() as u64;
+        |range| sub_chunks(range, judge),
+        |found| {
+            sums.extend(merge.push(found));
+            while let Some(ask) = merge.asks() {
                 seams += 1;
-                sums.extend(merge.split(Crc32c::of(front)));
+                let (Ask::Sum(range) | Ask::Judge(range)) = &ask;
+                again += range.end - range.start;
+                sums.extend(match &ask {
+                    Ask::Sum(front) => merge.split(Crc32c::of(bytes_of(data, front))),
+                    Ask::Judge(rest) => merge.judge(sub_chunks(rest, Judge::Every)),
+                });
             }
         },
     );
     sums.extend(merge.finish());
-    outcome(sums.iter().map(|(_, sum)| sum.get()), spent, (again, seams))
+    outcome(sums.iter().map(|chunk| chunk.sum.get()), spent, (again, seams))
 }
 
 /// As pdsync has it (ParaSync §2.3): sums wait for all boundaries.
@@ -227,7 +236,7 @@ fn numbered<J>(jobs: &[J], n: usize) -> Option<(usize, &J)> {
     jobs.get(n).map(|job| (n, job))
 }
 
-fn summed(chunk: &[u8]) -> Summed {
+fn summed(chunk: &[u8]) -> (u32, Crc32c) {
     (chunk.len() as u32, Crc32c::of(chunk))
 }
 
@@ -253,7 +262,7 @@ fn outcome(
 /// Prints a row for each way.
 fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
     let heads: String = THREADS.iter().map(|n| format!("{:>8}", format!("{n} thr."))).collect();
-    println!("{:31}{heads} wall{heads} model   2 by 1: wall  model   last   again  seams", "GB/s");
+    println!("{:41}{heads} wall{heads} model   2 by 1: wall  model   last   again  seams", "GB/s");
     for ways in families {
         let mut runs: Vec<[Vec<Row>; THREADS.len()]> =
             ways.iter().map(|_| Default::default()).collect();
@@ -309,14 +318,14 @@ fn print_row(name: &str, runs: &[Vec<Row>; THREADS.len()], len: f64) {
     let wall = rates(|row| row.wall);
     let [one, two, ..] = runs;
     if two.is_empty() {
-        println!("{name:31}{wall}");
+        println!("{name:41}{wall}");
         return;
     }
     let gain = |of: fn(&Row) -> f64| median(one, of) / median(two, of);
     let (model, gains) = (rates(|row| row.model), [gain(|row| row.wall), gain(|row| row.model)]);
     let (last, again) = (100.0 * median(two, |row| row.last), 100.0 * two[0].again as f64 / len);
     println!(
-        "{name:31}{wall}     {model}         {:10.2}{:7.2}{last:5.1} %{again:6.2} %{:7}",
+        "{name:41}{wall}     {model}         {:10.2}{:7.2}{last:5.1} %{again:6.2} %{:7}",
         gains[0], gains[1], two[0].seams
     );
 }

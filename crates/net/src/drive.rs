@@ -19,6 +19,7 @@ use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 
 use crate::error::SyncError;
+use crate::greeting::{Agree, Greeting};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::pool::{Cost, Pool};
@@ -146,6 +147,8 @@ type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::A
 
 /// What a machine is driven with, besides hands.
 pub(crate) struct Drive {
+    /// What comes before the machine's own frames, where it goes to work without waiting for that.
+    pub(crate) greeting: Option<(Greeting, Agree)>,
     pub(crate) frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
     pub(crate) outlets: Outlets,
     /// Streams that join, or do not.
@@ -170,7 +173,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
 async fn turn<M: Machine, H: Hands<M>>(
     mut machine: M,
     hands: Arc<H>,
-    Drive { mut frames, mut outlets, mut news, threads, monitor }: Drive,
+    Drive { mut greeting, mut frames, mut outlets, mut news, threads, monitor }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     let watched = monitor.clone();
@@ -229,39 +232,60 @@ async fn turn<M: Machine, H: Hands<M>>(
                         continue;
                     }
                     if matches!(frame, Err(ReadEnd::Lost)) {
-                        return last_words(&mut machine, &mut frames, SyncError::StreamLost, watch).await;
+                        let ears = Ears { greeting: &mut greeting, frames: &mut frames };
+                        return last_words(&mut machine, ears, SyncError::StreamLost, watch).await;
                     }
-                    take(&mut machine, frame)?;
+                    take(&mut machine, &mut greeting, frame)?;
                 }
             }
             // Only wakes the loop: capacity is looked at again above.
             writable = outlets.writable(), if !has_room => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
-                    return last_words(&mut machine, &mut frames, error, watch).await;
+                    let ears = Ears { greeting: &mut greeting, frames: &mut frames };
+                    return last_words(&mut machine, ears, error, watch).await;
                 }
             }
         }
     }
 }
 
-fn take<M: Machine>(machine: &mut M, frame: Result<RawFrame, ReadEnd>) -> Result<(), SyncError> {
+/// Gives a frame to the greeting until that is over, then to the machine.
+fn take<M: Machine>(
+    machine: &mut M,
+    greeting: &mut Option<(Greeting, Agree)>,
+    frame: Result<RawFrame, ReadEnd>,
+) -> Result<(), SyncError> {
     let frame = frame.map_err(SyncError::from)?;
     if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
         return Err(abort.into());
     }
+    if let Some((waiting, _)) = greeting {
+        if let Some((terms, reply)) = waiting.hear(&frame)?
+            && let Some((_, agree)) = greeting.take()
+        {
+            agree(terms, reply);
+        }
+        return Ok(());
+    }
     Ok(machine.handle(frame.kind, &frame.payload)?)
+}
+
+/// Where the other end is heard.
+struct Ears<'a> {
+    greeting: &'a mut Option<(Greeting, Agree)>,
+    frames: &'a mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
 }
 
 /// A stream is gone. What the other end said before that decides how this ends: it may be done, or have told why not;
 /// else it is `error`.
 async fn last_words<M: Machine>(
     machine: &mut M,
-    frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    ears: Ears<'_>,
     error: SyncError,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let heard = tokio::time::timeout(LAST_PATIENCE, hear_out(machine, frames, watch)).await;
+    let heard = tokio::time::timeout(LAST_PATIENCE, hear_out(machine, ears, watch)).await;
     match heard {
         Ok(Some(result)) => result,
         Ok(None) | Err(_) => Err(error),
@@ -271,15 +295,15 @@ async fn last_words<M: Machine>(
 /// How a session ends whose other end still speaks; `None` if it stops without saying that.
 async fn hear_out<M: Machine>(
     machine: &mut M,
-    frames: &mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    Ears { greeting, frames }: Ears<'_>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Option<Result<(), SyncError>> {
     while !machine.is_finished() && !machine.is_full() {
         match frames.recv().await? {
             // They may all go at once.
             Err(ReadEnd::Lost) => continue,
-            Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
-            frame => match take(machine, frame) {
+            Err(ReadEnd::Closed | ReadEnd::Broken(_) | ReadEnd::Silent) => return None,
+            frame => match take(machine, greeting, frame) {
                 Ok(()) => {}
                 Err(error) => return Some(Err(error)),
             },
@@ -343,6 +367,7 @@ impl From<ReadEnd> for SyncError {
     fn from(end: ReadEnd) -> Self {
         match end {
             ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
+            ReadEnd::Silent => Self::Disconnected("the other end said nothing for too long".into()),
             ReadEnd::Lost => Self::StreamLost,
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())

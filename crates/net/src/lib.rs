@@ -1,12 +1,13 @@
 //! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
 //!
-//! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `session` greets and takes roles,
+//! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
 //! at once, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
 mod drive;
 pub mod error;
+mod greeting;
 mod hands;
 pub mod monitor;
 mod outlets;
@@ -31,7 +32,7 @@ pub use pool::most_threads;
 use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
-use session::{Conduct, Further, Greeted, Watch, dial};
+use session::{Conduct, Further, Session, Watch, dial};
 use transport::{Heard, Link, Part};
 
 /// How a run ended.
@@ -117,12 +118,22 @@ pub fn join() -> Result<(), SyncError> {
 
 async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
     let (link, further) = connect(plan)?;
-    let (greeted, child) = Greeted::new(link, Conduct { further, ..conduct }).await?;
-    let result = dial(greeted, plan, watch).await;
-    match (result, transport::farewell(child, Heard::Hello).await) {
+    let counters = Arc::clone(&conduct.counters);
+    let (session, child) = Session::new(link, Conduct { further, ..conduct });
+    match (dial(session, plan, watch).await, counters.heard()) {
+        // Everything is in place: what the other end still does, it does without us, or it would cost a round trip.
+        (Ok(()), _) => Ok(()),
         // How the other end's shell ended says more than that its stream did.
-        (Err(SyncError::Disconnected(_)), Some(error)) => Err(error),
-        (result, _) => result,
+        (Err(SyncError::Disconnected(why)), heard) => {
+            let error = transport::farewell(child, heard).await;
+            Err(error.unwrap_or(SyncError::Disconnected(why)))
+        }
+        // What is no Deltic may not know that it should end.
+        (Err(error), Heard::Nothing) => Err(error),
+        (Err(error), Heard::Hello) => {
+            transport::farewell(child, Heard::Hello).await;
+            Err(error)
+        }
     }
 }
 
@@ -143,8 +154,8 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
 }
 
 async fn serve(link: Link, conduct: Conduct) -> Result<(), SyncError> {
-    let (greeted, _) = Greeted::new(link, conduct).await?;
-    greeted.serve(&mut |_| ()).await
+    let (session, _) = Session::new(link, conduct);
+    session.serve(&mut |_| ()).await
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {

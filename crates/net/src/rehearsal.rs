@@ -11,7 +11,7 @@ use deltic_protocol::report::Notice;
 
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
-use crate::session::{Conduct, Greeted, dial};
+use crate::session::{Conduct, Session, dial};
 use crate::{Outcome, SyncError, serve, supervised, transport};
 
 /// How to rehearse.
@@ -50,16 +50,20 @@ pub fn rehearse(
         return Err(SyncError::Usage("both ends of a rehearsal are here".into()));
     }
     let either = Either::default();
-    let conduct =
-        || Conduct { bwlimit: plan.bwlimit, monitor: Monitor::on(&either), ..Conduct::default() };
+    let conduct = || Conduct {
+        bwlimit: plan.bwlimit,
+        between: rehearsal.link,
+        monitor: Monitor::on(&either),
+        ..Conduct::default()
+    };
     let (ours, theirs) = (conduct(), conduct());
     let start = Instant::now();
     let session = async |watch: crate::session::Watch<'_>| {
         let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
         // Its errors reach us as its last word.
         let serving = tokio::spawn(serve(far, theirs.clone()));
-        let (greeted, _) = Greeted::new(near, ours.clone()).await?;
-        dial(greeted, plan, watch).await?;
+        let (session, _) = Session::new(near, ours.clone());
+        dial(session, plan, watch).await?;
         tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
         Ok(())
     };

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::mpsc;
+use tokio::io::AsyncRead;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use deltic_core::keyed::KEY_BYTES;
-use deltic_core::{Key, Name};
+use deltic_core::Name;
+use deltic_core::strategy::Link as Figures;
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request, check_magic};
-use deltic_protocol::limits::{MAX_GREETING_BYTES, MAX_STREAMS};
+use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request};
+use deltic_protocol::limits::MAX_STREAMS;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::report::Notice;
@@ -26,8 +26,9 @@ use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_r
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Store};
 
-use crate::drive::{Drive, Hands, Machine, drive, fewer};
+use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
+use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
@@ -37,15 +38,9 @@ use crate::place::{Resolved, expand, resolve};
 use crate::plan;
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Flow, Heard, Link, RawFrame, ReadEnd, farewell, read_frame, start_reader,
-    start_writer,
+    Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
 };
 
-/// How long the other end may take to greet: it may ask its user for a password first.
-const GREETING_PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
-const QUOTED_BYTES: u64 = 64;
-const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -58,18 +53,48 @@ pub(crate) struct Conduct {
     pub(crate) counters: Arc<Counters>,
     /// Most bytes a second to put on the wire or take from it.
     pub(crate) bwlimit: Option<u64>,
+    /// What is between the ends, where somebody knows.
+    pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
 }
 
-/// A connection on which both ends have said hello.
-pub(crate) struct Greeted {
-    terms: Terms,
+impl Conduct {
+    /// What this end knows of the way to the other: what it is told, and never more than it may use.
+    fn figures(&self) -> Option<Figures> {
+        let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
+        let Some(between) = self.between else {
+            let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };
+            return limit.map(only);
+        };
+        let bits_per_second = between.bits_per_second.min(limit.unwrap_or(u64::MAX));
+        Some(Figures { bits_per_second, ..between })
+    }
+}
+
+/// One end of a connection on which a session is held.
+pub(crate) struct Session {
+    ours: Hello,
     reader: Box<dyn AsyncRead + Send + Unpin>,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
     flow: Flow,
     further: Further,
+    figures: Option<Figures>,
+}
+
+/// What the ends agreed on.
+struct Agreed {
+    terms: Terms,
+    joining: Joining,
+}
+
+/// How a machine is to be run.
+struct Course {
+    joining: Joining,
+    /// What is still to be heard.
+    greeting: Option<(Greeting, Agree)>,
+    threads: u32,
 }
 
 /// How this end could have more streams than one.
@@ -84,58 +109,59 @@ pub(crate) enum Further {
     Answer { dirs: Vec<PathBuf> },
 }
 
-impl Greeted {
-    /// Says hello and hears the other's.
-    pub(crate) async fn new(
-        mut link: Link,
-        conduct: Conduct,
-    ) -> Result<(Self, Option<tokio::process::Child>), SyncError> {
+impl Session {
+    /// Over `link`; says nothing yet.
+    pub(crate) fn new(link: Link, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
         let flow = Flow::new(&conduct);
-        let (batches, writing) = start_writer(link.writer, &flow);
-        let ours = Hello::ours(draw_key());
-        let hello = [&MAGIC[..], &ours.encode()].concat();
-        conduct.monitor.count_sent(Purpose::Control, hello.len());
-        // A peer that reads nothing is found out by what it does not say.
-        batches.send(hello).await.ok();
-        let theirs = hear_hello(&mut link.reader, &flow.counters);
-        let theirs = tokio::time::timeout(GREETING_PATIENCE, theirs).await;
-        let late = || SyncError::Disconnected("the other end said nothing for too long".into());
-        let terms = match theirs.map_err(|_| late()).flatten() {
-            Ok(theirs) => negotiate(&ours, &theirs)?,
-            Err(error) => {
-                drop(batches);
-                return Err(explain(error, link.child).await);
-            }
-        };
-        let reader = link.reader;
+        let figures = conduct.figures();
+        let Link { reader, writer, child } = link;
+        let (batches, writing) = start_writer(writer, &flow);
         let further = conduct.further;
-        Ok((Self { terms, reader, batches, writing, flow, further }, link.child))
+        (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
     }
 
-    async fn say(&mut self, frame: Vec<u8>) {
-        self.flow.monitor.count_sent(Purpose::Control, frame.len());
+    async fn say(&mut self, frames: Vec<u8>) {
+        self.flow.monitor.count_sent(Purpose::Control, frames.len());
         // If nobody listens any more, the reader hears why.
-        self.batches.send(frame).await.ok();
+        self.batches.send(frames).await.ok();
     }
 
+    /// The bandwidth of the way to the other end in bits a second, as far as this one knows it.
+    fn rate(&self) -> Option<u64> {
+        self.figures.map(|figures| figures.bits_per_second)
+    }
+
+    fn hello(&self) -> Vec<u8> {
+        [&MAGIC[..], &self.ours.encode()].concat()
+    }
+
+    /// Says hello, and what we want, at once.
     async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
         if !request.fits() {
             let message =
                 "too many or too long paths and patterns for one run; sync a directory instead";
             return Err(SyncError::Usage(message.into()));
         }
-        self.say(request.encode()).await;
+        self.say([self.hello(), request.encode()].concat()).await;
         Ok(())
     }
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
-        if frame.payload.len() > MAX_GREETING_BYTES {
-            return Err(PeerError::Limit("greeting").into());
-        }
+        check_len(&frame)?;
         match Abort::decode(frame.kind, &frame.payload)? {
             Some(abort) => Err(abort.into()),
             None => Ok(frame),
+        }
+    }
+
+    /// Hears all of a greeting.
+    async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
+        hear_magic(&mut self.reader, &self.flow.counters).await?;
+        loop {
+            if let Some(agreed) = greeting.hear(&self.hear().await?)? {
+                return Ok(agreed);
+            }
         }
     }
 
@@ -147,23 +173,24 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        self.terms.admits(&options.strategy)?;
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
         self.ask(&Request::Send { sources, options: options.clone() }).await?;
-        let frame = self.hear().await?;
-        let Reply { single, join } = Reply::decode(frame.kind, &frame.payload)?;
-        let joining = self.dialling(join, options.streams, watch);
+        let greeting = Greeting::new(self.ours.clone(), options.strategy);
+        let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
+        let (tell, told) = oneshot::channel();
+        tell.send((terms, join)).ok();
+        let agreed = Agreed { terms, joining: self.dialling(told, options.streams) };
         let expect = expected(paths);
         // The other end's word does not make one file of what was asked for as a directory.
         let single = single.filter(|name| expect == Some(HashSet::from([name.clone()])));
         let result = match resolve(destination.as_bytes(), single.as_ref()) {
-            Ok(resolved) => self.receive(resolved, (options, expect), joining, watch).await,
+            Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
         };
         self.end(result).await
     }
 
-    /// Asks to receive; then sends these paths.
+    /// Asks to receive, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
         paths: &[PathBuf],
@@ -171,33 +198,53 @@ impl Greeted {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        self.terms.admits(&options.strategy)?;
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let sources = open_sources(&paths, &options)?;
         let single = sources.single_file();
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
-        let frame = self.hear().await?;
-        let Reply { join, .. } = Reply::decode(frame.kind, &frame.payload)?;
-        let joining = self.dialling(join, options.streams, watch);
-        let result = self.send(sources, options, joining, watch).await;
+        let own = sources.own();
+        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
+        let (tell, told) = oneshot::channel();
+        let names = Arc::clone(&hands);
+        let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
+            names.agree(terms);
+            // A session of one stream does not ask.
+            tell.send((terms, join)).ok();
+        });
+        let course = Course {
+            joining: self.dialling(told, options.streams),
+            greeting: Some((Greeting::new(self.ours.clone(), options.strategy), agree)),
+            threads: options.threads,
+        };
+        let machine = Sender::new(options).over(self.rate());
+        let result = self.run((machine, hands), course, watch).await;
         self.end(result).await
     }
 
     /// Does what the dialling end asks.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        self.say(self.hello()).await;
+        hear_magic(&mut self.reader, &self.flow.counters).await?;
+        let frame = self.hear().await?;
+        let terms = negotiate(&self.ours, &Hello::decode(frame.kind, &frame.payload)?)?;
         let frame = self.hear().await?;
         let result = match Request::decode(frame.kind, &frame.payload) {
-            Ok(request) => self.serve_request(request, watch).await,
+            Ok(request) => self.serve_request(request, terms, watch).await,
             Err(error) => Err(error.into()),
         };
         self.end(result).await
     }
 
-    async fn serve_request(&mut self, request: Request, watch: Watch<'_>) -> Result<(), SyncError> {
+    async fn serve_request(
+        &mut self,
+        request: Request,
+        terms: Terms,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
         match request {
             Request::Send { options, .. } | Request::Receive { options, .. }
-                if self.terms.admits(&options.strategy).is_err() =>
+                if terms.admits(&options.strategy).is_err() =>
             {
                 Err(PeerError::NothingInCommon("strategy of this name").into())
             }
@@ -205,23 +252,24 @@ impl Greeted {
                 let paths: Vec<_> =
                     sources.iter().map(|path| expand(path).into_os_string()).collect();
                 let sources = open_sources(&paths, &options)?;
-                let joining = self.agree(sources.single_file(), options.streams).await;
-                self.send(sources, options, joining, watch).await
+                let joining = self.agree(terms, sources.single_file(), options.streams).await;
+                self.send(sources, options, Agreed { terms, joining }, watch).await
             }
             Request::Receive { destination, single, options } => {
                 let resolved = resolve(&destination, single.as_ref())?;
                 let expect = single.filter(|_| resolved.rename.is_some());
-                let joining = self.agree(None, options.streams).await;
+                let joining = self.agree(terms, None, options.streams).await;
                 let expect = expect.map(|name| [name].into());
-                self.receive(resolved, (options, expect), joining, watch).await
+                let agreed = Agreed { terms, joining };
+                self.receive(resolved, (options, expect), agreed, watch).await
             }
         }
     }
 
     /// Replies, and says where further streams may join if so many are asked for.
-    async fn agree(&mut self, single: Option<Name>, streams: u32) -> Joining {
+    async fn agree(&mut self, terms: Terms, single: Option<Name>, streams: u32) -> Joining {
         let door = match &self.further {
-            Further::Answer { dirs } if self.terms.streams() && streams > 1 => {
+            Further::Answer { dirs } if terms.streams() && streams > 1 => {
                 Door::open(dirs, streams - 1)
             }
             _ => None,
@@ -231,16 +279,13 @@ impl Greeted {
         door.map_or(Joining::Nobody, Joining::Answer)
     }
 
-    /// How we get so many streams, where the other end let us.
-    fn dialling(&self, join: Option<Join>, streams: u32, watch: Watch<'_>) -> Joining {
-        let Further::Dial { remote, host } = self.further.clone() else { return Joining::Nobody };
-        match join {
-            _ if streams <= 1 => Joining::Nobody,
-            Some(join) => Joining::Dial { remote, host, join, more: streams - 1 },
-            None => {
-                watch(fewer("the other end found no place for a socket: one stream only".into()));
-                Joining::Nobody
+    /// How we get so many streams, where the other end lets us.
+    fn dialling(&self, told: oneshot::Receiver<(Terms, Option<Join>)>, streams: u32) -> Joining {
+        match self.further.clone() {
+            Further::Dial { remote, host } if streams > 1 => {
+                Joining::Dial { remote, host, told, more: streams - 1 }
             }
+            _ => Joining::Nobody,
         }
     }
 
@@ -248,21 +293,22 @@ impl Greeted {
         &mut self,
         sources: Sources,
         options: Options,
-        joining: Joining,
+        Agreed { terms, joining }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = sources.own();
-        let hands = SendingHands::new(sources, own, (self.terms, &options));
-        let threads = options.threads;
-        let machine = Sender::new(self.terms, options);
-        self.run((machine, hands), joining, threads, watch).await
+        let hands = SendingHands::new(sources, own, &options, self.figures);
+        hands.agree(terms);
+        let course = Course { joining, greeting: None, threads: options.threads };
+        let machine = Sender::new(options).over(self.rate());
+        self.run((machine, Arc::new(hands)), course, watch).await
     }
 
     async fn receive(
         &mut self,
         resolved: Resolved,
         (options, expect): (Options, Option<HashSet<Name>>),
-        joining: Joining,
+        agreed: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
@@ -270,7 +316,7 @@ impl Greeted {
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && options.dry_run {
             let store = MemoryStore::new(Filter::default());
-            return self.receive_into(store, setting, joining, watch).await;
+            return self.receive_into(store, setting, agreed, watch).await;
         }
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
@@ -285,39 +331,40 @@ impl Greeted {
             see: options.metadata.seen_by_receiver(is_privileged),
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        self.receive_into(store, setting, joining, watch).await
+        self.receive_into(store, setting, agreed, watch).await
     }
 
     async fn receive_into<S: Store>(
         &mut self,
         store: S,
         setting: Setting,
-        joining: Joining,
+        Agreed { terms, joining }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
-        let hands = ReceivingHands::new(store, (self.terms, &setting.options))?;
-        self.run((Receiver::new(setting), hands), joining, threads, watch).await
+        let hands = ReceivingHands::new(store, (terms, &setting.options))?;
+        let course = Course { joining, greeting: None, threads };
+        self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.
     async fn run<M: Machine, H: Hands<M>>(
         &mut self,
-        (machine, hands): (M, H),
-        joining: Joining,
-        threads: u32,
+        (machine, hands): (M, Arc<H>),
+        Course { joining, greeting, threads }: Course,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
-        let (into, frames) = start_reader(reader, &self.flow);
+        let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
+        let (into, frames) = start_reader(reader, &self.flow, heard);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
         let (open, mut closed) = mpsc::channel(1);
         let joined =
             Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
         let monitor = self.flow.monitor.clone();
         let outlets = Outlets::new(self.batches.clone(), monitor.clone());
-        let by = Drive { frames, outlets, news, threads, monitor };
-        let session = drive(machine, Arc::new(hands), by, watch);
+        let by = Drive { greeting, frames, outlets, news, threads, monitor };
+        let session = drive(machine, hands, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
             // A stream is left only once who sends has said that it is over: an early end would be a fault.
@@ -347,13 +394,6 @@ impl Greeted {
     }
 }
 
-/// Random bytes for this end's part of the session's key.
-fn draw_key() -> Key {
-    let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    Key::from_bytes(bytes)
-}
-
 fn durability(options: &Options) -> Durability {
     if options.durable { Durability::Run } else { Durability::None }
 }
@@ -370,45 +410,6 @@ fn last_word(error: &SyncError) -> Option<Abort> {
         _ => AbortCause::Internal,
     };
     Some(Abort { cause, message: error.to_string() })
-}
-
-async fn hear_hello(
-    reader: &mut (impl AsyncRead + Unpin),
-    counters: &Counters,
-) -> Result<Hello, SyncError> {
-    hear_magic(reader).await?;
-    counters.count_received(MAGIC.len());
-    let frame = read_frame(reader, counters).await?;
-    if frame.payload.len() > MAX_GREETING_BYTES {
-        return Err(PeerError::Limit("greeting").into());
-    }
-    Ok(Hello::decode(frame.kind, &frame.payload)?)
-}
-
-/// Reads [`MAGIC`]. What does not begin like it is told at once: a short banner may be followed by silence.
-async fn hear_magic(reader: &mut (impl AsyncRead + Unpin)) -> Result<(), SyncError> {
-    let failed = |source| SyncError::Transport { action: "read from the other end", source };
-    let mut heard = Vec::new();
-    while heard.len() < MAGIC.len() && MAGIC.starts_with(&heard) {
-        let wanted = (MAGIC.len() - heard.len()) as u64;
-        if (&mut *reader).take(wanted).read_buf(&mut heard).await.map_err(failed)? == 0 {
-            return Err(ReadEnd::Closed.into());
-        }
-    }
-    if heard != MAGIC {
-        // Enough to recognise it by, if it is there already.
-        let mut more = (&mut *reader).take(QUOTED_BYTES);
-        tokio::time::timeout(QUOTE_PATIENCE, more.read_buf(&mut heard)).await.ok();
-    }
-    Ok(check_magic(&heard)?)
-}
-
-/// A remote shell that ends before anything was said knows best why.
-async fn explain(error: SyncError, child: Option<tokio::process::Child>) -> SyncError {
-    if !matches!(error, SyncError::Disconnected(_)) {
-        return error;
-    }
-    farewell(child, Heard::Nothing).await.unwrap_or(error)
 }
 
 fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncError> {
@@ -434,28 +435,23 @@ fn expected(paths: &[OsString]) -> Option<HashSet<Name>> {
 
 /// What a plan asks of one end.
 pub(crate) async fn dial(
-    greeted: Greeted,
+    session: Session,
     plan: &plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let mut options = plan.options.clone();
-    match &greeted.further {
-        Further::Dial { .. } if options.streams > 1 && !greeted.terms.streams() => {
-            watch(fewer("the other end knows of one stream only".into()));
-            options.streams = 1;
-        }
-        Further::Dial { .. } => {}
-        _ => options.streams = 1,
+    if !matches!(session.further, Further::Dial { .. }) {
+        options.streams = 1;
     }
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            greeted.pull(paths, to.as_os_str(), options, watch).await
+            session.pull(paths, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            greeted.push(paths, to.as_os_str(), options, watch).await
+            session.push(paths, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            greeted.push(paths, path, options, watch).await
+            session.push(paths, path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
             Err(SyncError::Usage("source and destination are both remote".into()))

@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_buf};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use deltic_protocol::Terms;
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
 use crate::error::SyncError;
@@ -65,8 +66,8 @@ pub(crate) enum Joining {
     Nobody,
     /// The other end dials.
     Answer(Door),
-    /// We dial so many.
-    Dial { remote: Remote, host: String, join: Join, more: u32 },
+    /// We dial so many, once the other end has said where.
+    Dial { remote: Remote, host: String, told: oneshot::Receiver<(Terms, Option<Join>)>, more: u32 },
 }
 
 impl Joining {
@@ -75,7 +76,13 @@ impl Joining {
         match self {
             Self::Nobody => {}
             Self::Answer(door) => door.admit(&joined).await,
-            Self::Dial { remote, host, join, more } => {
+            Self::Dial { remote, host, told, more } => {
+                let join = match told.await {
+                    Ok((_, Some(join))) => join,
+                    Ok((terms, None)) => return joined.tell(News::Fewer(no_place(terms))),
+                    // The session has ended.
+                    Err(_) => return,
+                };
                 let mut dials = JoinSet::new();
                 for _ in 0..more {
                     let to = (remote.clone(), host.clone());
@@ -87,6 +94,15 @@ impl Joining {
                 }
             }
         }
+    }
+}
+
+/// Why the other end named none.
+fn no_place(terms: Terms) -> String {
+    if terms.streams() {
+        "the other end found no place for a socket: one stream only".into()
+    } else {
+        "the other end knows of one stream only".into()
     }
 }
 
@@ -401,7 +417,7 @@ mod tests {
 
     fn attached() -> Attached {
         let flow = Flow::new(&Conduct::default());
-        let (frames, taken) = start_reader(Box::new(tokio::io::empty()), &flow);
+        let (frames, taken) = start_reader(Box::new(tokio::io::empty()), &flow, Heard::Hello);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
         let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };
         Attached { joined, _frames: taken, news, closed }

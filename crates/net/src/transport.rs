@@ -17,6 +17,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::SyncError;
+use crate::greeting::hear_magic;
 use crate::monitor::{Monitor, Stage};
 use crate::plan::{Remote, Traffic};
 use crate::session::Conduct;
@@ -99,7 +100,7 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     Ok(Link { reader, writer, child: Some(child) })
 }
 
-/// Whether the other end ever said anything.
+/// Whether the other end ever said that it is a Deltic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,
@@ -142,6 +143,10 @@ impl Counters {
         }
     }
 
+    pub(crate) fn heard(&self) -> Heard {
+        if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
+    }
+
     pub(crate) fn count_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -164,6 +169,8 @@ pub(crate) enum ReadEnd {
     Closed,
     /// It closed, or the stream broke, inside one.
     Broken(std::io::Error),
+    /// It did not begin in time.
+    Silent,
     /// It sent what is no frame.
     Bad(PeerError),
     /// A stream beside the first ended.
@@ -227,14 +234,22 @@ pub(crate) async fn read_frame(
     Ok(RawFrame { kind, payload })
 }
 
-/// Reads frames of the first stream into a bounded queue, which those of others may share.
+/// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
+/// Deltic begins with, unless it was `heard`.
 pub(crate) fn start_reader(
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
     flow: &Flow,
+    heard: Heard,
 ) -> (Frames, mpsc::Receiver<Result<RawFrame, ReadEnd>>) {
     let (frames, taken) = mpsc::channel(FRAMES);
     let (flow, into) = (flow.clone(), frames.clone());
     tokio::spawn(async move {
+        if heard == Heard::Nothing
+            && let Err(end) = hear_magic(&mut reader, &flow.counters).await
+        {
+            into.send(Err(end)).await.ok();
+            return;
+        }
         let reading = read_frames(reader, &into, &flow, Stream::First);
         flow.monitor.clone().watched(Stage::Wire, reading).await;
     });

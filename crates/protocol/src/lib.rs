@@ -26,6 +26,7 @@ pub mod receiver;
 pub mod report;
 pub mod sender;
 pub mod streams;
+pub mod summing;
 pub mod sums;
 mod wire;
 pub mod work;

@@ -26,6 +26,8 @@ pub const ENTRY_WINDOW: u64 = 16 << 10;
 pub const GROUP_WINDOW: u64 = 1 << 18;
 /// Longest gap in new, in bytes; what it is told against is at most twice as long.
 pub const GAP_BYTES: u64 = 256 << 10;
+/// Bytes of new that the gaps of one frame have together.
+pub const MENDED_BYTES: u64 = 512 << 10;
 /// Most gaps that a receiver asks for and that are not mended, over all files of a session.
 pub const GAP_WINDOW: u64 = 1 << 10;
 /// Most that a sender takes in: those of attempts that the receiver gave up may still be on their way.
@@ -79,7 +81,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_NAMES
         ]
         .into_iter()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::strategy::Locality;
+use deltic_core::strategy::{Delivery, Locality, Parallel};
 use deltic_core::strong::MAX_STRONG_BYTES;
 use deltic_core::{
     BlockSpec, BlockSums, Rolling, Searcher, Strategy, Strong, StrongSum, Weak, search,
@@ -16,6 +16,7 @@ use deltic_core::{
 use crate::error::PeerError;
 use crate::message::How;
 use crate::wire::{Bad, Wire, closed_set};
+use crate::work::Turn;
 
 /// How an end cuts its version, and which sums it takes of each chunk. The session's key is the driver's to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +149,22 @@ impl Ways {
         };
         let ChunkerSpec::Fixed(len) = chunker else { unreachable!("a search is for blocks") };
         BlockSums::new(BlockSpec { len, weak, strong: self.strong, key: None })
+    }
+
+    /// How copies and literals follow each other: with relative offsets each waits for the one before.
+    pub(crate) fn delivery_turn(self) -> Turn {
+        match self.strategy.delivery {
+            Delivery::Phased | Delivery::InOrder => Turn::Own,
+            Delivery::Pipelined => Turn::Any,
+        }
+    }
+
+    /// How strong sums of matches follow each other.
+    pub(crate) fn matching_turn(self) -> Turn {
+        match self.strategy.parallel {
+            Parallel::No => Turn::Own,
+            Parallel::SsCdc | Parallel::SubChunks | Parallel::Stitch => Turn::Any,
+        }
     }
 
     pub(crate) const fn locality(self) -> search::Locality {

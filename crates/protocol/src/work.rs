@@ -32,6 +32,15 @@ pub(crate) trait Concerns {
     fn handle(&self) -> Option<Handle>;
 }
 
+/// When a piece of work may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// At any time.
+    Any,
+    /// When all that was asked for before in this way, for the same handle, is answered.
+    Own,
+}
+
 /// Work waiting to be polled and work under way; `A` is what the machine needs to place the answer.
 ///
 /// The last work of a handle lets go of it, and is asked for once all other work of the handle is answered: a driver
@@ -43,6 +52,10 @@ pub(crate) struct Jobs<W, A> {
     asked: HashMap<WorkId, A>,
     /// How much work of each handle is under way.
     busy: HashMap<Handle, usize>,
+    /// Work that waits for its turn, behind that of the same handle which is under way.
+    turns: HashMap<Handle, VecDeque<(WorkId, W)>>,
+    /// What of it is under way.
+    in_turn: HashMap<WorkId, Handle>,
     /// The last work of handles that are busy.
     last: HashMap<Handle, (W, A)>,
 }
@@ -54,18 +67,51 @@ impl<W, A: Concerns> Jobs<W, A> {
             queue: VecDeque::new(),
             asked: HashMap::new(),
             busy: HashMap::new(),
+            turns: HashMap::new(),
+            in_turn: HashMap::new(),
             last: HashMap::new(),
         }
     }
 
     pub(crate) fn ask(&mut self, work: W, place: A) {
+        let id = self.number(place);
+        self.queue.push_back((id, work));
+    }
+
+    pub(crate) fn ask_as(&mut self, turn: Turn, work: W, place: A) {
+        let Some(handle) = place.handle().filter(|_| turn == Turn::Own) else {
+            return self.ask(work, place);
+        };
+        let id = self.number(place);
+        if let Some(waiting) = self.turns.get_mut(&handle) {
+            return waiting.push_back((id, work));
+        }
+        self.turns.insert(handle, VecDeque::new());
+        self.begin(handle, id, work);
+    }
+
+    fn number(&mut self, place: A) -> WorkId {
         let id = WorkId(self.next);
         self.next += 1;
         if let Some(handle) = place.handle() {
             *self.busy.entry(handle).or_default() += 1;
         }
         self.asked.insert(id, place);
+        id
+    }
+
+    fn begin(&mut self, handle: Handle, id: WorkId, work: W) {
+        self.in_turn.insert(id, handle);
         self.queue.push_back((id, work));
+    }
+
+    /// The next one's turn, if this one had its own.
+    fn end_turn(&mut self, id: WorkId) {
+        let Some(handle) = self.in_turn.remove(&id) else { return };
+        match self.turns.get_mut(&handle).and_then(VecDeque::pop_front) {
+            Some((id, work)) => self.begin(handle, id, work),
+            None => drop(self.turns.remove(&handle)),
+        }
     }
 
     /// Asks for the last work of `handle`; what was not begun of the rest is forgotten and returned.
@@ -74,13 +120,19 @@ impl<W, A: Concerns> Jobs<W, A> {
             self.ask(work, place);
             return Vec::new();
         }
-        let mut forgotten = Vec::new();
+        let waiting = self.turns.get_mut(&handle).map(std::mem::take);
+        let mut forgotten: Vec<_> = waiting.into_iter().flatten().map(|(id, _)| id).collect();
         self.queue.retain(|(id, _)| {
             let stays = self.asked[id].handle() != Some(handle);
             forgotten.extend((!stays).then_some(*id));
             stays
         });
-        let forgotten = forgotten.into_iter().filter_map(|id| self.take(id)).collect();
+        let forgotten = (forgotten.into_iter())
+            .filter_map(|id| {
+                self.end_turn(id);
+                self.take(id)
+            })
+            .collect();
         self.last.insert(handle, (work, place));
         self.ask_idle(handle);
         forgotten
@@ -92,6 +144,7 @@ impl<W, A: Concerns> Jobs<W, A> {
 
     pub(crate) fn answered(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {
         let place = self.take(id).ok_or(UnknownAnswer)?;
+        self.end_turn(id);
         if let Some(handle) = place.handle() {
             self.ask_idle(handle);
         }

@@ -14,6 +14,7 @@ use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
+use deltic_core::strategy::Parallel;
 use deltic_core::{
     Acl, AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind,
     Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp, Xattr,
@@ -30,9 +31,10 @@ use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, Hello, PeerError, ToReceiver, ToSender, negotiate};
+use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -244,7 +246,8 @@ fn sums_of_old(name: &str) -> ToReceiver {
     let strategy = Strategy::named(name).unwrap();
     let chunker = strategy.chunker(10_000, None);
     let summing = Summing { chunker, weak: strategy.weak.unwrap(), strong: None };
-    let (sums, ..) = common::source::sum(summing, &old_bytes(), 0, 1 << 20);
+    let summed = common::source::sum(summing, &old_bytes(), &Portion::From(0), 1 << 20);
+    let Some((Summed::Chunks(sums, _), _)) = summed else { panic!("it is all there") };
     let sums = sums.into_iter().map(SumLine::New).collect();
     ToReceiver::Sums { file: A, sums, extent: Extent::Last }
 }
@@ -376,10 +379,8 @@ impl Target {
     }
 
     fn with(tree: Tree, options: Options) -> Self {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
-        let mut target = Self { machine: Sender::new(terms, options), hands, frames: Vec::new() };
+        let mut target = Self { machine: Sender::new(options), hands, frames: Vec::new() };
         target.work();
         target
     }
@@ -663,12 +664,12 @@ fn what_is_not_proven_comes_by_the_stronger_sum_and_then_whole() {
 /// hashed than new has.
 #[test]
 fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
-    const CHUNKS: usize = 50_000;
+    const CHUNKS: usize = 120_000;
     let len = CHUNKS as u64 * 8192;
     let forged = Sum { len: 8192, weak: 7, strong: StrongSum::NONE };
     // The first of old is of another length: no chunk is in its own place.
     let olds = [&[Sum { len: 4096, ..forged }][..], &vec![forged; CHUNKS]].concat();
-    for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
+    for name in ["dsync", "netsync", "skysync-c"] {
         let strategy = Strategy::named(name).unwrap();
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
@@ -686,8 +687,7 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         while let Some((id, work)) = victim.machine.poll_work() {
             let answer = match work {
                 receiver::Work::SumOld { .. } => {
-                    let sums = olds.clone();
-                    receiver::Answer::Summed(Ok(receiver::SummedOld { sums, at_end: true }))
+                    receiver::Answer::Summed(Ok(Summed::Chunks(olds.clone(), true)))
                 }
                 receiver::Work::HashOld { strong, spans, .. } => {
                     hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
@@ -700,6 +700,56 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         }
         assert_eq!(victim.machine.counts().weak, CHUNKS as u64, "{name}");
         assert!(hashed <= len, "{name}: {hashed}");
+    }
+}
+
+/// ParaSync §3.2: a weak sum that 120,000 chunks share. They are dealt out in batches that any thread may take, each of which
+/// takes the strong sum of the one chunk of old that has it once.
+#[test]
+fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
+    const CHUNKS: usize = 120_000;
+    for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
+        let strategy = Strategy::named(name).unwrap();
+        let ToReceiver::Sums { sums: old, .. } = sums_of_old(name) else { unreachable!() };
+        let SumLine::New(shared) = old[0] else { unreachable!() };
+        // Between them are others, so that they make no runs.
+        let other = Sum { weak: shared.weak ^ 1, ..shared };
+        let lines: Vec<_> = [shared, other].into_iter().cycle().take(2 * CHUNKS).collect();
+        let len = 2 * CHUNKS as u64 * u64::from(shared.len);
+        let options = Options { strategy, ..options() };
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
+        let (file, meta, how) = (A, file_of(len), How::Strategy);
+        let spec = strategy.chunker(len, None);
+        victim.take([ToReceiver::Start { file, meta, how, spec }]).unwrap();
+        for (nth, batch) in lines.chunks(MAX_BATCH).enumerate() {
+            let last = (nth + 1) * MAX_BATCH >= lines.len();
+            let extent = if last { Extent::Last } else { Extent::More };
+            let sums = batch.iter().map(|sum| SumLine::New(*sum)).collect();
+            victim.machine.handle(ToReceiver::Sums { file: A, sums, extent }).unwrap();
+        }
+        let (mut batches, mut at_once, mut hashed) = (Vec::new(), 0, 0);
+        let mut named = vec![0; lines.len()];
+        loop {
+            while let Some((id, work)) = victim.machine.poll_work() {
+                batches.push((id, work));
+            }
+            at_once = at_once.max(batches.len());
+            while let Some(frame) = victim.machine.poll_frame() {
+                let ToSender::Match { needs, tokens, .. } = frame else { continue };
+                let ranges = needs.into_iter().chain(tokens.into_iter().map(|token| token.chunks));
+                ranges.flatten().for_each(|chunk| named[chunk as usize] += 1);
+            }
+            let Some((id, work)) = batches.pop() else { break };
+            let receiver::Work::HashOld { strong, spans, .. } = work else { panic!("{work:?}") };
+            hashed += spans.len();
+            let sums = vec![strong.of(None, b"old"); spans.len()];
+            victim.machine.answer(id, receiver::Answer::Hashed(Ok(sums))).unwrap();
+        }
+        assert!(named.iter().all(|times| *times == 1), "{name}");
+        assert!(hashed <= CHUNKS / 20, "{name}: {hashed} of {CHUNKS}");
+        let in_turn = strategy.parallel == Parallel::No;
+        assert_eq!(at_once == 1, in_turn, "{name}: {at_once} batches at once");
     }
 }
 
@@ -1178,6 +1228,61 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     assert_eq!(victim.machine.handle(block()), Ok(()));
 }
 
+/// What was cut before `Start` came is of no use then, and its answers are still under way.
+#[test]
+fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
+    let spec = ChunkerSpec::Fixed(FixedLen::new(1000).unwrap());
+    let mut victim = Victim::plain();
+    let listed = file_of(OLD_BYTES as u64);
+    victim.machine.handle(listing("", &[("a", listed.clone())], Extent::Last)).unwrap();
+    let mut guessed = None;
+    while guessed.is_none() {
+        let (id, work) = victim.machine.poll_work().expect("it goes on without Start");
+        match work {
+            receiver::Work::Index { spec: by, .. } if by != spec => guessed = Some((id, work)),
+            work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
+        }
+    }
+    let start = ToReceiver::Start { file: A, meta: listed, how: How::Recipe, spec };
+    victim.machine.handle(start).unwrap();
+    let (id, work) = guessed.unwrap();
+    let late = victim.hands.perform(work);
+    victim.machine.answer(id, late).unwrap();
+    victim.work();
+    let chunks = scan(&spec.build(), &old_bytes(), AtEnd::Yes).chunks;
+    let mut grouper = deltic_core::Grouper::new();
+    let mut found: Vec<_> = chunks.iter().filter_map(|chunk| grouper.push(chunk)).collect();
+    found.extend(grouper.finish());
+    let line = |group: &deltic_core::recipe::Group| GroupLine {
+        len: group.len,
+        chunks: group.chunks,
+        short: group.fingerprint.short(),
+    };
+    let groups = found.iter().map(line).collect();
+    let end = ToReceiver::End { file: A, digest: digest_of(chunks.iter()) };
+    victim.take([ToReceiver::Groups { file: A, groups }, end]).unwrap();
+    assert!(victim.frames.contains(&ToSender::Lack { file: A, groups: Vec::new() }));
+    let same =
+        |frame: &ToSender| matches!(frame, ToSender::Done { file: A, done: Done::Same { .. } });
+    assert!(victim.frames.iter().any(same), "{:?}", victim.frames);
+}
+
+/// A sender that dialled lists before the other end has said a word.
+#[test]
+fn a_sender_that_nobody_answers_lists_no_further_than_the_window() {
+    let mut tree = Tree::default();
+    for n in 0..2 * ENTRY_WINDOW {
+        tree.0.insert(path(&format!("{n:06}")), Node::file(Vec::new(), NOW, 0o600));
+    }
+    let target = Target::of(tree);
+    let told = |frame: &ToReceiver| match frame {
+        ToReceiver::Listing { entries, .. } => entries.len() as u64,
+        frame => panic!("nothing else can be said: {frame:?}"),
+    };
+    let told: u64 = target.frames.iter().map(told).sum();
+    assert!((ENTRY_WINDOW..ENTRY_WINDOW + MAX_BATCH as u64).contains(&told), "{told}");
+}
+
 /// Some cost twenty times the processor of what was agreed.
 #[test]
 fn a_chunker_that_was_not_agreed_is_refused() {
@@ -1431,8 +1536,7 @@ fn stale_answers_about_a_failed_attempt_are_ignored() {
 /// Too many groups for one recipe: the receiver hears of it before it hears of them, and the file can still go whole.
 #[test]
 fn a_recipe_of_too_many_groups_is_given_up_in_time() {
-    let hello = Hello::ours(Key::from_bytes([7; 32]));
-    let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options());
+    let mut machine = Sender::new(options());
     let mut told = 0;
     let failed = 'session: loop {
         while let Some((id, work)) = machine.poll_work() {
@@ -1693,9 +1797,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
         }
         Work::SumOld { .. } if fails => Answer::Summed(Err(setback(luck))),
-        Work::SumOld { summing, .. } => {
-            let (sums, ..) = common::source::sum(*summing, &vec![luck % 2; 3000], 0, 1 << 20);
-            Answer::Summed(Ok(receiver::SummedOld { sums, at_end: luck.is_multiple_of(2) }))
+        Work::SumOld { summing, portion, .. } => {
+            Answer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2)))
         }
         Work::HashOld { .. } if fails => Answer::Hashed(Err(setback(luck))),
         Work::HashOld { strong, spans, .. } => {
@@ -1729,8 +1832,25 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     }
 }
 
+/// As if each portion began a file.
+fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
+    let portion = match portion {
+        Portion::From(_) => Portion::From(0),
+        Portion::Chunks(_, lens) => Portion::Chunks(0, lens.clone()),
+        Portion::Ends(range, judge) => Portion::Ends(0..range.end - range.start, *judge),
+        Portion::SubChunks(range, judge) => Portion::SubChunks(0..range.end - range.start, *judge),
+    };
+    let len = match &portion {
+        Portion::From(_) => 3000,
+        Portion::Chunks(_, lens) => lens.iter().map(|len| *len as usize).sum(),
+        Portion::Ends(range, _) | Portion::SubChunks(range, _) => range.end as usize,
+    };
+    let bytes = vec![luck; len];
+    common::source::sum(summing, &bytes, &portion, 1 << 20).expect("all bytes are there").0
+}
+
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Summed, Work};
+    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -1767,9 +1887,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest)),
         Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
-        Work::Sum { summing, digest, .. } => {
-            let (sums, ..) = common::source::sum(summing, &vec![luck; 3000], 0, 1 << 20);
-            Answer::Summed(Ok(Summed { sums, at_end: !luck.is_multiple_of(3), digest }))
+        Work::Sum { summing, digest, portion, .. } => {
+            Answer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest)))
         }
         Work::Hash { .. } if fails => Answer::Hashed(Err(sad())),
         Work::Hash { strong, spans, .. } => {
@@ -1828,9 +1947,8 @@ proptest! {
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
     ) {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
         let options = Options { strategy, ..options() };
-        let mut machine = Sender::new(negotiate(&hello, &hello).unwrap(), options);
+        let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {

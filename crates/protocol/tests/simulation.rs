@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::Dice;
 use common::case::Case;
-use common::destination::DestinationFaults;
+use common::destination::{By, DestinationFaults};
 use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, path};
-use deltic_core::strategy::Conversation;
-use deltic_core::{Kind, RelPath, Strategy, Timestamp};
+use deltic_core::strategy::{Conversation, Delivery};
+use deltic_core::{Kind, RelPath, Strategy, Strong, Timestamp};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::report::{Action, Item, Totals};
@@ -381,6 +381,61 @@ fn refuted_matches_are_asked_about_again_or_sent() {
         });
         assert!(literals[0] < 50_000, "{}: {literals:?}", strategy.name);
     }
+}
+
+/// What waits for what ([`Delivery`]): with relative offsets, copies and literals follow each other in the order of the file.
+#[test]
+fn copies_and_literals_follow_each_other_as_the_strategy_says() {
+    for strategy in Strategy::ALL {
+        let case = edited_in_many_places(strategy);
+        let mut session = Session::new(&case, &mut Dice::new(22));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let placed = &session.destination.placed;
+        let is_sorted = |by: &[By]| {
+            let starts = placed.iter().filter(|(how, _)| by.contains(how));
+            starts.map(|(_, span)| span.start).is_sorted()
+        };
+        let (both, name) = ([By::Copy, By::Literal], strategy.name);
+        let swaps = placed.windows(2).filter(|two| two[0].0 != two[1].0).count();
+        match strategy.delivery {
+            Delivery::InOrder => {
+                assert!(is_sorted(&both), "{name}: {placed:?}");
+                assert!(swaps >= 18, "{name}: {placed:?}");
+            }
+            Delivery::Phased => {
+                assert!(is_sorted(&both[..1]) && is_sorted(&both[1..]), "{name}: {placed:?}");
+                assert_eq!(placed[0].0, By::Literal, "{name}");
+                assert_eq!(swaps, 1, "{name}: {placed:?}");
+            }
+            Delivery::Pipelined => assert!(!is_sorted(&both), "{name}: {placed:?}"),
+        }
+    }
+}
+
+/// Where strong sums of all chunks prove the file, nothing is hashed once more for it; where they cannot, all of it is, by
+/// something that nobody can forge.
+#[test]
+fn only_what_strong_sums_leave_unproven_is_hashed_again() {
+    for strategy in Strategy::ALL {
+        let case = edited_in_many_places(strategy);
+        let mut session = Session::new(&case, &mut Dice::new(23));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let proves = strategy.strong == Strong::Blake3;
+        assert_eq!(session.destination.whole_passes == 0, proves, "{}", strategy.name);
+    }
+}
+
+/// A file with ten edits of a byte each.
+fn edited_in_many_places(strategy: Strategy) -> Case {
+    let bytes = Dice::new(21).bytes(3_000_000);
+    let mut old = bytes.clone();
+    (0..10).for_each(|n| old[150_000 + n * 300_000] ^= 1);
+    let mut case = plain(tree_of(&[("a", bytes)]), tree_of(&[("a", old)]));
+    case.options.strategy = strategy;
+    case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+    case
 }
 
 /// Equal groups are found where they are, not where the first of them is.

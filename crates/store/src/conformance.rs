@@ -75,6 +75,10 @@ fn dir_meta() -> Meta {
     Meta { kind: Kind::Dir, ..file_meta() }
 }
 
+fn special_meta() -> Meta {
+    Meta { kind: Kind::Fifo, ..file_meta() }
+}
+
 fn symlink_meta(target: &[u8]) -> Meta {
     Meta { kind: Kind::Symlink(target.into()), ..file_meta() }
 }

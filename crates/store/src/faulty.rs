@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use deltic_core::{Meta, RelPath};
 
-use crate::{Commit, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree};
+use crate::{
+    Commit, Content, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
+};
 pub use plan::{Call, Fault, Nth, Plan};
 
 /// A store of which chosen calls fail, without having had any effect.
@@ -167,6 +169,15 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.plan.enter(Call::Write, &self.path)?;
         self.inner.write(new_start, bytes)
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        self.plan.enter(Call::Write, &self.path)?;
+        self.inner.write_old(new_start, bytes, content)
+    }
+
+    fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
+        self.inner.may_share(&from.inner, old, new_start)
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {

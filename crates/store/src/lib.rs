@@ -76,6 +76,11 @@ pub trait Store: Tree {
     /// Where that cannot be said: a missing parent directory is `None`, not an error.
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError>;
 
+    /// [`Store::look`] at each of `paths`; cheaper where those of one directory follow each other.
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        paths.iter().map(|path| self.look(path)).collect()
+    }
+
     /// Starts a new version of `len` bytes for `path`; its directory exists.
     ///
     /// # Errors
@@ -182,6 +187,16 @@ pub trait Rebuild: Send + Sync + 'static {
     /// [`StoreError::Full`] among others; the rebuild is spoiled then.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// The same of bytes that were read from old versions, all of them or `content` says what else. A caller that puts
+    /// many short spans together writes them at once, and where whole pages begin and end.
+    ///
+    /// # Errors
+    /// As [`Rebuild::write`].
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError>;
+
+    /// Whether [`Rebuild::copy`] may share the blocks of this span. Where it does not, reading and writing is no slower.
+    fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool;
+
     /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
     /// machine; nobody but the owner can read it, and it goes with the staged file.
     ///
@@ -206,6 +221,15 @@ pub trait Rebuild: Send + Sync + 'static {
     /// # Errors
     /// Where the staged file cannot be removed.
     fn discard(self) -> Result<(), StoreError>;
+}
+
+/// What bytes are that were put together of old versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing else: another attempt loses nothing without them.
+    Old,
+    /// There are bytes between them that were sent.
+    OldAndSent,
 }
 
 /// A rebuild that goes on where a killed run was interrupted.

@@ -9,7 +9,7 @@ mod more;
 mod place;
 mod rebuild;
 mod remove;
-mod reserve;
+mod room;
 mod snapshot;
 mod sources;
 mod stage;

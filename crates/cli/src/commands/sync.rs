@@ -5,12 +5,13 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use deltic_net::{Outcome, SyncError};
+use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
 use crate::events::Event;
 use crate::exit::{Exit, Troubles};
 use crate::output::{self, Output};
-use crate::plan::{Request, Terminals};
+use crate::plan::{Live, Request, Terminals};
 use crate::tell::{self, Teller};
 
 /// Runs one sync to its end.
@@ -48,10 +49,16 @@ fn sync(request: &Request) -> Exit {
 /// Runs the plan here while `teller` tells of it on another thread.
 fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
     let (sender, notices) = sync_channel(WAITING_NOTICES);
+    // Each would wake the teller, thousands of times for one large file.
+    let shows_progress = request.view.json || request.view.live != Live::Nothing;
     thread::scope(|scope| {
         let telling = scope.spawn(move || tell::listen(&notices, teller));
         // The teller leaves only when we drop our end.
-        let result = deltic_net::run(&request.plan, &mut |notice| drop(sender.send(notice)));
+        let result = deltic_net::run(&request.plan, &mut |notice| {
+            if shows_progress || !matches!(notice, Notice::Settled { .. }) {
+                sender.send(notice).ok();
+            }
+        });
         drop(sender);
         (result, telling.join().expect("the teller does not panic"))
     })

@@ -22,8 +22,8 @@ pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
 pub(crate) use gear::GEAR;
 pub use parallel::{Run, Segment, Segments, Stitch};
-pub use sub_chunks::{Merge, SubChunks, Summed};
-pub use two_stage::TwoStage;
+pub use sub_chunks::{Ask, Merge, Merged, SubChunks};
+pub use two_stage::{Judge, TwoStage};
 
 use ae::{Ae, Extreme};
 use crc::WindowCrc;

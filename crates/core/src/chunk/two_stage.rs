@@ -26,6 +26,7 @@ use super::rolling::{Rolling, first};
 use super::sub_chunks::{Merge, Queue, SubChunks};
 use super::{Algorithm, ChunkerSpec, Sizes};
 use crate::simd::Isa;
+use crate::weak::Crc32c;
 
 /// Finds the chunks of a whole file in memory, candidates first.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,16 @@ pub struct TwoStage {
     sizes: Sizes,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing to gather with"))]
     isa: Isa,
+}
+
+/// Which ends the first stage of a segment judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// All.
+    Every,
+    /// All, until the boundaries that were found must be those of the file; behind, only those that chunks from there on can
+    /// have, as a chunker in one stage does. Where they were not the file's after all, [`Merge`] asks again.
+    AsCut,
 }
 
 /// What is rolled, and how high or low it must be.
@@ -94,28 +105,78 @@ impl TwoStage {
     }
 
     /// ParaSync's first stage of a segment, for any thread: candidates, and sums of what lies between them. `data` are the
-    /// bytes of [`TwoStage::read`].
-    #[must_use]
-    pub fn sub_chunks(&self, segment: &Range<u64>, data: &[u8]) -> SubChunks {
+    /// bytes of [`TwoStage::read`]. The first of `sums` is of any bytes, and may be always the same if nobody wants it; the
+    /// second is what else is wanted of a whole chunk, once it is thought to be one.
+    pub fn sub_chunks<T>(
+        &self,
+        segment: &Range<u64>,
+        data: &[u8],
+        judge: Judge,
+        (of_part, mut of_chunk): (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<T>),
+    ) -> SubChunks<T> {
         let start = Self::read(segment).start;
-        let mut queue = Queue::new(&data[(segment.start - start) as usize..], segment.start);
-        let (mut walk, mut candidates) = (Walk::new(self.sizes, segment.start), Vec::new());
-        for ends in pieces(self.ends(segment)) {
-            self.first_stage(data, ends, &mut candidates);
-            for end in candidates.drain(..).map(|end| start + end as u64) {
-                walk.fill(end, &mut |chunk| queue.mark(chunk.end));
-                queue.candidate(end);
-                walk.offer(end, &mut |_| ());
+        let own = &data[(segment.start - start) as usize..];
+        let mut queue = Queue::new(own, segment.start, of_part);
+        let mut walk = Walk::new(self.sizes, segment.start);
+        let meet = u64::from(self.sizes.max()) * MEET_CHUNKS;
+        let (mut ends, mut assumes) = (self.ends(segment), false);
+        let assume_from = match judge {
+            Judge::Every => u64::MAX,
+            // The file's first chunk is no assumption.
+            Judge::AsCut if segment.start == 0 => {
+                assumes = true;
+                0
             }
+            Judge::AsCut => segment.start + meet,
+        };
+        while !assumes && let Some(found) = self.next(data, ends.clone()) {
+            ends.start = found + 1;
+            let end = start + found as u64;
+            walk.fill(end, &mut |chunk| queue.mark(chunk.end));
+            queue.candidate(end);
+            walk.offer(end, &mut |_| ());
+            if walk.start == end && end >= assume_from {
+                queue.assume();
+                assumes = true;
+            }
+        }
+        while assumes
+            && let Some((end, is_candidate)) = self.cut(data, start, walk.start..segment.end)
+        {
+            queue.chunk(end, is_candidate, &mut of_chunk);
+            walk.start = end;
         }
         walk.fill(segment.end, &mut |chunk| queue.mark(chunk.end));
         queue.mark(segment.end);
-        queue.finish()
+        queue.finish(segment.end)
+    }
+
+    /// Where the chunk ends that starts where `open` does, if that is within `open`, and whether the hash says so. `data`
+    /// starts at `start`.
+    fn cut(&self, data: &[u8], start: u64, open: Range<u64>) -> Option<(u64, bool)> {
+        let max_end = open.start + u64::from(self.sizes.max());
+        let ends = open.start + u64::from(self.sizes.min())..max_end.min(open.end + 1);
+        let at = |end: u64| end.saturating_sub(start) as usize;
+        match self.next(data, at(ends.start)..at(ends.end)) {
+            Some(found) => Some((start + found as u64, true)),
+            None => (max_end <= open.end).then_some((max_end, false)),
+        }
+    }
+
+    /// The first of `ends` that the hash would cut at.
+    fn next(&self, data: &[u8], ends: Range<usize>) -> Option<usize> {
+        if ends.is_empty() {
+            return None;
+        }
+        match self.hash {
+            Hash::Crc { limit } => first::<Crc, _>(data, ends, limit),
+            Hash::Gear { limit } => first::<GearHash, _>(data, ends, limit),
+        }
     }
 
     /// ParaSync's second stage.
     #[must_use]
-    pub const fn merge(&self) -> Merge {
+    pub const fn merge<T>(&self) -> Merge<T> {
         Merge::new(self.sizes)
     }
 
@@ -237,5 +298,8 @@ const PIECE: usize = 16 * REGION;
 /// Ends of one lane after the other. An odd multiple of 256: regions at a power of two would all lie in the same few
 /// lines of a cache.
 pub(super) const REGION: usize = 17 << 8;
+/// How far behind a segment's start its boundaries are thought to be the file's, in longest chunks: in files of programs
+/// and in random bytes they are, but for one segment in fifty (docs/decisions/0015).
+const MEET_CHUNKS: u64 = 4;
 /// Bytes before a byte that a hash behind it depends on, at most.
 const WINDOW: usize = <Crc as Rolling<4>>::WINDOW;

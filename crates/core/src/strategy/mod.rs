@@ -78,14 +78,15 @@ pub enum Merge {
     Never,
 }
 
-/// How chunking uses more than one thread. The chunks are the same in any case (law 2).
+/// How one file uses more than one thread. The chunks are the same in any case (law 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parallel {
-    /// Not at all.
+    /// Not at all: each end does one thing after the other.
     No,
-    /// Candidates in parallel, chunks and their sums by one thread (SS-CDC; ParaSync §2.3).
+    /// Candidates in parallel; when all are known, chunks and their sums by one thread (SS-CDC; ParaSync §2.3). Strong sums
+    /// of what may match in parallel.
     SsCdc,
-    /// Sums of what lies between candidates in parallel, joined by one thread (ParaSync §3.1).
+    /// Sums of what lies between candidates in parallel, joined as they come (ParaSync §3.1). Strong sums as well.
     SubChunks,
     /// Segments chunked apart and stitched, sums and all.
     Stitch,
@@ -94,10 +95,12 @@ pub enum Parallel {
 /// What waits for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Each step waits for all of the one before, and new is written from its start to its end.
+    /// Each step waits for all of the one before: all literals are written in the order of the file, then all copies are made
+    /// in that order, one at a time. Papers assemble from start to end when all is there; literals would wait in memory for
+    /// that.
     Phased,
-    /// Each list of sums is complete before it is used. Then copies and literals leave as they are found, and new is
-    /// written from its start to its end.
+    /// Each list of sums is complete before it is used. Then new is written from its start to its end, copies and literals
+    /// as they lie in it, one at a time, while later literals are on their way.
     InOrder,
     /// Nothing waits: batches flow in all steps, and what arrives is written where it belongs (ParaSync §3.2, §3.3).
     Pipelined,

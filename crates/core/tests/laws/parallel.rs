@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{FixedLen, Run, Segment, Segments, Stitch, Summed, TwoStage, cut_all};
-use deltic_core::{Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes, scan};
+use deltic_core::chunk::{
+    Ask, FixedLen, Judge, Merged, Run, Segment, Segments, Stitch, SubChunks, TwoStage, cut_all,
+};
+use deltic_core::{
+    Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Fingerprint, Isa, Sizes, scan,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -50,6 +54,9 @@ fn isas() -> impl Strategy<Value = Isa> {
     select(vec![Isa::SCALAR, Isa::best()])
 }
 
+/// The lengths of chunks, and their sums.
+type Summed = (u32, Crc32c);
+
 fn sums(spec: &ChunkerSpec, data: &[u8]) -> Vec<Summed> {
     let mut sums = Vec::new();
     cut_all(&spec.build(), data, AtEnd::Yes, |chunk| {
@@ -62,20 +69,62 @@ fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
     &data[range.start as usize..range.end as usize]
 }
 
-/// All chunks by sub-chunks of segments, and how many bytes were read again.
-fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment]) -> (Vec<Summed>, usize) {
-    let (mut merge, mut chunks, mut again) = (stages.merge(), Vec::new(), 0);
-    for Segment { own, .. } in parts {
-        let sub_chunks = stages.sub_chunks(own, bytes_of(data, &TwoStage::read(own)));
-        chunks.extend(merge.push(&sub_chunks));
-        while let Some(unknown) = merge.unknown() {
-            let front = bytes_of(data, &unknown);
-            again += front.len();
-            chunks.extend(merge.split(Crc32c::of(front)));
+/// What merging came to.
+#[derive(Default)]
+struct MergedAll {
+    chunks: Vec<Summed>,
+    /// Bytes that were summed again.
+    again: usize,
+    /// Bytes that were judged again.
+    judged: u64,
+    /// Bytes of chunks of which nothing but the sum was taken in the first stage.
+    unnamed: u64,
+}
+
+impl MergedAll {
+    fn take(&mut self, data: &[u8], merged: impl IntoIterator<Item = Merged<Fingerprint>>) {
+        for Merged { len, sum, whole } in merged {
+            let start: usize = self.chunks.iter().map(|(len, _)| *len as usize).sum();
+            match whole {
+                Some(name) => assert_eq!(name, Fingerprint::of(&data[start..][..len as usize])),
+                None => self.unnamed += u64::from(len),
+            }
+            self.chunks.push((len, sum));
         }
     }
-    chunks.extend(merge.finish());
-    (chunks, again)
+}
+
+fn sub_chunks(
+    stages: &TwoStage,
+    data: &[u8],
+    own: &Range<u64>,
+    judge: Judge,
+) -> SubChunks<Fingerprint> {
+    let name = |chunk: &[u8]| Some(Fingerprint::of(chunk));
+    stages.sub_chunks(own, bytes_of(data, &TwoStage::read(own)), judge, (Crc32c::of, name))
+}
+
+/// All chunks by sub-chunks of segments.
+fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment], judge: Judge) -> MergedAll {
+    let (mut merge, mut all) = (stages.merge(), MergedAll::default());
+    for Segment { own, .. } in parts {
+        all.take(data, merge.push(sub_chunks(stages, data, own, judge)));
+        while let Some(ask) = merge.asks() {
+            let chunks = match ask {
+                Ask::Sum(front) => {
+                    all.again += (front.end - front.start) as usize;
+                    merge.split(Crc32c::of(bytes_of(data, &front)))
+                }
+                Ask::Judge(rest) => {
+                    all.judged += rest.end - rest.start;
+                    merge.judge(sub_chunks(stages, data, &rest, Judge::Every))
+                }
+            };
+            all.take(data, chunks);
+        }
+    }
+    all.take(data, merge.finish());
+    all
 }
 
 /// Parts that end at `ends`, some of them read `overlap` bytes further.
@@ -138,16 +187,48 @@ proptest! {
     #[test]
     fn law3_sub_chunks_merge_to_chunks_and_their_sums(
         spec in two_stage_specs(),
-        isa in isas(),
-        // Some segments of more than one piece in lanes.
+        judge in select(&[Judge::Every, Judge::AsCut, Judge::AsCut][..]),
         copies in select(&[1, 1, 1, 6][..]),
         data in bytes(),
         ends in proptest::collection::vec(any::<u64>(), 0..20),
     ) {
         let data = data.repeat(copies);
         let parts = parts(data.len() as u64, &ends, 0);
-        let stages = TwoStage::new(&spec, isa).expect("one criterion");
-        prop_assert_eq!(merged(&stages, &data, &parts).0, sums(&spec, &data));
+        let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+        prop_assert_eq!(merged(&stages, &data, &parts, judge).chunks, sums(&spec, &data));
+    }
+
+    /// As threads hand segments in while the merge asks: whatever is late, order, chunks and sums are the same.
+    #[test]
+    fn law2_sub_chunks_may_wait_for_an_answer(
+        spec in two_stage_specs(),
+        data in bytes(),
+        ends in proptest::collection::vec(any::<u64>(), 0..20),
+        order in proptest::collection::vec(any::<bool>(), 64),
+    ) {
+        let data = data.repeat(4);
+        let parts = parts(data.len() as u64, &ends, 0);
+        let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+        let (mut merge, mut all) = (stages.merge(), MergedAll::default());
+        let (mut parts, mut dice) = (parts.into_iter().peekable(), order.into_iter().cycle());
+        while parts.peek().is_some() || merge.asks().is_some() {
+            let ask = merge.asks().filter(|_| dice.next() == Some(true) || parts.peek().is_none());
+            let chunks = match (ask, parts.peek()) {
+                (Some(Ask::Sum(front)), _) => merge.split(Crc32c::of(bytes_of(&data, &front))),
+                (Some(Ask::Judge(rest)), _) => {
+                    merge.judge(sub_chunks(&stages, &data, &rest, Judge::Every))
+                }
+                (None, Some(Segment { own, .. })) => {
+                    let found = sub_chunks(&stages, &data, own, Judge::AsCut);
+                    parts.next();
+                    merge.push(found)
+                }
+                (None, None) => Vec::new(),
+            };
+            all.take(&data, chunks);
+        }
+        all.take(&data, merge.finish());
+        prop_assert_eq!(all.chunks, sums(&spec, &data));
     }
 
     #[test]
@@ -246,8 +327,43 @@ fn a_maximum_reads_few_bytes_again() {
     let hole = vec![0; 4 << 20];
     // In a hole each of its chunks ends in a sub-chunk of two KiB.
     for (data, one_of) in [(random(6, 4 << 20), 512), (hole, 6)] {
-        let (found, again) = merged(&stages, &data, &parts(data.len() as u64, &ends, 0));
-        assert_eq!(found, sums(&spec, &data));
+        let parts = parts(data.len() as u64, &ends, 0);
+        let MergedAll { chunks, again, .. } = merged(&stages, &data, &parts, Judge::Every);
+        assert_eq!(chunks, sums(&spec, &data));
         assert!((1..data.len() / one_of).contains(&again), "{again} bytes of {}", data.len());
     }
+}
+
+/// Names of nearly all chunks are taken in the first stage, and next to nothing is judged twice.
+#[test]
+fn boundaries_are_soon_those_of_the_file() {
+    let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
+    let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
+    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    let data = random(6, 16 << 20);
+    let ends: Vec<u64> = (1..16).map(|n| n << 20).collect();
+    let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), Judge::AsCut);
+    assert_eq!(all.chunks, sums(&spec, &data));
+    assert!(all.unnamed < 16 * (64 << 10), "{} bytes", all.unnamed);
+    assert!(all.judged <= 1 << 20, "{} bytes", all.judged);
+}
+
+/// Two passes over bytes whose candidates lie closer than any minimum may never meet: then the rest of the segment is judged
+/// again.
+#[test]
+fn an_assumption_that_does_not_hold_is_judged_again() {
+    let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
+    let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
+    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    // A candidate every 1,024 bytes, so that all chunks have the minimum, and their phase is that of the segment's start.
+    let all_repeat = |seed| random(seed, 1 << 10).repeat(2 << 10);
+    let data = (0..).map(all_repeat).find(|data| sums(&spec, data)[1].0 == sizes.min());
+    let (data, mut judged) = (data.expect("one in four blocks has a candidate"), 0);
+    for shift in 0..8 {
+        let ends: Vec<u64> = (1..4).map(|n| n * 500_000 + shift * 700).collect();
+        let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), Judge::AsCut);
+        assert_eq!(all.chunks, sums(&spec, &data));
+        judged += all.judged;
+    }
+    assert!(judged > 100_000, "{judged} bytes");
 }

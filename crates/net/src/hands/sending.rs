@@ -1,13 +1,14 @@
 //! The sender's work: list, open, scan, read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strong,
-    StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
+    Strong, StrongSum, SumKey,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
@@ -15,21 +16,20 @@ use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Summed, Sums, Work,
+    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
 };
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
 use super::owners::Called;
-use super::strategies::{READ_BYTES, hash_spans, segment, sum_segment};
+use super::packing::{Packing, compressed};
+use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
-
-/// zstd's own default: higher levels cost more time than a fast network saves.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -37,16 +37,25 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
     called: Called,
-    /// How chunks are named in this session.
+    strategy: Strategy,
+    link: Option<Link>,
+    /// Set before a file is opened: what is listed, the other end need not have answered.
+    agreed: OnceLock<Agreed>,
+    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    /// How chunks are named in attempts that go on from another session.
+    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
+    buffers: Buffers,
+}
+
+/// What follows from the terms of a session.
+struct Agreed {
+    terms: Terms,
+    /// How chunks are named.
     names: Fingerprinter,
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
-    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
-    /// How chunks are named in attempts that go on from another session.
-    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
-    terms: Terms,
-    buffers: Buffers,
+    packing: Packing,
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
@@ -76,10 +85,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, key } => {
                 if let Some(key) = key {
-                    let names = self.terms.fingerprinter_with(&key);
+                    let names = self.agreed().terms.fingerprinter_with(&key);
                     lock(&self.resumed).insert(handle, names);
                 }
-                let opened = self.open(handle, &path, (how, zstd));
+                let opened = self.open(handle, &path, (how, self.packs(zstd)));
                 Answer::Opened(opened.map_err(|error| trouble(&error)))
             }
             Work::Scan { handle, spec, segment } => {
@@ -99,19 +108,22 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                     .map_err(|error| trouble(&error)),
             ),
             Work::Read { handle, spans, sums, zstd } => {
-                Answer::Read(self.read(handle, &spans, (sums, zstd)))
+                Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
             }
-            Work::Mend { handle, gaps, zstd } => Answer::Mended(self.mend(handle, &gaps, zstd)),
-            Work::Sum { handle, summing, start, digest } => Answer::Summed(
-                self.sum(handle, summing, (start, digest)).map_err(|error| trouble(&error)),
-            ),
+            Work::Mend { handle, gaps, zstd } => {
+                Answer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
+            }
+            Work::Sum { handle, summing, portion, digest } => {
+                Answer::Summed(self.sum(handle, summing, (portion, digest)))
+            }
             Work::Hash { handle, strong, spans } => {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
-            Work::Search { handle, start, search, digest, zstd } => Answer::Searched(
-                (self.search(handle, start, (search.searcher(Some(self.key)), digest, zstd)))
-                    .map_err(|error| trouble(&error)),
-            ),
+            Work::Search { handle, start, search, digest, zstd } => {
+                let searcher = search.searcher(Some(self.agreed().key));
+                let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
+                Answer::Searched(searched.map_err(|error| trouble(&error)))
+            }
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -122,20 +134,39 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    pub(crate) fn new(tree: T, own: Option<Meta>, (terms, options): (Terms, &Options)) -> Self {
-        let strategy = &options.strategy;
+    /// For a session that crosses `link`, if anything is known of that.
+    pub(crate) fn new(tree: T, own: Option<Meta>, options: &Options, link: Option<Link>) -> Self {
         Self {
             tree,
             own,
             called: Called::new(&options.metadata),
-            names: terms.fingerprinter(strategy),
-            gap_seed: terms.gap_seed(),
-            key: terms.sum_key(),
+            strategy: options.strategy,
+            link,
+            agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
-            terms,
             buffers: Buffers::default(),
         }
+    }
+
+    /// Takes the terms of the session; only the first count.
+    pub(crate) fn agree(&self, terms: Terms) {
+        self.agreed.get_or_init(|| Agreed {
+            terms,
+            names: terms.fingerprinter(&self.strategy),
+            gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
+            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd())),
+        });
+    }
+
+    fn agreed(&self) -> &Agreed {
+        self.agreed.get().expect("no file is wanted before the greeting is over")
+    }
+
+    /// Whether literals are compressed that may be.
+    fn packs(&self, zstd: bool) -> bool {
+        zstd && self.agreed().terms.zstd()
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
@@ -157,7 +188,7 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.names, zstd)?);
+            let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
@@ -170,7 +201,7 @@ impl<T: Tree> SendingHands<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        lock(&self.resumed).get(&handle).unwrap_or(&self.names).clone()
+        lock(&self.resumed).get(&handle).unwrap_or_else(|| &self.agreed().names).clone()
     }
 
     fn read(
@@ -192,27 +223,26 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks =
-            if sums == Sums::Take { sums_of(&self.names, spans, &bytes) } else { Vec::new() };
-        Ok((if zstd { compressed(bytes) } else { Payload::Plain(bytes) }, chunks))
+        let chunks = if sums == Sums::Take {
+            sums_of(&self.agreed().names, spans, &bytes)
+        } else {
+            Vec::new()
+        };
+        Ok((self.agreed().packing.pack(bytes, zstd), chunks))
     }
 
     fn sum(
         &self,
         handle: Handle,
         summing: Summing,
-        (start, mut digest): (u64, Option<Box<FileDigest>>),
-    ) -> Result<Summed, StoreError> {
+        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
+    ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
-        let (sums, at_end) = self.buffers.with(READ_BYTES, |buffer| {
-            let digest = digest.as_deref_mut();
-            sum_segment(&*snapshot, (summing, &self.key), (start, buffer), digest)
-        })?;
-        let end = start + sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if at_end && end != snapshot.meta().len {
-            snapshot.check_unchanged()?;
-        }
-        Ok(Summed { sums, at_end, digest })
+        let work = (portion, &self.buffers);
+        let key = &self.agreed().key;
+        let summed = sum_portion(&*snapshot, (summing, key), work, digest.as_deref_mut());
+        let summed = summed.map_err(|error| trouble(&error))?;
+        Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
 
     fn hash(
@@ -222,7 +252,7 @@ impl<T: Tree> SendingHands<T> {
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
-        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
+        hash_spans(&self.buffers, (strong, &self.agreed().key), spans, |span, bytes| {
             let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
                 .map_err(|error| trouble(&error))?;
             if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
@@ -264,7 +294,7 @@ impl<T: Tree> SendingHands<T> {
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
-                GapDelta::of(bytes, sums, self.gap_seed).encode(&mut deltas);
+                GapDelta::of(bytes, sums, self.agreed().gap_seed).encode(&mut deltas);
             }
             Ok(())
         })?;
@@ -368,14 +398,6 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
         names.chunk(chunk)
     };
     within(Stage::Sum, || spans.iter().map(chunk).collect())
-}
-
-/// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>) -> Payload {
-    match within(Stage::Pack, || zstd::bulk::compress(&bytes, ZSTD_LEVEL)) {
-        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
-        _ => Payload::Plain(bytes),
-    }
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

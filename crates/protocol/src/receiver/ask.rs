@@ -12,7 +12,8 @@ use deltic_core::{
 
 use crate::message::{NameLine, Payload};
 use crate::report::{Item, Trouble};
-use crate::sums::{Search, Sum, Summing};
+use crate::summing::{Portion, Summed};
+use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
 
 use super::Proof;
@@ -49,15 +50,23 @@ pub enum Work {
     /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
     /// [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
-    /// Unpack a payload, check its chunks and write them; answer with [`Answer::Written`].
-    Write { handle: Handle, path: RelPath, new: New, pieces: Vec<Piece>, payload: Payload },
+    /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie before
+    /// it in the new version. Answer with [`Answer::Written`].
+    Write {
+        handle: Handle,
+        path: RelPath,
+        new: New,
+        pieces: Vec<Piece>,
+        payload: Payload,
+        between: Vec<CopyRun>,
+    },
     /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
     /// them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
-    /// Read old version `part` from `start`, cut and sum what is final in about a segment; answer with [`Answer::Summed`].
-    SumOld { handle: Handle, part: usize, start: u64, summing: Summing },
+    /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
+    SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
     /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
@@ -209,8 +218,8 @@ pub enum Answer {
     /// Each gap, in order; `None` where its chunks are not what was announced, though its delta is one: sums of blocks are
     /// short. For a gap that came as it is, that is an error.
     Mended(Result<Vec<Option<Mended>>, Setback>),
-    /// The sums of a segment of old.
-    Summed(Result<SummedOld, Setback>),
+    /// What was made of a portion of old.
+    Summed(Result<Summed, Setback>),
     /// Of each span, in order.
     Hashed(Result<Vec<StrongSum>, Setback>),
     /// What a search found.
@@ -219,15 +228,6 @@ pub enum Answer {
     Removed(Result<u64, Trouble>),
     /// It is done.
     Done(Result<(), Setback>),
-}
-
-/// What a strategy of the papers knows of a segment of old.
-#[derive(Debug)]
-pub struct SummedOld {
-    /// The chunks that are final.
-    pub sums: Vec<Sum>,
-    /// Whether the part's end was reached.
-    pub at_end: bool,
 }
 
 /// What a search through old found.

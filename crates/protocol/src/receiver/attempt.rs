@@ -4,6 +4,7 @@ mod confirm;
 mod keeping;
 mod known;
 mod mending;
+mod old;
 mod patched;
 mod roll;
 mod steps;
@@ -11,17 +12,16 @@ mod talk;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
-use deltic_core::chunk::{ChunkerSpec, Segment};
+use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
-use deltic_core::{ChunkNo, Fingerprint, Index, Meta, ShortFingerprint, Span, Strategy};
+use deltic_core::{ChunkNo, Fingerprint, Meta, ShortFingerprint, Span, Strategy};
 
-use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
-use crate::limits::{INDEX_BUDGET_CHUNKS, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
+use crate::work::Turn;
 
 use super::proof::ProofOf;
 use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
@@ -30,6 +30,7 @@ pub(super) use confirm::Asked;
 use keeping::Keeping;
 pub(super) use mending::Gap;
 use mending::Gaps;
+pub(super) use old::{IndexPart, Old};
 use talk::Talk;
 
 /// What is known of the new version so far, and where its bytes come from.
@@ -43,7 +44,6 @@ pub(super) struct Attempt {
     kept: Keeping,
     /// Nothing was lacked yet, so old was not read: an interrupted transfer may need nothing of it.
     unread: bool,
-    indexing: Option<Indexing>,
     groups: Vec<Slot>,
     next_start: u64,
     next_chunk: u32,
@@ -73,38 +73,6 @@ pub(super) struct Attempt {
     settling: bool,
     /// Where it comes by a strategy of the papers.
     talk: Option<Box<Talk>>,
-}
-
-/// What is known of the old versions.
-#[derive(Debug)]
-enum Old {
-    Indexing(Box<Index>),
-    Known(Arc<Index>),
-}
-
-impl Old {
-    fn index(&self) -> &Index {
-        match self {
-            Self::Indexing(index) => index,
-            Self::Known(index) => index,
-        }
-    }
-}
-
-/// The old version that is being indexed.
-#[derive(Debug)]
-struct Indexing {
-    part: usize,
-    /// Where its next chunk starts, all parts laid end to end.
-    at: u64,
-    cutting: Cutting,
-}
-
-/// Which old version a run is of, and what of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct IndexPart {
-    version: usize,
-    part: Part,
 }
 
 /// A group of the recipe.
@@ -159,10 +127,9 @@ impl Attempt {
             meta,
             how,
             spec,
-            old: Old::Indexing(Box::new(Index::new(INDEX_BUDGET_CHUNKS))),
+            old: Old::new(spec),
             kept: Keeping::default(),
             unread: false,
-            indexing: None,
             groups: Vec::new(),
             next_start: 0,
             next_chunk: 0,
@@ -225,42 +192,18 @@ impl Attempt {
         self.gaps.out()
     }
 
+    pub(super) const fn old(&mut self) -> &mut Old {
+        &mut self.old
+    }
+
     fn knows_old(&self) -> bool {
-        matches!(self.old, Old::Known(_))
+        self.old.is_known()
     }
 
-    /// What may be read of the old versions now, whose lengths are `lens`; nothing more is behind the last one.
-    fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
-        let Old::Indexing(index) = &mut self.old else { return Vec::new() };
-        loop {
-            let (version, at) = match &mut self.indexing {
-                Some(Indexing { part: version, cutting, .. }) if !cutting.is_complete() => {
-                    let version = *version;
-                    let next = std::iter::from_fn(|| cutting.next());
-                    return next.map(|(part, s)| (IndexPart { version, part }, s)).collect();
-                }
-                Some(Indexing { part, at, .. }) => {
-                    index.end_part();
-                    (*part + 1, *at)
-                }
-                None => (0, 0),
-            };
-            let Some(len) = lens.get(version) else { break };
-            let cutting = Cutting::new(&self.spec, *len);
-            self.indexing = Some(Indexing { part: version, at, cutting });
-        }
-        self.knows_all();
-        Vec::new()
-    }
-
-    /// All of old is indexed.
+    /// There is nothing to read of old.
     fn knows_all(&mut self) {
         self.unread = false;
-        let indexed = std::mem::replace(&mut self.old, Old::Indexing(Box::new(Index::new(0))));
-        self.old = match indexed {
-            Old::Indexing(index) => Old::Known(Arc::new(*index)),
-            known @ Old::Known(_) => known,
-        };
+        self.old.knows_all();
     }
 
     /// Takes the next groups of the recipe.
@@ -503,6 +446,11 @@ impl Attempt {
         self.how == How::Whole && self.meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }
 
+    /// When copies and literals may be made.
+    fn turn(&self) -> Turn {
+        self.talk.as_ref().map_or(Turn::Any, |talk| talk.ways.delivery_turn())
+    }
+
     /// Whether nothing more is to come and nothing is under way.
     fn is_quiet(&self) -> bool {
         let asked = !self.told.is_empty() || !self.lacked.is_empty() || self.needed > 0;
@@ -518,10 +466,7 @@ impl Attempt {
     }
 
     fn proof(&self, digest: Digest) -> Proof {
-        let index = match &self.old {
-            Old::Known(index) => Arc::clone(index),
-            Old::Indexing(_) => Arc::new(Index::new(0)),
-        };
+        let index = self.old.shared();
         if let Some(talk) = &self.talk {
             return Proof { digest, of: talk.proof_of() };
         }
@@ -590,6 +535,15 @@ impl Copies {
         self.done.extend(self.runs.finish());
         self.done
     }
+}
+
+/// Copies as a driver makes them.
+fn copy_runs(ops: &[Op]) -> Vec<CopyRun> {
+    let run = |op: &Op| match *op {
+        Op::Copy { old, new_start } => Some(CopyRun { old, new_start }),
+        Op::Literal { .. } => None,
+    };
+    ops.iter().filter_map(run).collect()
 }
 
 /// Copies in portions that are worth a thread's while and do not keep it long.

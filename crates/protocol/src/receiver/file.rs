@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Meta, RelPath, Strategy};
+use deltic_core::{ChunkerSpec, Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Old};
 use super::{Kept, OldLens, Place, Receiver, Work};
 
 /// Most bytes of small files under way at once: bounds what their indexes take.
@@ -123,6 +123,8 @@ pub(super) struct Incoming {
     pub(super) in_place: bool,
     /// What an interrupted transfer left that goes on, until `Start`.
     pub(super) kept: Option<Kept>,
+    /// What is known of old, from a `Want` by recipe until `Start`: it most likely says what the list lets expect.
+    pub(super) ahead: Option<Old>,
     /// Present from `Start` until the attempt ends.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why the attempt is being abandoned.
@@ -168,6 +170,12 @@ impl Incoming {
         self.parts.iter().position(|len| *len > 0).unwrap_or(0)
     }
 
+    /// What is known of the old versions that are being indexed, and their lengths in bytes.
+    pub(super) fn old(&mut self) -> Option<(&mut Old, &[u64])> {
+        let begun = self.attempt.as_mut().map(|attempt| attempt.old());
+        Some((begun.or(self.ahead.as_mut())?, &self.parts))
+    }
+
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)
@@ -191,6 +199,7 @@ impl Receiver {
                 parts: Vec::new(),
                 in_place: false,
                 kept: None,
+                ahead: None,
                 attempt: None,
                 failure: None,
                 reported: 0,
@@ -227,7 +236,7 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         incoming.handle = handle;
         incoming.asked = false;
-        incoming.kept = None;
+        (incoming.kept, incoming.ahead) = (None, None);
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
         if incoming.how == How::Whole && goes_on.is_none() {
             return self.want(file, How::Whole);
@@ -263,7 +272,12 @@ impl Receiver {
             self.asked_for(file);
             self.frames.push_back(ToSender::Resume { file, key, spec });
         } else if first > 0 && can_tell(&strategy, first) {
+            if how == How::Recipe {
+                let expected = ChunkerSpec::for_len(incoming.candidate.meta.len);
+                incoming.ahead = Some(Old::new(expected));
+            }
             self.want(file, how);
+            self.index_more(handle);
         } else if dry_run {
             self.differs(file, handle);
         } else {

@@ -28,6 +28,7 @@ use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble, TroubleKind};
 use crate::streams::Aside;
+use crate::summing::Step;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use attempt::{Asked, Gap, IndexPart};
@@ -40,7 +41,7 @@ use proof::ProofPart;
 
 pub use ask::{
     Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch,
-    Piece, Rolled, SummedOld, Work,
+    Piece, Rolled, Work,
 };
 pub use proof::Proof;
 
@@ -138,7 +139,7 @@ enum Place {
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
     Survey { handle: Handle, gaps: Vec<Gap> },
     Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
-    SumOld(Handle),
+    SumOld { handle: Handle, part: usize, step: Step },
     HashOld { handle: Handle, needs: Vec<std::ops::Range<u32>>, tokens: Vec<Asked> },
     Roll(Handle),
     Commit(Handle),
@@ -158,7 +159,7 @@ impl Concerns for Place {
             | Self::Write { handle, .. }
             | Self::Survey { handle, .. }
             | Self::Mend { handle, .. }
-            | Self::SumOld(handle)
+            | Self::SumOld { handle, .. }
             | Self::HashOld { handle, .. }
             | Self::Roll(handle)
             | Self::Commit(handle)
@@ -351,7 +352,11 @@ impl Receiver {
                 self.backlog_bytes -= payload_bytes;
                 self.mended(handle, gaps, mended);
             }
-            (Place::SumOld(handle), Answer::Summed(summed)) => self.summed_old(handle, summed),
+            (Place::SumOld { handle, part, step }, Answer::Summed(summed))
+                if summed.as_ref().map_or(true, |summed| step.fits(summed)) =>
+            {
+                self.summed_old(handle, (part, step), summed);
+            }
             (Place::HashOld { handle, needs, tokens }, Answer::Hashed(sums)) => {
                 self.hashed_old(handle, (needs, tokens), sums);
             }

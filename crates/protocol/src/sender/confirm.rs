@@ -102,10 +102,7 @@ impl Talk {
 impl Outgoing {
     /// Whether literals wait for the answers to matches.
     pub(super) fn holds_back(&self) -> bool {
-        self.talk.as_ref().is_some_and(|talk| {
-            let Side::Confirm(confirm) = &talk.side else { return false };
-            talk.waits() || !talk.is_pipelined() && !confirm.matches.is_empty()
-        })
+        self.talk.as_ref().is_some_and(|talk| !talk.is_pipelined()) && !self.is_named()
     }
 
     /// Whether it is known of each chunk whether it is to be sent.

@@ -13,7 +13,7 @@ use crate::error::PeerError;
 use crate::limits::{FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
-use crate::work::Handle;
+use crate::work::{Handle, Turn};
 
 use super::telling::Talk;
 use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
@@ -197,6 +197,7 @@ impl Sender {
             Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
+        let rate = self.bits_per_second;
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.len = meta.len;
         let how = outgoing.how;
@@ -204,7 +205,7 @@ impl Sender {
             outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else if let Some(talk) = &outgoing.talk {
-            outgoing.spec = talk.ways.strategy.chunker(meta.len, None);
+            outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);
         } else {
             let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
@@ -356,25 +357,29 @@ impl Sender {
 
     /// Reads what is needed: full fills at once, a last small one when nothing more can be asked for.
     pub(super) fn read_needs(&mut self, file: FileNo) {
-        let (sums, zstd) = (Sums::Known, self.compresses());
+        let (sums, zstd) = (Sums::Known, self.options.compress);
         let Some(outgoing) = self.files.get_mut(&file) else { return };
         if outgoing.holds_back() {
             return;
         }
         let answered = outgoing.told.is_empty() && outgoing.spelled.is_empty();
         let settled = outgoing.complete && answered && outgoing.is_named() || outgoing.rolls();
+        let turn = outgoing.talk.as_ref().map_or(Turn::Any, |talk| talk.ways.delivery_turn());
+        if turn == Turn::Own && !outgoing.needs.iter().is_sorted_by_key(|range| range.start) {
+            outgoing.needs.make_contiguous().sort_unstable_by_key(|range| range.start);
+        }
         while outgoing.need_bytes >= FILL_BYTES || settled && outgoing.need_bytes > 0 {
             let (chunks, bytes) = outgoing.take_needs();
             let spans = chunks.iter().flat_map(|chunks| outgoing.spans(chunks)).collect();
             let handle = outgoing.handle;
             let work = Work::Read { handle, spans, sums, zstd };
-            self.jobs.ask(work, Place::Read { handle, chunks, bytes });
+            self.jobs.ask_as(turn, work, Place::Read { handle, chunks, bytes });
         }
     }
 
     /// Reads the next blocks of a file that is sent whole, or seals it after the last.
     fn read_blocks(&mut self, handle: Handle) {
-        let zstd = self.compresses();
+        let zstd = self.options.compress;
         let Some(file) = self.handles.get(&handle) else { return };
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::{GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GAP_BYTES, MAX_GAPS_OUT};
+use crate::limits::{GAP_BYTES, MAX_GAPS_OUT, MENDED_BYTES};
 use crate::message::{FileNo, GapLine, How, Payload, ToReceiver};
 use crate::report::Trouble;
 use crate::work::Handle;
@@ -14,7 +14,7 @@ use super::{Gap, Place, Sender, Work};
 
 impl Sender {
     pub(super) fn mend(&mut self, file: FileNo, lines: Vec<GapLine>) -> Result<(), PeerError> {
-        let zstd = self.compresses();
+        let zstd = self.options.compress;
         self.gaps_out += lines.len() as u64;
         if lines.is_empty() || self.gaps_out > MAX_GAPS_OUT {
             return Err(PeerError::Limit("gaps to be mended"));
@@ -24,7 +24,7 @@ impl Sender {
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
             let span = outgoing.gap(&chunks, &sums)?;
-            if bytes + u64::from(span.len) > FILL_BYTES && bytes > 0 {
+            if bytes + u64::from(span.len) > MENDED_BYTES && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
                 self.jobs.ask(work, Place::Mend { handle, gaps });

@@ -26,12 +26,12 @@ use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
-use crate::hello::Terms;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble};
-use crate::sums::{PatchStep, Search, Sum, Summing, Ways};
+use crate::summing::{Portion, Step, Summed};
+use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Outgoing, Resumed};
@@ -51,14 +51,14 @@ pub enum Work {
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
     Seal { handle: Handle, proof: Sealing },
-    /// Read from `start`, cut and sum what is final in about a segment, and hash it for the file's digest if one is under
-    /// way; answer with [`Answer::Summed`].
-    Sum { handle: Handle, summing: Summing, start: u64, digest: Option<Box<FileDigest>> },
+    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with [`Answer::Summed`].
+    Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
     Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Read these spans, one after the other, into a payload; answer with [`Answer::Read`].
+    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer with
+    /// [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
@@ -108,25 +108,14 @@ pub enum Answer {
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
     /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
     Mended(Result<(Payload, u32), Trouble>),
-    /// A segment's sums.
-    Summed(Result<Summed, Trouble>),
+    /// What was made of a portion, and what came along, for the next one.
+    Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
     /// Of each span, in order.
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
     /// The handle is gone.
     Closed,
-}
-
-/// What a strategy of the papers knows of a segment.
-#[derive(Debug)]
-pub struct Summed {
-    /// The chunks that are final.
-    pub sums: Vec<Sum>,
-    /// Whether the file's end was reached.
-    pub at_end: bool,
-    /// For the next segment.
-    pub digest: Option<Box<FileDigest>>,
 }
 
 /// What a search settled.
@@ -180,7 +169,6 @@ pub struct Body {
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Sender {
-    terms: Terms,
     options: Options,
     jobs: Jobs<Work, Place>,
     frames: VecDeque<ToReceiver>,
@@ -200,6 +188,8 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
+    /// Of the way to the receiver, where the driver knows.
+    bits_per_second: Option<u64>,
     finished: bool,
 }
 
@@ -233,7 +223,7 @@ enum Place {
     Open(Handle),
     Scan(Handle, Part),
     Seal(Handle),
-    Sum(Handle),
+    Sum(Handle, Step),
     Hash(Handle),
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
@@ -245,7 +235,7 @@ impl Concerns for Place {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
-            Self::Sum(handle) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
+            Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(_) | Self::Close => None,
         }
@@ -253,11 +243,10 @@ impl Concerns for Place {
 }
 
 impl Sender {
-    /// A sender at the start of its session.
+    /// A sender at the start of its session. It knows nothing of the session's terms: it lists before there are any.
     #[must_use]
-    pub fn new(terms: Terms, options: Options) -> Self {
+    pub fn new(options: Options) -> Self {
         Self {
-            terms,
             options,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -272,8 +261,16 @@ impl Sender {
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
+            bits_per_second: None,
             finished: false,
         }
+    }
+
+    /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known they
+    /// take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
+    #[must_use]
+    pub fn over(self, bits_per_second: Option<u64>) -> Self {
+        Self { bits_per_second, ..self }
     }
 
     /// The next frame to send, if any.
@@ -375,7 +372,11 @@ impl Sender {
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
-            (Place::Sum(handle), Answer::Summed(summed)) => self.summed(handle, summed),
+            (Place::Sum(handle, step), Answer::Summed(summed))
+                if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
+            {
+                self.summed(handle, step, summed);
+            }
             (Place::Hash(handle), Answer::Hashed(sums)) => self.hashed(handle, sums),
             (Place::Search(handle), Answer::Searched(searched)) => self.searched(handle, searched),
             (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
@@ -426,15 +427,11 @@ impl Sender {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
-        let (zstd, key) = (self.compresses(), resumed.map(|resumed| resumed.key));
+        let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
         let agreed = resumed.map(|resumed| resumed.spec);
         self.files.insert(file, Outgoing::new(handle, (how, agreed), strategy));
         self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
-    }
-
-    fn compresses(&self) -> bool {
-        self.options.compress && self.terms.zstd()
     }
 
     /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.

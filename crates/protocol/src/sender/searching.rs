@@ -42,7 +42,7 @@ impl Sender {
     }
 
     fn search(&mut self, handle: Handle, start: u64, search: Search) {
-        let zstd = self.compresses();
+        let zstd = self.options.compress;
         let Some((_, outgoing)) = self.outgoing(handle) else { return };
         let digest = outgoing.talk.as_mut().and_then(|talk| talk.digest.take());
         let digest = digest.unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Sums of new, told chunk by chunk: the first step of the conversations in which the sender tells and the receiver
 //! searches.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, MAX_SUMS, SUM_WINDOW};
 use crate::message::{Extent, FileNo, How, ToReceiver};
 use crate::report::Trouble;
+use crate::summing::{Step, Summation, Summed};
 use crate::sums::{Sum, SumLine, Summing, Teller, Ways};
 use crate::work::Handle;
 
 use super::confirm::Confirm;
 use super::file::{CHANGED, GroupStart, Outgoing};
-use super::{Place, Sealing, Sender, Summed, Work};
+use super::{Place, Sealing, Sender, Work};
 
 /// It is tried again, in the end whole.
 pub(super) const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
@@ -33,10 +35,13 @@ pub(super) struct Talk {
     pub(super) side: Side,
     teller: Teller,
     /// Sums that were not told.
-    waiting: Vec<SumLine>,
+    waiting: VecDeque<SumLine>,
+    /// From when new is open, where its sums are told.
+    summation: Option<Summation>,
     /// All of new is cut.
     cut: bool,
-    summing: bool,
+    /// The last sum was told.
+    told_last: bool,
 }
 
 /// What follows the sums.
@@ -60,8 +65,9 @@ impl Talk {
             Conversation::Recipe => return None,
         };
         let digest = (strategy.proof() == Proof::WholeFile).then(Box::default);
-        let (teller, waiting) = (Teller::default(), Vec::new());
-        Some(Box::new(Self { ways, digest, side, teller, waiting, cut: false, summing: false }))
+        let (teller, waiting) = (Teller::default(), VecDeque::new());
+        let (summation, cut, told_last) = (None, false, false);
+        Some(Box::new(Self { ways, digest, side, teller, waiting, summation, cut, told_last }))
     }
 
     pub(super) fn is_pipelined(&self) -> bool {
@@ -70,7 +76,7 @@ impl Talk {
 
     /// Whether every chunk was told.
     pub(super) fn told_all(&self) -> bool {
-        self.cut && self.waiting.is_empty()
+        self.told_last
     }
 
     fn is_rolled(&self) -> bool {
@@ -91,22 +97,29 @@ impl Talk {
 
     /// Frames for what may be told by now.
     fn tell(&mut self, file: FileNo) -> Vec<ToReceiver> {
-        if !self.cut && !self.is_pipelined() {
+        if !self.cut && !self.is_pipelined() || self.told_last {
             return Vec::new();
         }
-        let waiting = std::mem::take(&mut self.waiting);
+        let room = match &self.side {
+            Side::Confirm(confirm) if self.is_pipelined() => {
+                SUM_WINDOW.saturating_sub(confirm.unnamed()) as usize
+            }
+            _ => self.waiting.len(),
+        };
+        let waiting: Vec<_> = self.waiting.drain(..room.min(self.waiting.len())).collect();
         match &mut self.side {
             Side::Confirm(confirm) => confirm.told(waiting.len()),
             Side::Rolled(asked) => asked.resize(asked.len() + waiting.len(), false),
             Side::Signature(_) => {}
         }
+        self.told_last = self.cut && self.waiting.is_empty();
         let mut batches: Vec<_> = waiting.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
-        if self.cut && batches.is_empty() {
+        if self.told_last && batches.is_empty() {
             batches.push(Vec::new());
         }
         let last = batches.len().saturating_sub(1);
         let frame = |(nth, sums)| {
-            let extent = if self.cut && nth == last { Extent::Last } else { Extent::More };
+            let extent = if self.told_last && nth == last { Extent::Last } else { Extent::More };
             ToReceiver::Sums { file, sums, extent }
         };
         batches.into_iter().enumerate().map(frame).collect()
@@ -160,64 +173,73 @@ impl Sender {
     /// New is open.
     pub(super) fn begin(&mut self, file: FileNo) {
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        let spec = outgoing.spec;
-        if let Some(talk) = &mut outgoing.talk
-            && let Side::Signature(old) = &mut talk.side
-        {
+        let (spec, len) = (outgoing.spec, outgoing.len);
+        let Some(talk) = &mut outgoing.talk else { return };
+        if let Side::Signature(old) = &mut talk.side {
             *old = Some(Box::new(talk.ways.block_sums(spec)));
+            return;
         }
+        let parallel = talk.ways.strategy.parallel;
+        talk.summation = Some(Summation::new((parallel, &spec), len, talk.strong()));
         self.sum_more(file);
     }
 
-    /// Goes on cutting and summing, as far as the window of chunks that no match has named allows.
+    /// Goes on telling, cutting and summing, as far as the window of chunks that no match has named allows.
     pub(super) fn sum_more(&mut self, file: FileNo) {
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        let (handle, start, chunker) = (outgoing.handle, outgoing.scanned, outgoing.spec);
+        let (handle, chunker) = (outgoing.handle, outgoing.spec);
         let Some(talk) = &mut outgoing.talk else { return };
-        let open = match &talk.side {
-            Side::Confirm(confirm) => !talk.is_pipelined() || confirm.unnamed() < SUM_WINDOW,
-            Side::Rolled(_) => true,
-            Side::Signature(_) => false,
-        };
-        if !open || talk.cut || talk.summing {
-            return;
+        let told_before = talk.told_last;
+        self.frames.extend(talk.tell(file));
+        if talk.told_last {
+            if told_before {
+                return;
+            }
+            let proof = match &talk.digest {
+                Some(digest) => Sealing::Bytes(digest.finish()),
+                None => Sealing::Chunks(Arc::clone(&outgoing.chunks)),
+            };
+            return self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
         }
-        talk.summing = true;
         let summing = Summing { chunker, weak: talk.ways.weak, strong: talk.strong() };
-        let digest = talk.digest.take();
-        self.jobs.ask(Work::Sum { handle, summing, start, digest }, Place::Sum(handle));
+        while talk.waiting.is_empty() || !talk.is_pipelined() {
+            let Some(summation) = &mut talk.summation else { return };
+            let Some((step, portion)) = summation.next() else { return };
+            let digest = talk.digest.take();
+            let work = Work::Sum { handle, summing, portion, digest };
+            self.jobs.ask(work, Place::Sum(handle, step));
+        }
     }
 
-    pub(super) fn summed(&mut self, handle: Handle, summed: Result<Summed, Trouble>) {
-        let Summed { sums, at_end, digest } = match summed {
+    pub(super) fn summed(
+        &mut self,
+        handle: Handle,
+        step: Step,
+        summed: Result<(Summed, Option<Box<FileDigest>>), Trouble>,
+    ) {
+        let (summed, digest) = match summed {
             Ok(summed) => summed,
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
+        let Some(talk) = &mut outgoing.talk else { return };
+        let Some(summation) = &mut talk.summation else { return };
+        let sums = summation.take(step, summed);
+        let (complete, too_many) = (summation.is_complete(), summation.is_too_much());
         outgoing.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if outgoing.scanned > outgoing.len || at_end && outgoing.scanned < outgoing.len {
+        if outgoing.scanned > outgoing.len || complete && outgoing.scanned < outgoing.len {
             return self.fail_for(handle, CHANGED);
         }
-        if outgoing.chunks.len() + sums.len() > MAX_SUMS {
+        if too_many || outgoing.chunks.len() + sums.len() > MAX_SUMS {
             return self.fail_for(handle, TOO_MANY_SUMS);
         }
         sums.iter().for_each(|sum| outgoing.push_sum(sum));
         let Some(talk) = &mut outgoing.talk else { return };
-        (talk.summing, talk.cut) = (false, at_end);
         for sum in sums {
             let line = talk.line(sum);
-            talk.waiting.push(line);
+            talk.waiting.push_back(line);
         }
-        let frames = talk.tell(file);
-        let proof = at_end.then(|| match &digest {
-            Some(digest) => Sealing::Bytes(digest.finish()),
-            None => Sealing::Chunks(Arc::clone(&outgoing.chunks)),
-        });
-        talk.digest = digest;
-        self.frames.extend(frames);
-        match proof {
-            Some(proof) => self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle)),
-            None => self.sum_more(file),
-        }
+        (talk.cut, talk.digest) = (complete, digest);
+        self.sum_more(file);
     }
 }

@@ -13,8 +13,8 @@ use deltic_core::{
 use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece, Rolled,
-    SummedOld, Work,
+    Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
+    Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -56,6 +56,17 @@ pub struct Destination {
     pub commits: usize,
     /// Literal bytes written.
     pub written: u64,
+    /// What was put into new versions by copies and by literals, one after the other.
+    pub placed: Vec<(By, Span)>,
+    /// How often all bytes of a version were hashed for its proof.
+    pub whole_passes: usize,
+}
+
+/// How bytes came to their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Copy,
+    Literal,
 }
 
 #[derive(Default)]
@@ -101,6 +112,8 @@ impl Destination {
             ended: BTreeSet::new(),
             commits: 0,
             written: 0,
+            placed: Vec::new(),
+            whole_passes: 0,
         }
     }
 
@@ -304,6 +317,8 @@ impl Destination {
                 if let Err(setback) = self.fails(self.faults.copy) {
                     return Answer::Copied(Err(setback));
                 }
+                let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
+                self.placed.extend(runs.iter().map(place));
                 let old = Arc::clone(&self.slot(handle).joined);
                 let by_recipe = self.options.strategy.conversation == Conversation::Recipe;
                 let stage = self.stage(handle, &path, new);
@@ -323,21 +338,34 @@ impl Destination {
                 stage.kept.extend(chunks);
                 Answer::Copied(Ok(()))
             }
-            Work::Write { handle, path, new, pieces, payload } => {
+            Work::Write { handle, path, new, pieces, payload, between } => {
                 self.visible();
+                let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
+                let literals = pieces.iter().map(|piece| (By::Literal, piece.span));
+                let first = self.placed.len();
+                self.placed.extend(literals.chain(between.iter().map(place)));
+                if !between.is_empty() {
+                    self.placed[first..].sort_by_key(|(_, span)| span.start);
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let stage = self.stage(handle, &path, new);
+                for run in &between {
+                    let bytes = &old[run.old.start as usize..run.old.end() as usize];
+                    stage.write(run.new_start, bytes);
+                }
                 self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
                 Answer::Written(
                     self.fails(self.faults.write)
                         .and_then(|()| self.stage(handle, &path, new).fill(&pieces, payload)),
                 )
             }
-            Work::SumOld { handle, part, start, summing } => {
+            Work::SumOld { handle, part, portion, summing } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Summed(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
-                let (sums, _, at_end) = sum(summing, &old, start, segment(&mut self.dice));
-                Answer::Summed(Ok(SummedOld { sums, at_end }))
+                let summed = sum(summing, &old, &portion, segment(&mut self.dice));
+                Answer::Summed(Ok(summed.expect("old does not change").0))
             }
             Work::HashOld { handle, strong, spans } => {
                 if let Err(setback) = self.fails(self.faults.survey) {
@@ -401,7 +429,12 @@ impl Destination {
                     let staged = self.slot(handle).stage.as_ref();
                     // Of an empty file nothing was written.
                     let bytes = staged.map_or(&[][..], |stage| &stage.bytes);
-                    let holds = proof.holds(|| Ok::<_, Setback>(digest_of_bytes(bytes)))?;
+                    let mut passes = 0;
+                    let holds = proof.holds(|| {
+                        passes += 1;
+                        Ok::<_, Setback>(digest_of_bytes(bytes))
+                    })?;
+                    self.whole_passes += passes;
                     if !holds || deceived {
                         return Err(setback("unproven", true));
                     }

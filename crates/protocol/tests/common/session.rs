@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::Key;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
-use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, WorkId, negotiate};
+use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 
 use super::Dice;
 use super::case::Case;
@@ -64,8 +63,6 @@ impl Told {
 
 impl Session {
     pub fn new(case: &Case, dice: &mut Dice) -> Self {
-        let hello = Hello::ours(Key::from_bytes([7; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
         let own = Node::other(deltic_core::Kind::Dir, NOW, 0o755).meta;
         let own = Some(own).filter(|_| case.roots.is_none());
         let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
@@ -81,7 +78,7 @@ impl Session {
         let setting =
             Setting { options: options.clone(), expect: case.roots.clone(), ..Setting::default() };
         Self {
-            sender: Sender::new(terms, options),
+            sender: Sender::new(options),
             receiver: Receiver::new(setting),
             source,
             destination,

@@ -1,17 +1,19 @@
 //! The sender's hands: reads a tree that may change while it is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::chunk::cut_all;
+use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
-use deltic_core::{AtEnd, Chunker, GapDelta, Meta, Name, Op, RelPath, Span, StrongSum};
+use deltic_core::{
+    AtEnd, Chunker, Crc32c, GapDelta, Isa, Meta, Name, Op, RelPath, Span, StrongSum,
+};
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Summed, Sums, Work,
-};
+use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
+use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
 
@@ -55,18 +57,49 @@ pub fn segment(dice: &mut Dice) -> usize {
     1 << dice.between(15, 19)
 }
 
-/// The sums of about a segment of `bytes`, how many bytes they are of, and whether they reach the end.
-pub fn sum(summing: Summing, bytes: &[u8], start: u64, segment: usize) -> (Vec<Sum>, usize, bool) {
-    let chunker = summing.chunker.build();
-    let from = bytes.len().min(start as usize);
-    let to = bytes.len().min(from + segment.max(chunker.max_len() + 1));
-    let place = if to == bytes.len() { AtEnd::Yes } else { AtEnd::No };
-    let mut sums = Vec::new();
-    let consumed = cut_all(&chunker, &bytes[from..to], place, |chunk| {
+/// What is made of a portion of `bytes`, about a segment where it says no more, and which bytes that settled; nothing, where
+/// there are fewer.
+pub fn sum(
+    summing: Summing,
+    bytes: &[u8],
+    portion: &Portion,
+    segment: usize,
+) -> Option<(Summed, Range<usize>)> {
+    let sum = |chunk: &[u8]| {
         let strong = summing.strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
-        sums.push(Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong });
-    });
-    (sums, consumed, place == AtEnd::Yes)
+        Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong }
+    };
+    let part = |range: &Range<u64>| bytes.get(range.start as usize..range.end as usize);
+    let stages = || TwoStage::new(&summing.chunker, Isa::SCALAR).expect("it has two stages");
+    Some(match portion {
+        Portion::From(start) => {
+            let chunker = summing.chunker.build();
+            let from = bytes.len().min(*start as usize);
+            let to = bytes.len().min(from + segment.max(chunker.max_len() + 1));
+            let place = if to == bytes.len() { AtEnd::Yes } else { AtEnd::No };
+            let mut sums = Vec::new();
+            let consumed =
+                cut_all(&chunker, &bytes[from..to], place, |chunk| sums.push(sum(chunk)));
+            (Summed::Chunks(sums, place == AtEnd::Yes), from..from + consumed)
+        }
+        Portion::Chunks(start, lens) => {
+            let end = start + lens.iter().map(|len| u64::from(*len)).sum::<u64>();
+            let mut rest = part(&(*start..end))?;
+            let sums =
+                lens.iter().map(|len| sum(rest.split_off(..*len as usize).expect("a chunk")));
+            (Summed::Chunks(sums.collect(), false), 0..0)
+        }
+        Portion::Ends(range, judge) => {
+            let sums = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
+            let bytes = part(&TwoStage::read(range))?;
+            (Summed::SubChunks(stages().sub_chunks(range, bytes, *judge, sums)), 0..0)
+        }
+        Portion::SubChunks(range, judge) => {
+            let sums = (Crc32c::of, |chunk: &[u8]| Some(summing.strong?.of(None, chunk)));
+            let bytes = part(&TwoStage::read(range))?;
+            (Summed::SubChunks(stages().sub_chunks(range, bytes, *judge, sums)), 0..0)
+        }
+    })
 }
 
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
@@ -115,15 +148,15 @@ impl Source {
                     Ok(segment.cut(&spec.build(), read, Chunk::of))
                 }))
             }
-            Work::Sum { handle, summing, start, mut digest } => {
-                let summed = self.bytes(handle, self.faults.scan).map(|bytes| {
-                    let (sums, consumed, at_end) =
-                        sum(summing, &bytes, start, segment(&mut self.dice));
-                    let from = bytes.len().min(start as usize);
-                    digest.iter_mut().for_each(|digest| digest.push(&bytes[from..from + consumed]));
-                    Summed { sums, at_end, digest }
-                });
-                Answer::Summed(summed)
+            Work::Sum { handle, summing, portion, mut digest } => {
+                let read = self.bytes(handle, self.faults.scan);
+                Answer::Summed(read.and_then(|bytes| {
+                    let summed = sum(summing, &bytes, &portion, segment(&mut self.dice));
+                    let gone = || trouble(TroubleKind::Vanished, "shrunk");
+                    let (summed, settled) = summed.ok_or_else(gone)?;
+                    digest.iter_mut().for_each(|digest| digest.push(&bytes[settled.clone()]));
+                    Ok((summed, digest))
+                }))
             }
             Work::Hash { handle, strong, spans } => {
                 let read = self.bytes(handle, self.faults.read);

@@ -1,11 +1,12 @@
 //! Laws of what unfinished rebuilds leave behind.
 
 use super::{all_of, bytes, file_meta, names, path, put};
-use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store};
+use crate::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     what_was_written_is_found_by_the_next_attempt(&make());
     what_nobody_wrote_to_leaves_nothing(&make());
+    what_was_sent_between_old_bytes_is_left(&make());
     leftovers_come_newest_first_and_few(&make());
     a_leftover_is_taken_once(&make());
     a_commit_clears_its_leftovers(&make());
@@ -36,11 +37,26 @@ fn what_nobody_wrote_to_leaves_nothing(store: &impl Store) {
     let copied = store.create(&path("file"), 3).expect("create");
     copied.copy(&store.open(&path("old")).expect("open"), 0..3, 0).expect("copy");
     drop(copied);
+    let joined = store.create(&path("file"), 3).expect("create");
+    joined.write_old(0, b"old", Content::Old).expect("write");
+    drop(joined);
     let rebuild = store.create(&path("file"), 1).expect("create");
     rebuild.write(0, b"x").expect("write");
     rebuild.discard().expect("discard");
     assert!(store.leftovers(&path("file")).expect("leftovers").is_empty());
     assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn what_was_sent_between_old_bytes_is_left(store: &impl Store) {
+    let joined = store.create(&path("file"), 6).expect("create");
+    joined.write_old(3, b"new", Content::OldAndSent).expect("write");
+    joined.write_old(0, b"old", Content::Old).expect("write");
+    joined.write_old(4, b"new", Content::Old).expect_err("past the end of new");
+    drop(joined);
+    let found = store.leftovers(&path("file")).expect("leftovers");
+    assert_eq!(found.iter().map(all_of).collect::<Vec<_>>(), [b"oldnew"]);
+    drop(found);
+    assert_eq!(store.sweep().expect("sweep"), 1);
 }
 
 fn leftovers_come_newest_first_and_few(store: &impl Store) {

@@ -32,6 +32,13 @@ pub(super) struct End<'a> {
 }
 
 impl Copier {
+    /// Whether the kernel is asked to copy this span between these devices.
+    pub(super) fn may_share(&self, pair: (u64, u64), old: &Range<u64>, new_start: u64) -> bool {
+        let aligned = aligned_part(old, new_start);
+        let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
+        !is_short && !lock(&self.by_hand).contains(&pair)
+    }
+
     /// Copies the bytes `old` of `from` to `new_start` of `to`; `false` where `from` ends before `old` does.
     pub(super) fn copy(
         &self,
@@ -42,8 +49,7 @@ impl Copier {
     ) -> Result<bool, Errno> {
         let pair = (from.device, to.device);
         let aligned = aligned_part(&old, new_start);
-        let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
-        if is_short || lock(&self.by_hand).contains(&pair) {
+        if !self.may_share(pair, &old, new_start) {
             return copy_by_hand(from.file, old, to.file, new_start);
         }
         let new_at = |old_at: u64| new_start + (old_at - old.start);

@@ -9,7 +9,7 @@
 //! machine runs; a log of an earlier boot says nothing. A torn or damaged frame ends the log.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use deltic_core::{Fingerprint, Name};
 use rustix::fs::{self, CWD, Mode, OFlags, Stat};
@@ -37,7 +37,7 @@ impl Log {
     /// Adds a note about `staged`, which is called `name` in `dir`. Where boots cannot be told apart, nothing is noted.
     pub(super) fn append(
         &mut self,
-        dir: impl FnOnce() -> Result<Dir, Errno>,
+        dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
         (staged, name): (&OwnedFd, &Name),
         note: &[u8],
     ) -> Result<(), Errno> {
@@ -45,7 +45,7 @@ impl Log {
             let Some(boot) = boot() else { return Ok(()) };
             let about = about(boot, &fs::fstat(staged)?);
             *self = Self::Broken;
-            let file = create(&dir()?, &log_name(name))?;
+            let file = create(&*dir()?, &log_name(name))?;
             write_at(file.as_fd(), 0, &frame(&about))?;
             *self = Self::Open(file, frame_len(about.len()));
         }

@@ -26,6 +26,22 @@ impl Place {
         Ok(Self { path: path.clone(), dir, dir_path, name })
     }
 
+    /// The same for another entry, with the handle of the same directory if it is in there.
+    pub(super) fn next(
+        self,
+        root: &Dir,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<Self, StoreError> {
+        match path.split_last() {
+            Some((dir_path, name)) if dir_path == self.dir_path => {
+                check_path(action, path)?;
+                Ok(Self { path: path.clone(), name, ..self })
+            }
+            _ => Self::of(root, action, path),
+        }
+    }
+
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.
     pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {

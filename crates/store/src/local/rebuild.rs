@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{RelPath, See};
@@ -12,12 +13,12 @@ use super::attrs::{Attrs, On};
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
-use super::reserve::Reserved;
+use super::room::Room;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -28,9 +29,15 @@ pub struct LocalRebuild {
     inode: (u64, u64),
     len: u64,
     log: Mutex<Log>,
-    reserved: Option<Reserved>,
+    room: Room,
+    /// Bytes that were sent for it and written.
+    written: AtomicU64,
     fate: Mutex<Fate>,
 }
+
+/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the flush
+/// before the commit then finds little left to do.
+const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
 /// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,10 +57,8 @@ impl LocalRebuild {
         let place = Place::of(&store.root, "create", path)?;
         let staged = store.stages.create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
-        let (path, fate) = (path.clone(), Mutex::new(Fate::Worthless));
-        let log = Mutex::new(Log::Unwritten);
-        let reserved = Reserved::of(&staged.file, len);
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
+        let rebuild =
+            Self::of(store, (path, staged, inode), len, (Log::Unwritten, Fate::Worthless));
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
@@ -69,11 +74,19 @@ impl LocalRebuild {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
-        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(Fate::Worthwhile));
-        // Most of it is written by now.
-        let reserved = None;
-        let rebuild = Self { store, path, staged, inode, len, log, reserved, fate };
+        let rebuild = Self::of(store, (path, staged, inode), len, (log, Fate::Worthwhile));
         Ok(Some(Resumed { rebuild, notes }))
+    }
+
+    fn of(
+        store: Arc<Inner>,
+        (path, staged, inode): (&RelPath, Staged, (u64, u64)),
+        len: u64,
+        (log, fate): (Log, Fate),
+    ) -> Self {
+        let room = Room::of(&staged.file, len);
+        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
+        Self { store, path, staged, inode, len, log, room, written: AtomicU64::new(0), fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -103,6 +116,17 @@ impl LocalRebuild {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
         Ok(())
+    }
+
+    /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
+    fn flush_some(&self, written: u64) -> Result<(), StoreError> {
+        let before = self.written.fetch_add(written, Ordering::Relaxed);
+        let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
+        if !self.store.touched.is_durable() || rounds(before) == rounds(before + written) {
+            return Ok(());
+        }
+        let flushed = fs::fdatasync(&self.staged.file).at("flush", &self.path);
+        flushed.inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     /// Checks that `place` holds what the new version is to replace, and says what that is.
@@ -154,9 +178,7 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, old.end - old.start)?;
         let source = End { file: from.as_fd(), device: from.version().device() };
         let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
-        if let Some(reserved) = &self.reserved {
-            reserved.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
-        }
+        self.room.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
         let copied = self.store.copier.copy(source, old, target, new_start);
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
@@ -168,7 +190,23 @@ impl Rebuild for LocalRebuild {
         self.check_span(new_start, bytes.len() as u64)?;
         let written = write_at(self.staged.file.as_fd(), new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
-        written.at("write", &self.path)
+        written.at("write", &self.path)?;
+        self.flush_some(bytes.len() as u64)
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        self.room.reserve(&self.staged.file, new_start..new_start + bytes.len() as u64);
+        if content == Content::OldAndSent {
+            return self.write(new_start, bytes);
+        }
+        let written = write_at(self.staged.file.as_fd(), new_start, bytes);
+        written.at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+    }
+
+    fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        let devices = (from.version().device(), self.inode.0);
+        self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {

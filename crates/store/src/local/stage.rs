@@ -33,6 +33,11 @@ pub(super) struct Stages {
     mount: Mount,
     /// What was found in every directory that has, or may have, a staging directory.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
+    /// The staging directories in which something was made, locked together with others who make something there.
+    held: Mutex<HashMap<RelPath, Arc<Dir>>>,
+    /// The directory asked about last, and the one whose staging directory serves it: files come by directories.
+    last: Mutex<Option<(RelPath, RelPath)>>,
+    user: u32,
 }
 
 /// Staged files that were nobody's when we looked, by the [`key`] of their paths.
@@ -65,64 +70,90 @@ pub(super) struct Staged {
 impl Stages {
     pub(super) fn new(root: Arc<Dir>) -> Result<Self, Errno> {
         let mount = mount_of(&root)?;
-        Ok(Self { root, mount, homes: Mutex::default() })
+        let user = rustix::process::geteuid().as_raw();
+        let (homes, held, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { root, mount, homes, held, last, user })
     }
 
     /// A new file for `place`.
     pub(super) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
         let (home, name) = (self.home(place)?, new_name(&place.path));
-        let create = || {
-            let dir = self.enter(&home)?;
-            let file = dir.create(&name)?;
-            // Without locks, as on some network file systems, a sweep leaves everything alone.
-            let _ = try_lock(&file);
-            Ok(file)
+        let create = || match self.enter(&home)?.create(&name) {
+            // Somebody removed it by hand.
+            Err(Errno::NOENT) => {
+                self.let_go(&home);
+                self.enter(&home)?.create(&name)
+            }
+            created => created,
         };
         let file = create().at("create", &place.path)?;
+        // Without locks, as on some network file systems, a sweep leaves everything alone.
+        let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, name })
     }
 
     /// The staging directory for `place`, from which no sweep takes anything while it is held.
-    pub(super) fn dir_for(&self, place: &Place) -> Result<Dir, StoreError> {
+    pub(super) fn dir_for(&self, place: &Place) -> Result<Arc<Dir>, StoreError> {
         self.enter(&self.home(place)?).at("create", &place.path)
     }
 
     /// The staging directory of `home`, which may be missing.
-    pub(super) fn dir(&self, home: &RelPath) -> Result<Dir, Errno> {
+    pub(super) fn dir(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
+        match lock(&self.held).get(home) {
+            Some(dir) => Ok(Arc::clone(dir)),
+            None => self.open(home).map(Arc::new),
+        }
+    }
+
+    fn open(&self, home: &RelPath) -> Result<Dir, Errno> {
         let dir = self.root.dir(&staging_path(home)?, Use::Read)?;
         let stat = fs::fstat(&dir)?;
         // What others can change in there is not what we put there.
-        let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+        let ours = stat.st_uid == self.user && stat.st_mode & 0o022 == 0;
         if ours { Ok(dir) } else { Err(Errno::PERM) }
     }
 
-    /// The staging directory of `home`, made if need be, and locked together with others who make something in it.
-    fn enter(&self, home: &RelPath) -> Result<Dir, Errno> {
-        let open = || match self.dir(home) {
-            Err(Errno::NOENT) => {
-                match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
-                    Ok(()) => match self.dir(home) {
-                        // A sweep may have been quicker.
-                        Err(Errno::NOENT) => Err(Errno::AGAIN),
-                        made => disinherit(&made?).and(Err(Errno::AGAIN)),
-                    },
-                    Err(Errno::EXIST) => Err(Errno::AGAIN),
-                    Err(errno) => Err(errno),
-                }
-            }
+    /// The staging directory of `home`, made if need be, and locked from now on: nobody sweeps it.
+    fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
+        if let Some(dir) = lock(&self.held).get(home) {
+            return Ok(Arc::clone(dir));
+        }
+        let open = || match self.open(home) {
+            Err(Errno::NOENT) => match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
+                Ok(()) => match self.open(home) {
+                    // A sweep may have been quicker.
+                    Err(Errno::NOENT) => Err(Errno::AGAIN),
+                    made => disinherit(&made?).and(Err(Errno::AGAIN)),
+                },
+                Err(Errno::EXIST) => Err(Errno::AGAIN),
+                Err(errno) => Err(errno),
+            },
             opened => opened.map(Some),
         };
-        let dir = lock_dir(open, FlockOperation::NonBlockingLockShared)?;
-        dir.ok_or(Errno::AGAIN)
+        let dir = lock_dir(open, TO_MAKE)?.ok_or(Errno::AGAIN)?;
+        let mut held = lock(&self.held);
+        Ok(Arc::clone(held.entry(home.clone()).or_insert_with(|| Arc::new(dir))))
+    }
+
+    /// Unlocks the staging directory of `home`, as far as we hold it.
+    fn let_go(&self, home: &RelPath) {
+        lock(&self.held).remove(home);
     }
 
     /// The directory whose staging directory serves `place`.
     fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
-        if mount_of(&place.dir).at("create", &place.path)? == self.mount {
-            return Ok(RelPath::root());
+        if let Some((dir, home)) = &*lock(&self.last)
+            && *dir == place.dir_path
+        {
+            return Ok(home.clone());
         }
-        lock(&self.homes).entry(place.dir_path.clone()).or_default();
-        Ok(place.dir_path.clone())
+        let is_here = mount_of(&place.dir).at("create", &place.path)? == self.mount;
+        let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
+        if !is_here {
+            lock(&self.homes).entry(home.clone()).or_default();
+        }
+        *lock(&self.last) = Some((place.dir_path.clone(), home.clone()));
+        Ok(home)
     }
 
     /// Locked snapshots of what was left behind for `place`, newest first.
@@ -151,6 +182,11 @@ impl Stages {
         with: impl FnOnce(&Dir, &RelPath, &mut Vec<Leftover>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let home = self.home(place)?;
+        if let Some(Some(known)) = lock(&self.homes).get(&home)
+            && !known.contains_key(&key(&place.path))
+        {
+            return Ok(T::default());
+        }
         let dir = match self.dir(&home) {
             Err(Errno::NOENT) => return Ok(T::default()),
             opened => opened.at("resume", &place.path)?,
@@ -203,11 +239,12 @@ impl Stages {
 
     /// Removes what nobody holds from the staging directory of `home`, and that directory if nothing stays.
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
-        let open = || match self.dir(home) {
+        self.let_go(home);
+        let open = || match self.open(home) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             opened => opened.map(Some),
         };
-        let dir = lock_dir(open, FlockOperation::NonBlockingLockExclusive);
+        let dir = lock_dir(open, TO_SWEEP);
         let Some(dir) = dir.at("sweep", home)? else { return Ok(0) };
         let removed = sweep_dir(&dir).at("sweep", home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&staging_name())) {
@@ -221,9 +258,9 @@ impl Stages {
 /// called again. `None` where there is no directory, or others keep it locked: a sweep can be left to them.
 fn lock_dir(
     open: impl Fn() -> Result<Option<Dir>, Errno>,
-    lock: FlockOperation,
+    (lock, tries): (FlockOperation, u64),
 ) -> Result<Option<Dir>, Errno> {
-    for attempt in 0..MAX_TRIES {
+    for attempt in 0..tries {
         let dir = match open() {
             Err(Errno::AGAIN) => continue,
             Ok(Some(dir)) => dir,
@@ -392,5 +429,7 @@ const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
 /// Leftovers of one path that are worth a look.
 const MAX_LEFTOVERS: usize = 4;
-/// Tries to lock a staging directory, with longer and longer pauses: about a second, where a lock takes microseconds.
-const MAX_TRIES: u64 = 45;
+/// How a staging directory is locked, and how often that is tried, with longer and longer pauses. A sweep takes about a
+/// second at worst; who makes something holds on until the end of the run, and sweeps then.
+const TO_MAKE: (FlockOperation, u64) = (FlockOperation::NonBlockingLockShared, 45);
+const TO_SWEEP: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 10);

@@ -116,6 +116,27 @@ impl LocalStore {
         }
     }
 
+    /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
+    fn look_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Option<Meta>, StoreError> {
+        const LOOK: &str = "look at";
+        if path.is_root() {
+            return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
+        }
+        let place = match last.take() {
+            Some(place) => place.next(&self.0.root, LOOK, path),
+            None => self.place(LOOK, path),
+        };
+        let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
+        match place.and_then(|place| look(last.insert(place))) {
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     fn set_dir(
         &self,
         path: &RelPath,
@@ -241,16 +262,12 @@ impl Store for LocalStore {
     type Rebuild = LocalRebuild;
 
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        if path.is_root() {
-            return look_at_root(&self.0.root, self.0.see).at("look at", path).map(Some);
-        }
-        let found = self.place("look at", path);
-        match found
-            .and_then(|place| look_at(&place.dir, &place.name, self.0.see).at("look at", path))
-        {
-            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
-            found => found.map(Some),
-        }
+        self.look_after(path, &mut None)
+    }
+
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        let mut last = None;
+        paths.iter().map(|path| self.look_after(path, &mut last)).collect()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {

@@ -249,7 +249,7 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     rebuild.write(0, b"x").unwrap();
     let busy = store.remove(&path("sub"));
     assert!(matches!(busy, Err(StoreError::NotEmpty { .. })), "{busy:?}");
-    drop(rebuild);
+    drop((rebuild, inner));
     assert_eq!(store.remove(&path("sub")).unwrap(), 1);
     assert!(names_in(root.path()).is_empty());
 }

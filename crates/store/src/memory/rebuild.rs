@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::tree::{Node, TreeState, give};
 use super::{MemorySnapshot, MemoryStore};
 use crate::error::At;
-use crate::{Commit, Rebuild, Replaces, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Replaces, Snapshot, StoreError, lock};
 
 /// A new version of a file in memory.
 #[derive(Debug)]
@@ -65,6 +65,17 @@ impl Rebuild for MemoryRebuild {
         self.put(new_start, bytes)?;
         lock(&self.store.state).staged_mut(self.id).written = true;
         Ok(())
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        match content {
+            Content::Old => self.put(new_start, bytes),
+            Content::OldAndSent => self.write(new_start, bytes),
+        }
+    }
+
+    fn may_share(&self, _: &MemorySnapshot, _: &Range<u64>, _: u64) -> bool {
+        false
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 //! Each chunk is looked for once, with one candidate at most. What is refuted comes as literals, or is asked about once more
 //! where a long run was refuted: each chunk of it by itself.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use deltic_core::strategy::{Merge, Proof};
@@ -47,8 +47,13 @@ pub(in crate::receiver) struct Asked {
     old: ChunkNo,
     /// Bytes of all its chunks.
     len: u64,
+    /// Which of the sums of its batch is its own.
+    hashed: usize,
     strong: StrongSum,
 }
+
+/// Bytes of the chunks that are asked about at a time where the sender judges meanwhile: the less, the sooner it begins.
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// Chunks that were looked for: the first are not in old, the others may be.
 type Batch = (Vec<Range<u32>>, Vec<Asked>);
@@ -56,7 +61,14 @@ type Batch = (Vec<Range<u32>>, Vec<Asked>);
 impl Asked {
     fn of(run: Run) -> Self {
         let Run { new, old, chunks, len } = run;
-        Self { chunks: new..new + chunks, over: Over::Run, old, len, strong: StrongSum::NONE }
+        Self {
+            chunks: new..new + chunks,
+            over: Over::Run,
+            old,
+            len,
+            hashed: 0,
+            strong: StrongSum::NONE,
+        }
     }
 
     /// Takes one more chunk that equals those before it in everything that is known.
@@ -90,10 +102,14 @@ impl Confirm {
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
-    /// Takes the next chunks of old.
-    pub(super) fn learn(&mut self, sums: &[Sum], at_end: bool) {
+    /// Takes the next chunks of old. One of the old versions ends at `end`, of all laid end to end, if that is said, and
+    /// that is the last one if it is `complete`.
+    pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
-        if at_end {
+        if let Some(end) = end {
+            self.old.skip_to(end);
+        }
+        if complete {
             self.old.complete();
         }
     }
@@ -131,6 +147,20 @@ impl Confirm {
         self.names.iter().flatten().copied()
     }
 
+    /// The spans of old whose strong sums a batch needs, each once: chunks of new with one weak sum are all looked for in
+    /// the same chunk of old.
+    fn spans(&self, tokens: &mut [Asked]) -> Vec<Span> {
+        let (mut spans, mut places) = (Vec::new(), HashMap::new());
+        for token in tokens {
+            let span = self.span(token);
+            token.hashed = *places.entry((span.start, span.len)).or_insert_with(|| {
+                spans.push(span);
+                spans.len() - 1
+            });
+        }
+        spans
+    }
+
     /// Where a token's bytes are in old, to be hashed in one go.
     fn span(&self, token: &Asked) -> Span {
         let first = self.old.span(token.old);
@@ -148,16 +178,18 @@ impl Talk {
 
     /// Looks for the next chunks, if it is their time; how many weak sums were met again.
     fn next_batch(&mut self) -> Option<(Batch, u64)> {
-        let ready = self.is_pipelined() || self.told.is_complete();
+        let pipelined = self.is_pipelined();
+        let ready = pipelined || self.told.is_complete();
         let Self { told, side: Side::Confirm(confirm), .. } = self else { return None };
         if !ready || !confirm.old.is_complete() || confirm.looked == told.count() {
             return None;
         }
         let (mut needs, mut tokens): Batch = (Vec::new(), Vec::new());
+        let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut met) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
         while confirm.looked < told.count()
             && needs.len().max(tokens.len() + 1) < MAX_BATCH
-            && bytes < MAX_TOKEN_BYTES
+            && bytes < most
         {
             let new = confirm.looked;
             let (span, weak) = (told.span(new), confirm.weak[new as usize]);
@@ -257,7 +289,7 @@ impl Receiver {
     }
 
     /// Takes the strong sums of what may be in old, and tells the sender.
-    fn ask_about(&mut self, handle: Handle, (needs, tokens): Batch) {
+    fn ask_about(&mut self, handle: Handle, (needs, mut tokens): Batch) {
         if !needs.is_empty() {
             self.copy(handle, Vec::new(), true);
         }
@@ -269,9 +301,9 @@ impl Receiver {
         if tokens.is_empty() {
             return self.hashed_old(handle, (needs, tokens), Ok(Vec::new()));
         }
-        let spans = tokens.iter().map(|token| confirm.span(token)).collect();
-        let work = Work::HashOld { handle, strong, spans };
-        self.jobs.ask(work, Place::HashOld { handle, needs, tokens });
+        let spans = confirm.spans(&mut tokens);
+        let (turn, work) = (talk.ways.matching_turn(), Work::HashOld { handle, strong, spans });
+        self.jobs.ask_as(turn, work, Place::HashOld { handle, needs, tokens });
     }
 
     pub(in crate::receiver) fn hashed_old(
@@ -288,7 +320,8 @@ impl Receiver {
         let Some(talk) = &mut attempt.talk else { return };
         let bytes = talk.ways.strong_bytes();
         let Some(confirm) = talk.confirm() else { return };
-        tokens.iter_mut().zip(sums).for_each(|(token, sum)| token.strong = sum);
+        let sum_of = |token: &Asked| sums.get(token.hashed).copied().unwrap_or(StrongSum::NONE);
+        tokens.iter_mut().for_each(|token| token.strong = sum_of(token));
         let line = |token: &Asked| Token {
             chunks: token.chunks.clone(),
             over: token.over,

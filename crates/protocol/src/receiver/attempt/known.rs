@@ -50,6 +50,11 @@ impl Known {
         self.end += u64::from(len);
     }
 
+    /// One of the old versions ends there, whatever was known of it.
+    pub(super) fn skip_to(&mut self, end: u64) {
+        self.end = end;
+    }
+
     /// Old has no more.
     pub(super) const fn complete(&mut self) {
         self.complete = true;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES};
+use crate::limits::{GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES, MENDED_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback};
@@ -23,6 +23,8 @@ use super::{Attempt, By, Origin, State};
 pub(super) struct Gaps {
     /// Found, and not surveyed.
     found: VecDeque<Gap>,
+    /// The last run that was spelled out, where it may go on.
+    open: Option<Range<u32>>,
     /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
     asked: HashMap<u32, Gap>,
     surveyed: u64,
@@ -37,10 +39,15 @@ pub(in crate::receiver) struct Gap {
 }
 
 impl Gap {
-    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit.
+    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
+    /// several in each.
     fn facing(&self) -> Facing {
         let chunks = self.chunks.end - self.chunks.start;
-        let edits = if chunks <= 2 { 1 } else { 2 * chunks };
+        let edits = match chunks {
+            0..=2 => 1,
+            3..=4 => 2 * chunks,
+            5.. => 8 * chunks,
+        };
         Facing { old: self.old.clone(), edits }
     }
 }
@@ -72,6 +79,50 @@ impl Parts<'_> {
     }
 }
 
+/// What old has in the places of the gaps of one run.
+struct Facings<'a> {
+    /// The run's bytes in new.
+    run: Range<u64>,
+    between: (Option<u64>, Option<u64>),
+    parts: Parts<'a>,
+}
+
+impl Facings<'_> {
+    /// What old has between the neighbours of a gap: of much no more than could be of use, and nothing that is as far
+    /// from either neighbour as nobody knows how far it moved.
+    fn of(&self, gap: &Range<u64>) -> OldGap {
+        let len = gap.end - gap.start;
+        let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
+        if len > GAP_BYTES {
+            return Vec::new();
+        }
+        if let (Some(from), Some(to)) = self.between
+            && from <= to
+            && (to - from).abs_diff(self.run.end - self.run.start) <= len
+        {
+            // All that came in or went may have done so in front of the gap, or behind it.
+            let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
+            let start = one.min(other).max(from);
+            return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
+        }
+        let near = |distance: &u64| *distance < GUESSED_BYTES;
+        let after = self.between.0.filter(|_| near(&ahead_of)).map(|from| {
+            let end = self.parts.end_behind(from);
+            (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
+        });
+        let before = self.between.1.filter(|_| near(&behind)).map(|to| {
+            let start = self.parts.start_before(to);
+            to.saturating_sub(behind + len).max(start)..to.saturating_sub(behind).max(start)
+        });
+        as_spans(after.into_iter().chain(before))
+    }
+}
+
+/// A run of so many bytes is told, though it may go on.
+const OPEN_BYTES: u64 = 4 << 20;
+/// How far from its last known neighbour a gap is still told against what would be there if nothing had moved.
+const GUESSED_BYTES: u64 = 1 << 20;
+
 impl Gaps {
     pub(super) fn out(&self) -> u64 {
         self.surveyed + self.asked.len() as u64
@@ -79,49 +130,85 @@ impl Gaps {
 }
 
 impl Attempt {
-    /// Sorts runs of chunks that old lacks: which are gaps that face one in old is noted, the others are returned.
+    /// Sorts runs of chunks that old lacks, those from `spelled_from` on and what was left open before: which are gaps
+    /// that face one in old is noted, the others are returned.
     pub(super) fn find_gaps(
         &mut self,
-        lacked: Vec<Range<u32>>,
+        mut lacked: Vec<Range<u32>>,
+        spelled_from: u32,
         parts: Parts<'_>,
     ) -> Vec<Range<u32>> {
+        if let Some(open) = self.gaps.open.take() {
+            match lacked.first_mut() {
+                Some(first) if first.start == open.end => first.start = open.start,
+                _ => lacked.insert(0, open),
+            }
+        }
         let mut rest = Vec::new();
-        for chunks in lacked {
-            let len = self.place_of(chunks.end) - self.place_of(chunks.start);
-            let old = if len <= GAP_BYTES { self.facing(&chunks, len, parts) } else { Vec::new() };
-            if old.is_empty() {
-                rest.push(chunks);
-            } else {
-                chunks.clone().for_each(|chunk| self.needs_gap(chunk));
-                self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
+        for run in lacked {
+            if self.goes_on(&run) {
+                run.clone().for_each(|chunk| self.needs_gap(chunk));
+                self.gaps.open = Some(run);
+                break;
+            }
+            let (bytes, between) = (self.bytes_of(&run), self.between(&run, parts));
+            let facings = Facings { run: bytes, between, parts };
+            for chunks in self.gaps_of(run) {
+                let bytes = self.bytes_of(&chunks);
+                let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
+                if old.is_empty() && chunks.start >= spelled_from {
+                    rest.push(chunks);
+                } else {
+                    chunks.clone().for_each(|chunk| self.needs_gap(chunk));
+                    self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
+                }
             }
         }
         rest
     }
 
-    /// What old has between the neighbours of a gap of `len` bytes: of much no more than could be of use, next to either
-    /// neighbour; of unknown extent, as much.
-    fn facing(&self, chunks: &Range<u32>, len: u64, parts: Parts<'_>) -> OldGap {
-        let before = match chunks.start.checked_sub(1) {
+    /// Whether the group behind a run is still to be spelled out: then the run may be longer, and what faces it is not
+    /// known.
+    fn goes_on(&self, run: &Range<u32>) -> bool {
+        let next = self.group_of(run.end).map(|no| &self.groups[no]);
+        let lacked = |slot: &super::Slot| matches!(slot.state, State::Lacked);
+        let bytes = self.bytes_of(run);
+        next.is_some_and(lacked)
+            && bytes.end - bytes.start < OPEN_BYTES
+            && u64::from(self.spec.max_len()) <= GAP_BYTES
+    }
+
+    /// A run of chunks as gaps, none longer than allowed unless it is a single chunk.
+    fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
+        let (mut gaps, mut first) = (Vec::new(), run.start);
+        for chunk in run.clone() {
+            if chunk > first && self.place_of(chunk + 1) - self.place_of(first) > GAP_BYTES {
+                gaps.push(first..chunk);
+                first = chunk;
+            }
+        }
+        gaps.push(first..run.end);
+        gaps
+    }
+
+    /// Where these chunks are in new, in bytes.
+    fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
+        self.place_of(chunks.start)..self.place_of(chunks.end)
+    }
+
+    /// Where old goes on behind the neighbour before a run of chunks, and where the neighbour behind it starts there.
+    fn between(&self, run: &Range<u32>, parts: Parts<'_>) -> (Option<u64>, Option<u64>) {
+        let before = match run.start.checked_sub(1) {
             Some(chunk) => self.found_in_old(chunk).map(Span::end),
             None => parts.in_place.then_some(0),
         };
-        let is_last = chunks.end == self.next_chunk && self.next_start == self.meta.len;
+        let is_last = run.end == self.next_chunk && self.next_start == self.meta.len;
         let behind = if is_last {
             parts.lens.first().copied().filter(|_| parts.in_place)
         } else {
-            self.found_in_old(chunks.end).map(|span| span.start)
+            self.found_in_old(run.end).map(|span| span.start)
         };
-        match (before, behind) {
-            (Some(from), Some(to)) if from <= to && to - from <= 2 * len => {
-                as_spans(std::iter::once(from..to))
-            }
-            (from, to) => {
-                let after = from.map(|from| from..(from + len).min(parts.end_behind(from)));
-                let ahead = to.map(|to| to.saturating_sub(len).max(parts.start_before(to))..to);
-                as_spans(after.into_iter().chain(ahead))
-            }
-        }
+        (before, behind)
     }
 
     /// Where old has this chunk, if it was found.
@@ -146,7 +233,7 @@ impl Attempt {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.gaps.found.front() {
             let old: u64 = gap.old.iter().map(|span| u64::from(span.len)).sum();
-            if taken.len() as u64 == most || bytes > 0 && bytes + old > FILL_BYTES {
+            if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
                 break;
             }
             bytes += old;
@@ -221,9 +308,8 @@ impl Receiver {
             gaps.push(gap);
         }
         let new_bytes = payload_bytes - bytes as usize;
-        let most = FILL_BYTES.max(GAP_BYTES) as usize;
         let fits = bytes as usize <= MAX_FRAME_BYTES && payload.may_hold(bytes as usize);
-        if gaps.is_empty() || new_bytes > most || !fits {
+        if gaps.is_empty() || new_bytes > MENDED_BYTES as usize || !fits {
             return Err(PeerError::Limit("bytes of gaps"));
         }
         let new = attempt.new_version();

@@ -5,7 +5,7 @@ use deltic_core::Span;
 use deltic_core::chunk::ChunkerSpec;
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES};
+use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES, MAX_SUMS};
 use crate::message::{Extent, FileNo, Payload, ToSender};
 use crate::receiver::{Piece, Place, Receiver, Work};
 use crate::sums::{PatchStep, Sum, SumLine, Teller};
@@ -73,7 +73,7 @@ impl Patched {
         steps: &[PatchStep],
         copies: &mut Copies,
     ) -> Result<Vec<Piece>, PeerError> {
-        let mut pieces = Vec::new();
+        let (mut pieces, mut blocks_left) = (Vec::new(), MAX_SUMS);
         for step in steps {
             match step {
                 PatchStep::Literal(len) => {
@@ -84,9 +84,11 @@ impl Patched {
                     told.end += u64::from(*len);
                 }
                 PatchStep::Copy(blocks) => {
-                    if blocks.end as usize > self.firsts.len() {
+                    let left = blocks_left.checked_sub(blocks.len());
+                    if blocks.end as usize > self.firsts.len() || left.is_none() {
                         return Err(PeerError::Limit("blocks of a patch"));
                     }
+                    blocks_left = left.unwrap_or(0);
                     for no in blocks.clone() {
                         let span = self.span(no, told.end);
                         if u64::from(span.len) > told.len() - told.end {
@@ -133,7 +135,7 @@ impl Receiver {
         }
         attempt.matched += talk.told.end - before - bytes as u64;
         let ops = talk.ripe(copies);
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         self.advance(file);
         self.copy(handle, ops, !pieces.is_empty());
         let Some((_, attempt)) = self.attempt_of(handle) else { return Ok(()) };
@@ -144,10 +146,40 @@ impl Receiver {
         self.backlog_bytes += bytes;
         let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
         let chunks = vec![0; spans.len()];
-        self.jobs.ask(
-            Work::Write { handle, path, new, pieces, payload },
+        self.jobs.ask_as(
+            turn,
+            Work::Write { handle, path, new, pieces, payload, between: Vec::new() },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::chunk::FixedLen;
+    use deltic_core::{Strategy, StrongSum};
+
+    use super::super::talk::Talk;
+    use super::*;
+    use crate::message::How;
+
+    #[test]
+    fn one_patch_copies_no_more_blocks_than_old_can_have() {
+        const BLOCK: u32 = 8192;
+        const BLOCKS: u32 = 1 << 10;
+        let most = MAX_SUMS / BLOCKS as usize;
+        let new_len = (most as u64 + 1) * u64::from(BLOCKS * BLOCK);
+        let how = (How::Strategy, ChunkerSpec::Fixed(FixedLen::new(BLOCK).unwrap()));
+        let mut talk = Talk::new(Strategy::named("rsync").unwrap(), how, new_len).unwrap();
+        let Side::Patched(patched) = &mut talk.side else { panic!("rsync patches") };
+        let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
+        patched.tell(FileNo(0), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
+        let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
+        assert!(patched.take(&mut talk.told, &steps, &mut Copies::default()).is_ok());
+        talk.told.end = 0;
+        steps.push(PatchStep::Copy(0..1));
+        let refused = patched.take(&mut talk.told, &steps, &mut Copies::default());
+        assert_eq!(refused.unwrap_err(), PeerError::Limit("blocks of a patch"));
     }
 }

@@ -7,7 +7,6 @@ use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
-use crate::cutting::Cutting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
@@ -16,7 +15,7 @@ use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::mending::Parts;
-use super::{Attempt, By, Copies, IndexPart, Old, batches, runs};
+use super::{Attempt, By, Copies, IndexPart, batches, copy_runs, runs};
 
 impl Receiver {
     pub(in crate::receiver) fn start(
@@ -55,6 +54,7 @@ impl Receiver {
         }
         let meta = self.renewed(&self.files[&file].candidate.meta, meta);
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
+        let ahead = incoming.ahead.take();
         let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
@@ -73,6 +73,9 @@ impl Receiver {
             }
             incoming.attempt = Some(attempt);
             return Ok(());
+        }
+        if let Some(ahead) = ahead.filter(|ahead| ahead.is_cut_by(&spec)) {
+            attempt.old = ahead;
         }
         incoming.attempt = Some(attempt);
         if how == How::Recipe {
@@ -93,13 +96,12 @@ impl Receiver {
         Some((file, incoming.attempt.as_mut()?))
     }
 
-    /// Goes on indexing the old versions, one after the other.
-    fn index_more(&mut self, handle: Handle) {
+    /// Goes on indexing the old versions, one after the other; before `Start` by what it most likely says.
+    pub(in crate::receiver) fn index_more(&mut self, handle: Handle) {
         let Some((file, incoming)) = self.incoming(handle) else { return };
-        let Some(attempt) = incoming.attempt.as_mut() else { return };
-        let spec = attempt.spec;
-        for (part, segment) in attempt.next_segments(&incoming.parts) {
-            let work = Work::Index { handle, part: part.version, segment, spec };
+        let Some((old, lens)) = incoming.old() else { return };
+        for (part, segment) in old.next_segments(lens) {
+            let work = Work::Index { handle, part: part.version, segment, spec: part.spec };
             self.jobs.ask(work, Place::Index(handle, part));
         }
         self.resolve(file);
@@ -108,31 +110,12 @@ impl Receiver {
     pub(in crate::receiver) fn indexed(
         &mut self,
         handle: Handle,
-        IndexPart { version, part }: IndexPart,
+        part: IndexPart,
         run: Result<Run<Chunk>, Setback>,
     ) {
         let Some((_, incoming)) = self.incoming(handle) else { return };
-        let Some(attempt) = incoming.attempt.as_mut() else { return };
-        let (Old::Indexing(index), Some(indexing)) = (&mut attempt.old, &mut attempt.indexing)
-        else {
-            return;
-        };
-        if indexing.part != version {
-            return;
-        }
-        match run {
-            Ok(run) => {
-                for chunk in indexing.cutting.take(part, run) {
-                    index.push(indexing.at, chunk);
-                    indexing.at += u64::from(chunk.len);
-                }
-            }
-            // An old version that cannot be read is only a version less to match against.
-            Err(_) => {
-                indexing.at = incoming.parts[..=version].iter().sum();
-                indexing.cutting = Cutting::new(&attempt.spec, 0);
-            }
-        }
+        let Some((old, lens)) = incoming.old() else { return };
+        old.take(part, run, lens);
         self.index_more(handle);
     }
 
@@ -197,14 +180,14 @@ impl Receiver {
         if dry_run {
             return self.differs(file, handle);
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         let batches: Vec<_> =
             batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
         for (chunks, runs) in batches {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
-            self.jobs.ask(work, Place::Copy(handle, spans));
+            self.jobs.ask_as(turn, work, Place::Copy(handle, spans));
         }
     }
 
@@ -235,7 +218,8 @@ impl Receiver {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let needed = attempt.find_gaps(runs(needed.into_iter()), parts);
+        let spelled_from = attempt.groups[groups[0].start as usize].first_chunk;
+        let needed = attempt.find_gaps(runs(needed.into_iter()), spelled_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
         self.advance(file);
@@ -268,18 +252,28 @@ impl Receiver {
         if !payload.may_hold(bytes) {
             return Err(PeerError::Unexpected("literals of another length than their chunks"));
         }
-        let new = attempt.new_version();
+        let (new, turn) = (attempt.new_version(), attempt.turn());
         if attempt.is_single_block() {
             attempt.literal = new.len;
             attempt.body = Some(payload);
             self.advance(file);
             return Ok(());
         }
+        let (mut earlier, mut between) = (Vec::new(), Vec::new());
+        if let (Some(talk), [first, .., last] | [first @ last]) = (&mut attempt.talk, &pieces[..]) {
+            earlier = talk.take_before(first.span.start);
+            between = copy_runs(&talk.take_before(last.span.start));
+        }
         attempt.jobs += 1;
         self.backlog_bytes += bytes;
-        let spans = pieces.iter().map(|piece| piece.span).collect();
-        self.jobs.ask(
-            Work::Write { handle, path, new, pieces, payload },
+        if !earlier.is_empty() {
+            self.copy(handle, earlier, true);
+        }
+        let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
+        let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
+        self.jobs.ask_as(
+            turn,
+            Work::Write { handle, path, new, pieces, payload, between },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
         );
         Ok(())
@@ -300,8 +294,10 @@ impl Receiver {
         for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
             attempt.wrote(*chunk, fingerprint);
             attempt.literal += u64::from(span.len);
+        }
+        for span in spans {
             let covered = attempt.cover.add(span.start, u64::from(span.len));
-            covered.expect("a chunk is received once, in its own place");
+            covered.expect("a chunk is received or matched once, in its own place");
         }
         self.advance(file);
         self.try_settle(handle);

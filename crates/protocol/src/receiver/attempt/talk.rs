@@ -1,6 +1,7 @@
 //! What the conversations of the papers' strategies have in common at the receiver: the chunks that were told, and which of
 //! them are still to come.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,13 +9,14 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::Op;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Index, Span, Strategy, StrongSum};
+use deltic_core::{Fingerprint, Index, Span, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, How};
 use crate::receiver::proof::{ProofOf, ProofPart};
-use crate::receiver::{Place, Receiver, SummedOld, Work};
+use crate::receiver::{Place, Receiver, Work};
+use crate::summing::{Step, Summation, Summed};
 use crate::sums::{Sum, SumLine, Summing, Ways, sum_of};
 use crate::work::{Handle, Setback};
 
@@ -29,10 +31,17 @@ pub(super) struct Talk {
     pub(super) ways: Ways,
     pub(super) told: Told,
     pub(super) side: Side,
-    /// The old version that is summed, and up to which byte.
-    reading: (usize, u64),
-    /// Copies that wait until all literals are written.
-    late: Vec<Op>,
+    /// The old version that is being summed.
+    reading: Option<Reading>,
+    /// Copies that wait for literals, by their places in new.
+    late: BTreeMap<u64, Op>,
+}
+
+/// An old version on its way to being sums.
+#[derive(Debug)]
+struct Reading {
+    part: usize,
+    summation: Summation,
 }
 
 /// What the sums are for.
@@ -121,7 +130,7 @@ impl Talk {
         };
         let chunks = Vec::new();
         let told = Told { spec, len, end: 0, chunks, complete: false, needed: 0 };
-        Some(Box::new(Self { ways, told, side, reading: (0, 0), late: Vec::new() }))
+        Some(Box::new(Self { ways, told, side, reading: None, late: BTreeMap::new() }))
     }
 
     pub(super) fn is_pipelined(&self) -> bool {
@@ -161,18 +170,41 @@ impl Talk {
         }
     }
 
-    /// Copies that may begin now; a strategy in phases keeps them until nothing else is left.
+    /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what lies
+    /// before them in the file is written; patches come in order by themselves.
     pub(super) fn ripe(&mut self, found: Copies) -> Vec<Op> {
-        let mut ops = found.finish();
-        if self.ways.strategy.delivery == Delivery::Phased {
-            self.late.append(&mut ops);
+        let ops = found.finish();
+        let is_patched = matches!(self.side, Side::Patched(_));
+        let waits = match self.ways.strategy.delivery {
+            Delivery::Phased => true,
+            Delivery::InOrder => !is_patched,
+            Delivery::Pipelined => false,
+        };
+        if !waits {
+            return ops;
         }
-        ops
+        self.late.extend(ops.into_iter().map(|op| (place_of(&op), op)));
+        Vec::new()
+    }
+
+    /// The copies that were kept and lie before `place`, for a strategy whose copies and literals follow each other.
+    pub(super) fn take_before(&mut self, place: u64) -> Vec<Op> {
+        if self.ways.strategy.delivery != Delivery::InOrder {
+            return Vec::new();
+        }
+        let later = self.late.split_off(&place);
+        std::mem::replace(&mut self.late, later).into_values().collect()
     }
 
     /// The copies that were kept, if there are any.
     pub(super) fn take_late(&mut self) -> Option<Vec<Op>> {
-        Some(std::mem::take(&mut self.late)).filter(|late| !late.is_empty())
+        let late = std::mem::take(&mut self.late);
+        Some(late.into_values().collect()).filter(|late: &Vec<_>| !late.is_empty())
+    }
+
+    /// The strong sums that are taken of all chunks of old: those that are told.
+    fn strong_of_old(&self) -> Option<Strong> {
+        matches!(self.side, Side::Patched(_)).then_some(self.ways.strong)
     }
 
     pub(super) fn proof_of(&self) -> ProofOf {
@@ -239,51 +271,76 @@ impl Receiver {
         }
     }
 
-    /// Sums the next segment of old version `part`.
+    /// Begins to sum old version `part`.
     fn sum_old(&mut self, handle: Handle, part: usize) {
+        let Some((_, incoming)) = self.incoming(handle) else { return };
+        let len = incoming.parts.get(part).copied().unwrap_or(0);
+        let Some(attempt) = incoming.attempt.as_mut() else { return };
+        let spec = attempt.spec;
+        let Some(talk) = &mut attempt.talk else { return };
+        let (parallel, strong) = (talk.ways.strategy.parallel, talk.strong_of_old());
+        let summation = Summation::new((parallel, &spec), len, strong);
+        talk.reading = Some(Reading { part, summation });
+        self.sum_more_of_old(handle);
+    }
+
+    /// Goes on with what may be summed by now.
+    fn sum_more_of_old(&mut self, handle: Handle) {
         let Some((_, attempt)) = self.attempt_of(handle) else { return };
         let chunker = attempt.spec;
         let Some(talk) = &mut attempt.talk else { return };
-        talk.reading.0 = part;
-        let start = talk.reading.1;
-        let tells = matches!(talk.side, Side::Patched(_));
-        let strong = tells.then_some(talk.ways.strong);
-        let summing = Summing { chunker, weak: talk.ways.weak, strong };
-        self.jobs.ask(Work::SumOld { handle, part, start, summing }, Place::SumOld(handle));
+        let summing = Summing { chunker, weak: talk.ways.weak, strong: talk.strong_of_old() };
+        let Some(Reading { part, summation }) = &mut talk.reading else { return };
+        let part = *part;
+        let portions: Vec<_> = std::iter::from_fn(|| summation.next()).collect();
+        for (step, portion) in portions {
+            let work = Work::SumOld { handle, part, portion, summing };
+            self.jobs.ask(work, Place::SumOld { handle, part, step });
+        }
     }
 
     pub(in crate::receiver) fn summed_old(
         &mut self,
         handle: Handle,
-        summed: Result<SummedOld, Setback>,
+        (part, step): (usize, Step),
+        summed: Result<Summed, Setback>,
     ) {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let parts = incoming.parts.len();
+        let read = incoming.parts.iter().take(part + 1).sum();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
-        // What of old cannot be read is only so much less to match against.
-        let SummedOld { sums, at_end } =
-            summed.unwrap_or(SummedOld { sums: Vec::new(), at_end: true });
         let Some(talk) = &mut attempt.talk else { return };
-        let (part, start) = talk.reading;
-        let read = sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        talk.reading = if at_end { (part + 1, 0) } else { (part, start + read) };
-        let next = talk.reading.0;
+        let Some(reading) = talk.reading.as_mut().filter(|reading| reading.part == part) else {
+            return;
+        };
+        // What of old cannot be read, or is too much, is only so much less to match against.
+        let (sums, at_end) = match summed {
+            Ok(summed) => {
+                let sums = reading.summation.take(step, summed);
+                (sums, reading.summation.is_complete() || reading.summation.is_too_much())
+            }
+            Err(_) => (Vec::new(), true),
+        };
         let (done, frames) = match &mut talk.side {
             Side::Confirm(confirm) => {
-                let done = next == parts;
-                confirm.learn(&sums, done);
-                (done, Vec::new())
+                confirm.learn(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
+                (at_end && part + 1 >= parts, Vec::new())
             }
             // A rolling search is for one version.
             Side::Patched(patched) => (at_end, patched.tell(file, &sums, at_end)),
             Side::Roll(_) => return,
         };
+        if at_end {
+            talk.reading = None;
+        }
         self.frames.extend(frames);
         if done {
             self.match_more(file);
             self.try_settle(handle);
+        } else if at_end {
+            self.sum_old(handle, part + 1);
         } else {
-            self.sum_old(handle, next);
+            self.sum_more_of_old(handle);
         }
     }
 
@@ -300,6 +357,14 @@ impl Receiver {
         self.roll_over(handle);
         self.try_settle(handle);
         Ok(())
+    }
+}
+
+/// Where an operation's bytes go.
+const fn place_of(op: &Op) -> u64 {
+    match op {
+        Op::Copy { new_start, .. } => *new_start,
+        Op::Literal { new } => new.start,
     }
 }
 

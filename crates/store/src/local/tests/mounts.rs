@@ -90,7 +90,7 @@ fn a_file_on_another_mount_is_staged_there_and_swept_there() {
     rebuild.write(0, b"y").unwrap();
     assert_eq!(names_in(&inner.join("dir")), [".deltic", "file", "link"]);
     assert!(!root.path().join(".deltic").exists());
-    drop(rebuild);
+    drop((rebuild, store));
 
     let next = open_store(root.path());
     assert_eq!(next.leftovers(&path("mount/dir/file")).unwrap().len(), 1);

@@ -1,0 +1,95 @@
+//! What an end says and hears before the conversation (docs/protocol.md, "Greeting").
+//!
+//! Nobody waits where nothing depends on it: the dialling end says all that it has to say at once, and a sender that
+//! dialled lists its sources while the other's hello is on its way.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
+use deltic_core::keyed::KEY_BYTES;
+use deltic_core::{Key, Strategy};
+use deltic_protocol::hello::{MAGIC, Reply, check_magic};
+use deltic_protocol::limits::MAX_GREETING_BYTES;
+use deltic_protocol::{Hello, PeerError, Terms, negotiate};
+
+use crate::error::SyncError;
+use crate::transport::{Counters, RawFrame, ReadEnd};
+
+/// How long the other end may take to greet: it may ask its user for a password first.
+pub(crate) const GREETING_PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
+const QUOTED_BYTES: u64 = 64;
+const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What the dialling end still has to hear: a hello, then a reply.
+pub(crate) struct Greeting {
+    ours: Hello,
+    strategy: Strategy,
+    /// From when the hello came.
+    terms: Option<Terms>,
+}
+
+/// Told once of the terms and the reply.
+pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
+
+impl Greeting {
+    /// To a session by `strategy`, for which we said `ours`.
+    pub(crate) const fn new(ours: Hello, strategy: Strategy) -> Self {
+        Self { ours, strategy, terms: None }
+    }
+
+    /// Takes the next frame; with the last one the greeting is over.
+    pub(crate) fn hear(&mut self, frame: &RawFrame) -> Result<Option<(Terms, Reply)>, SyncError> {
+        check_len(frame)?;
+        if let Some(terms) = self.terms {
+            return Ok(Some((terms, Reply::decode(frame.kind, &frame.payload)?)));
+        }
+        let theirs = Hello::decode(frame.kind, &frame.payload)?;
+        let terms = negotiate(&self.ours, &theirs)?;
+        terms.admits(&self.strategy)?;
+        self.terms = Some(terms);
+        Ok(None)
+    }
+}
+
+/// Refuses a frame that is too long for a greeting.
+pub(crate) fn check_len(frame: &RawFrame) -> Result<(), PeerError> {
+    let fits = frame.payload.len() <= MAX_GREETING_BYTES;
+    if fits { Ok(()) } else { Err(PeerError::Limit("greeting")) }
+}
+
+/// What we can do, with a part of the session's key that nobody knows.
+pub(crate) fn hello() -> Hello {
+    let mut bytes = [0; KEY_BYTES];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    Hello::ours(Key::from_bytes(bytes))
+}
+
+/// Reads [`MAGIC`]; nothing else is waited for so long.
+pub(crate) async fn hear_magic(
+    reader: &mut (impl AsyncRead + Unpin),
+    counters: &Counters,
+) -> Result<(), ReadEnd> {
+    timeout(GREETING_PATIENCE, read_magic(reader)).await.unwrap_or(Err(ReadEnd::Silent))?;
+    counters.count_received(MAGIC.len());
+    Ok(())
+}
+
+/// What does not begin like it is told at once: a short banner may be followed by silence.
+async fn read_magic(reader: &mut (impl AsyncRead + Unpin)) -> Result<(), ReadEnd> {
+    let mut heard = Vec::new();
+    while heard.len() < MAGIC.len() && MAGIC.starts_with(&heard) {
+        let wanted = (MAGIC.len() - heard.len()) as u64;
+        if (&mut *reader).take(wanted).read_buf(&mut heard).await.map_err(ReadEnd::Broken)? == 0 {
+            return Err(ReadEnd::Closed);
+        }
+    }
+    if heard != MAGIC {
+        // Enough to recognise it by, if it is there already.
+        let mut more = (&mut *reader).take(QUOTED_BYTES);
+        timeout(QUOTE_PATIENCE, more.read_buf(&mut heard)).await.ok();
+    }
+    check_magic(&heard).map_err(ReadEnd::Bad)
+}

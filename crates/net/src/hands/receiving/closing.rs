@@ -1,0 +1,98 @@
+//! The end of an attempt: a new version is put in place, or given up.
+
+use std::sync::Arc;
+
+use deltic_core::recipe::{Digest, digest_of};
+use deltic_core::{Meta, RelPath};
+use deltic_protocol::message::Payload;
+use deltic_protocol::receiver::Proof;
+use deltic_protocol::work::{Handle, Setback};
+use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError};
+
+use super::panes::Panes;
+use super::writing::unpacked;
+use super::{ReceivingHands, unproven};
+use crate::hands::strategies::digest_of_bytes;
+use crate::hands::{lock, setback};
+
+impl<S: Store> ReceivingHands<S> {
+    pub(super) fn commit(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        (meta, seen): (&Meta, Option<&Meta>),
+        proof: &Proof,
+    ) -> Result<(), Setback> {
+        // Of an empty file nothing was written.
+        let staged = lock(&self.slot(handle).growing).clone();
+        let panes = staged.as_ref().and_then(|growing| growing.panes.as_ref());
+        if !panes.is_none_or(Panes::are_done) {
+            return Err(unproven(path));
+        }
+        let read = |start, buffer: &mut [u8]| {
+            staged.as_ref().map_or(Ok(0), |growing| growing.rebuild.read_at(start, buffer))
+        };
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        if !holds.map_err(|error| setback(&error))? {
+            return Err(unproven(path));
+        }
+        drop(staged);
+        let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
+        let staged = lock(&slot.growing).take();
+        let rebuild = match staged {
+            Some(growing) => {
+                let growing = Arc::into_inner(growing);
+                growing.expect("the last work of an attempt has it alone").rebuild
+            }
+            None => self.store.create(path, meta.len).map_err(|error| setback(&error))?,
+        };
+        let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
+            (Some(version), _) => Replaces::Version(version),
+            (None, Some(seen)) => Replaces::Seen(seen),
+            (None, None) => Replaces::Nothing,
+        };
+        let commit = Commit { meta, keep: self.keep, replaces };
+        rebuild.commit(commit).map_err(|error| setback(&error))
+    }
+
+    /// A whole small file at once: nothing of it is staged before all of it is proven.
+    pub(super) fn replace(
+        &self,
+        path: &RelPath,
+        (meta, seen): (&Meta, Option<&Meta>),
+        (payload, digest): (Payload, Digest),
+    ) -> Result<(), Setback> {
+        let bytes = unpacked(payload, meta.len as usize).ok_or_else(|| unproven(path))?;
+        let chunk = (!bytes.is_empty()).then(|| self.names.chunk(&bytes));
+        if digest_of(chunk.iter()) != digest {
+            return Err(unproven(path));
+        }
+        let write = || {
+            let rebuild = self.store.create(path, meta.len)?;
+            rebuild.write(0, &bytes)?;
+            let replaces = seen.map_or(Replaces::Nothing, Replaces::Seen);
+            rebuild.commit(Commit { meta, keep: self.keep, replaces })
+        };
+        write().map_err(|error| setback(&error))
+    }
+
+    pub(super) fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {
+        let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
+        let old = slot.old.first();
+        let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        let holds = holds.map_err(|error| setback(&error))?;
+        if let Some(old) = old {
+            old.check_unchanged().map_err(|error| setback(&error))?;
+        }
+        if holds { Ok(()) } else { Err(unproven(&RelPath::root())) }
+    }
+
+    pub(super) fn abandon(&self, handle: Handle) -> Result<(), StoreError> {
+        let Some(slot) = lock(&self.slots).remove(&handle) else { return Ok(()) };
+        match lock(&slot.growing).take().and_then(Arc::into_inner) {
+            Some(growing) => growing.rebuild.discard(),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What stands at the destination: names that are not listed, and old versions.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::{Meta, Name, RelPath};
+use deltic_protocol::receiver::{Extra, Kept, OldLens};
+use deltic_protocol::report::{Item, Trouble};
+use deltic_protocol::work::Handle;
+use deltic_store::{Resumed, Snapshot, Store, StoreError};
+
+use super::ReceivingHands;
+use super::slot::{Growing, Slot};
+use crate::hands::{failed, journal, lock};
+
+impl<S: Store> ReceivingHands<S> {
+    pub(super) fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
+        let listing = match self.store.list(dir) {
+            Ok(listing) => listing,
+            // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
+            Err(
+                StoreError::NotFound { .. }
+                | StoreError::NotADir { .. }
+                | StoreError::OutsideRoot { .. },
+            ) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        if let Some(error) = listing.errors.first() {
+            return Err(failed(error));
+        }
+        let extras = listing.entries.into_iter().filter(|entry| !keep.contains(&entry.name));
+        Ok(extras
+            .map(|entry| {
+                let is_dir = entry.meta.is_dir();
+                let below = if is_dir { self.count_below(dir, &entry.name) } else { 0 };
+                Extra { name: entry.name, item: Item::of(&entry.meta.kind), names: 1 + below }
+            })
+            .collect())
+    }
+
+    fn count_below(&self, dir: &RelPath, name: &Name) -> u64 {
+        let (mut dirs, mut count) = (Vec::from_iter(dir.join(name)), 0);
+        while let Some(dir) = dirs.pop() {
+            let Ok(listing) = self.store.list(&dir) else { continue };
+            count += listing.entries.len() as u64;
+            let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
+            dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
+        }
+        count
+    }
+
+    pub(super) fn open_old(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        (most, goes_on): (u64, Option<&Meta>),
+    ) -> Result<OldLens, StoreError> {
+        let in_place = match self.store.open(path) {
+            Ok(snapshot) => Some(snapshot),
+            Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
+            // It cannot be read, but it can be replaced.
+            Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some((rebuild, kept)) = goes_on.and_then(|meta| self.resume(path, meta)) {
+            let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
+            let slot = Slot {
+                noted: AtomicBool::new(true),
+                in_place: in_place.is_some(),
+                old: in_place.into_iter().collect(),
+                resumed: Some(self.terms.fingerprinter_with(&kept.key)),
+                kept: journal::runs(&kept.chunks),
+                growing: Mutex::new(Some(Arc::new(Growing { rebuild, panes: None }))),
+            };
+            lock(&self.slots).insert(handle, Arc::new(slot));
+            let kept = Some(kept);
+            return Ok(OldLens { in_place: in_place_len, leftovers: Vec::new(), kept });
+        }
+        let mut leftovers = self.store.leftovers(path)?;
+        leftovers.retain(|snapshot| snapshot.meta().len <= most);
+        let lens = OldLens {
+            in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
+            leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),
+            kept: None,
+        };
+        let old = in_place.into_iter().chain(leftovers).collect();
+        let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
+        lock(&self.slots).insert(handle, Arc::new(slot));
+        Ok(lens)
+    }
+
+    /// The interrupted transfer of just this version, if there is one and its journal can be read.
+    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(S::Rebuild, Kept)> {
+        if !journal::is_kept(meta.len) {
+            return None;
+        }
+        // Whatever is wrong with it: then it goes as if nothing had been noted.
+        let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
+        let kept = journal::read(&notes, meta, self.terms)?;
+        Some((rebuild, kept))
+    }
+}

@@ -1,0 +1,70 @@
+//! What the receiver's hands hold open for one attempt.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::{Fingerprinter, Span};
+use deltic_store::{Snapshot, Store, StoreError};
+
+use super::panes::Panes;
+use crate::monitor::{Stage, within};
+
+/// What one attempt holds open.
+pub(super) struct Slot<S: Store> {
+    pub(super) old: Vec<S::Snapshot>,
+    pub(super) in_place: bool,
+    /// How chunks are named that were written in another session, and where they are.
+    pub(super) resumed: Option<Fingerprinter>,
+    pub(super) kept: Vec<Range<u64>>,
+    /// Whether what is written is noted, so that another session may go on.
+    pub(super) noted: AtomicBool,
+    pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
+}
+
+/// A new version in the making.
+pub(super) struct Growing<S: Store> {
+    pub(super) rebuild: S::Rebuild,
+    /// None where it goes on from another session: nobody knows which panes will be complete.
+    pub(super) panes: Option<Panes>,
+}
+
+impl<S: Store> Slot<S> {
+    /// The old versions that hold `old`, which counts through them as if they were one, and where in each.
+    pub(super) fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
+        let mut base = 0;
+        self.old.iter().filter_map(move |snapshot| {
+            let start = base;
+            base += snapshot.meta().len;
+            let part = old.start.max(start)..old.end().min(base);
+            (part.start < part.end).then(|| (snapshot, part.start - start..part.end - start))
+        })
+    }
+
+    /// Reads spans of the old versions, one behind the other; fewer bytes where they have become shorter.
+    pub(super) fn read<'a>(
+        &self,
+        spans: &[Span],
+        buffer: &'a mut [u8],
+    ) -> Result<&'a [u8], StoreError> {
+        let mut read = 0;
+        for (snapshot, part) in spans.iter().flat_map(|span| self.parts(*span)) {
+            let piece = &mut buffer[read..read + (part.end - part.start) as usize];
+            read += within(Stage::Read, || snapshot.read_at(part.start, piece))?;
+        }
+        Ok(&buffer[..read])
+    }
+}
+
+impl<S: Store> Default for Slot<S> {
+    fn default() -> Self {
+        Self {
+            old: Vec::new(),
+            in_place: false,
+            resumed: None,
+            kept: Vec::new(),
+            noted: AtomicBool::new(false),
+            growing: Mutex::new(None),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Filling a new version: copies, literals and mended gaps.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use deltic_core::gap::{GapDelta, apply};
+use deltic_core::recipe::Chunk;
+use deltic_core::{Fingerprint, Fingerprinter, Reader, RelPath, Span};
+use deltic_protocol::limits::MAX_FRAME_BYTES;
+use deltic_protocol::message::Payload;
+use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
+use deltic_protocol::work::{Handle, Setback};
+use deltic_store::{Content, Rebuild, Snapshot, Store, StoreError};
+
+use super::panes::{PANE_BYTES, Panes, Piece, Ready, Source};
+use super::reading::longest;
+use super::slot::{Growing, Slot};
+use super::{ReceivingHands, shrunk, unproven};
+use crate::hands::{journal, lock, setback};
+use crate::monitor::{Stage, within};
+
+/// An attempt, and what grows in it.
+pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
+
+impl<S: Store> ReceivingHands<S> {
+    /// The new version of an attempt, started by whoever needs it first.
+    pub(super) fn growing(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        new: New,
+    ) -> Result<Arc<Growing<S>>, StoreError> {
+        let slot = self.slot(handle);
+        let mut growing = lock(&slot.growing);
+        if let Some(growing) = &*growing {
+            return Ok(Arc::clone(growing));
+        }
+        let rebuild = self.store.create(path, new.len)?;
+        if self.keeps_notes && journal::is_kept(new.len) {
+            let noted = rebuild.note(&journal::version(&new, self.terms));
+            slot.noted.store(noted.is_ok(), Ordering::Relaxed);
+        }
+        let made = Arc::new(Growing { rebuild, panes: Some(Panes::new(new.len)) });
+        *growing = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// Copies what blocks may be shared of; of the rest it is noted where it will come from.
+    pub(super) fn copy(
+        &self,
+        (slot, growing): Site<'_, S>,
+        (runs, chunks): (&[CopyRun], Vec<KeptChunk>),
+    ) -> Result<(), Setback> {
+        let rebuild = &growing.rebuild;
+        let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
+        journal::write_over(rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
+        let mut pieces = Vec::with_capacity(runs.len());
+        for CopyRun { old, new_start } in runs {
+            let (mut at, mut start) = (old.start, *new_start);
+            for (snapshot, part) in slot.parts(*old) {
+                let len = part.end - part.start;
+                let shared = growing.panes.is_none() || rebuild.may_share(snapshot, &part, start);
+                let from = if shared {
+                    rebuild.copy(snapshot, part, start).map_err(|error| setback(&error))?;
+                    Source::Written(len)
+                } else {
+                    Source::Old(Span::new(at, len as u32))
+                };
+                pieces.push(Piece { start, from });
+                (at, start) = (at + len, start + len);
+            }
+        }
+        self.add((slot, growing), pieces, chunks)
+    }
+
+    /// Unpacks a payload, checks each chunk and writes it, and makes the copies between.
+    pub(super) fn write(
+        &self,
+        (slot, growing): Site<'_, S>,
+        path: &RelPath,
+        (pieces, payload, between): (&[receiver::Piece], Payload, &[CopyRun]),
+    ) -> Result<Vec<Fingerprint>, Setback> {
+        let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+        let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
+        let fingerprints =
+            checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
+        let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
+        let (mut done, mut rest) = (0, &bytes[..]);
+        for copy in between {
+            let before = |(piece, _): &(&receiver::Piece, _)| piece.span.start < copy.new_start;
+            let at = done + named[done..].partition_point(before);
+            let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
+            let (these, after) = rest.split_at(len);
+            self.put((slot, growing), named[done..at].iter().copied(), these)?;
+            self.copy((slot, growing), (&[*copy], Vec::new()))?;
+            (done, rest) = (at, after);
+        }
+        self.put((slot, growing), named[done..].iter().copied(), rest)?;
+        Ok(fingerprints)
+    }
+
+    /// Rebuilds gaps, and writes those whose chunks are what was announced.
+    pub(super) fn mend(
+        &self,
+        (slot, growing): Site<'_, S>,
+        path: &RelPath,
+        (gaps, bytes, payload): (&[Patch], u32, Payload),
+    ) -> Result<Vec<Option<Mended>>, Setback> {
+        let deltas = unpacked(payload, bytes as usize).ok_or_else(|| unproven(path))?;
+        let mut deltas = Reader::new(&deltas);
+        let new_len = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
+        let mut new = Vec::with_capacity(new_len.sum());
+        let mut mend = |Patch { old, pieces }: &Patch, buffer: &mut [u8]| {
+            let read = slot.read(old, buffer).map_err(|error| setback(&error))?;
+            let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+            let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
+            let start = new.len();
+            apply(read, &delta, len, &mut new).map_err(|_| unproven(path))?;
+            let Some(fingerprints) = checked(self.names(slot), pieces, &new[start..]) else {
+                new.truncate(start);
+                // Short sums of blocks deceive now and then; nothing deceives where there were none.
+                return if old.is_empty() { Err(unproven(path)) } else { Ok(None) };
+            };
+            Ok(Some(Mended { fingerprints, literal: delta.literal_len() as u64 }))
+        };
+        let mended: Vec<_> =
+            self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
+                gaps.iter().map(|gap| mend(gap, buffer)).collect::<Result<_, _>>()
+            })?;
+        let right =
+            gaps.iter().zip(&mended).filter_map(|(gap, mended)| Some((gap, mended.as_ref()?)));
+        let chunks = right.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
+        self.put((slot, growing), chunks, &new)?;
+        Ok(mended)
+    }
+
+    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its pane it is written at
+    /// once.
+    fn put<'a>(
+        &self,
+        (slot, growing): Site<'_, S>,
+        chunks: impl Iterator<Item = (&'a receiver::Piece, &'a Fingerprint)>,
+        bytes: &[u8],
+    ) -> Result<(), Setback> {
+        let (mut rest, mut pieces, mut kept) = (bytes, Vec::<(u64, &[u8])>::new(), Vec::new());
+        for (receiver::Piece { span, .. }, fingerprint) in chunks {
+            let (chunk, behind) = rest.split_at(span.len as usize);
+            kept.push(KeptChunk {
+                start: span.start,
+                chunk: Chunk { len: span.len, fingerprint: *fingerprint },
+            });
+            // Chunks that lie next to each other are one piece.
+            match pieces.last_mut() {
+                Some((start, run)) if *start + run.len() as u64 == span.start => {
+                    let from = bytes.len() - rest.len() - run.len();
+                    *run = &bytes[from..from + run.len() + chunk.len()];
+                }
+                _ => pieces.push((span.start, chunk)),
+            }
+            rest = behind;
+        }
+        let spans = kept.iter().map(|kept| Span::new(kept.start, kept.chunk.len));
+        let voided = journal::write_over(&growing.rebuild, &slot.kept, spans);
+        voided.map_err(|error| setback(&error))?;
+        let held = growing.panes.as_ref().is_some_and(|panes| panes.has_room(bytes.len()));
+        let mut gathered = Vec::with_capacity(pieces.len());
+        for (start, bytes) in pieces {
+            let from = if held {
+                Source::Sent(bytes.into())
+            } else {
+                growing.rebuild.write(start, bytes).map_err(|error| setback(&error))?;
+                Source::Written(bytes.len() as u64)
+            };
+            gathered.push(Piece { start, from });
+        }
+        self.add((slot, growing), gathered, kept)
+    }
+
+    /// Takes pieces and the chunks that they make, and writes the panes that are complete with them.
+    fn add(
+        &self,
+        (slot, growing): Site<'_, S>,
+        pieces: Vec<Piece<'_>>,
+        chunks: Vec<KeptChunk>,
+    ) -> Result<(), Setback> {
+        let Some(panes) = &growing.panes else {
+            self.note(slot, &growing.rebuild, chunks);
+            return Ok(());
+        };
+        let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
+        for ready in panes.take(pieces, noted) {
+            self.write_pane((slot, growing), &ready)?;
+            self.note(slot, &growing.rebuild, ready.written());
+        }
+        Ok(())
+    }
+
+    /// Puts a pane together and writes it, but for what is written already.
+    fn write_pane(&self, (slot, growing): Site<'_, S>, ready: &Ready<'_>) -> Result<(), Setback> {
+        let goes_on = |one: &Piece<'_>, next: &Piece<'_>| one.is_written() == next.is_written();
+        for run in ready.pieces.chunk_by(goes_on).filter(|run| !run[0].is_written()) {
+            let start = run[0].start;
+            if let [Piece { from: Source::Sent(bytes), .. }] = run {
+                growing.rebuild.write(start, bytes).map_err(|error| setback(&error))?;
+                continue;
+            }
+            let len = run[run.len() - 1].end() - start;
+            debug_assert!(len <= PANE_BYTES, "a run lies in one pane");
+            self.buffers.with(len as usize, |pane| {
+                for piece in run {
+                    let from = (piece.start - start) as usize;
+                    let room = &mut pane[from..from + piece.len() as usize];
+                    match &piece.from {
+                        Source::Old(span) => read_unchanged(slot, *span, room)?,
+                        Source::Sent(bytes) => room.copy_from_slice(bytes),
+                        Source::Written(_) => {}
+                    }
+                }
+                let is_old = |piece: &Piece<'_>| matches!(piece.from, Source::Old(_));
+                let content =
+                    if run.iter().all(is_old) { Content::Old } else { Content::OldAndSent };
+                let written = growing.rebuild.write_old(start, pane, content);
+                written.map_err(|error| setback(&error))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Notes that these are in place.
+    fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
+        if slot.noted.load(Ordering::Relaxed) && !chunks.is_empty() {
+            // What cannot be noted is sent again after a kill.
+            let _ = rebuild.note(&journal::chunks(chunks, self.terms));
+        }
+    }
+
+    pub(super) fn names<'a>(&'a self, slot: &'a Slot<S>) -> &'a Fingerprinter {
+        slot.resumed.as_ref().unwrap_or(&self.names)
+    }
+}
+
+/// Fills `room` with a span of the old versions, if they are still what they were when they were opened.
+fn read_unchanged<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), Setback> {
+    let len = room.len();
+    let read = slot.read(&[span], room).map_err(|error| setback(&error))?.len();
+    for (snapshot, _) in slot.parts(span) {
+        snapshot.check_unchanged().map_err(|error| setback(&error))?;
+    }
+    if read < len { Err(shrunk()) } else { Ok(()) }
+}
+
+/// The fingerprints of the pieces of `bytes`, if each is what was announced.
+fn checked(
+    names: &Fingerprinter,
+    pieces: &[receiver::Piece],
+    bytes: &[u8],
+) -> Option<Vec<Fingerprint>> {
+    let mut rest = bytes;
+    let check = |piece: &receiver::Piece| {
+        let (chunk, after) = rest.split_at(piece.span.len as usize);
+        rest = after;
+        let fingerprint = names.of(chunk);
+        piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
+    };
+    within(Stage::Sum, || pieces.iter().map(check).collect())
+}
+
+/// Exactly `len` bytes, or nothing.
+pub(super) fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
+    debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
+    let bytes = match payload {
+        Payload::Plain(bytes) => bytes,
+        Payload::Zstd(frame) => within(Stage::Pack, || zstd::bulk::decompress(&frame, len)).ok()?,
+    };
+    (bytes.len() == len).then_some(bytes)
+}

@@ -1,0 +1,134 @@
+//! What is known of the old versions: their chunks, from the first segment that is cut until all are indexed.
+
+use std::sync::Arc;
+
+use deltic_core::Index;
+use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::recipe::Chunk;
+
+use crate::cutting::{Cutting, Part};
+use crate::limits::INDEX_BUDGET_CHUNKS;
+use crate::work::Setback;
+
+/// The index of the old versions, laid end to end.
+#[derive(Debug)]
+pub(in crate::receiver) struct Old {
+    /// What they are cut by.
+    spec: ChunkerSpec,
+    known: Known,
+    indexing: Option<Indexing>,
+}
+
+#[derive(Debug)]
+enum Known {
+    Some(Box<Index>),
+    All(Arc<Index>),
+}
+
+/// The old version that is being indexed.
+#[derive(Debug)]
+struct Indexing {
+    version: usize,
+    /// Where its next chunk starts, all versions laid end to end.
+    at: u64,
+    cutting: Cutting,
+}
+
+/// Which old version a run is of, and what of it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::receiver) struct IndexPart {
+    pub(super) version: usize,
+    pub(super) spec: ChunkerSpec,
+    part: Part,
+}
+
+impl Old {
+    /// Nothing is known yet.
+    pub(in crate::receiver) fn new(spec: ChunkerSpec) -> Self {
+        let known = Known::Some(Box::new(Index::new(INDEX_BUDGET_CHUNKS)));
+        Self { spec, known, indexing: None }
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        match &self.known {
+            Known::Some(index) => index,
+            Known::All(index) => index,
+        }
+    }
+
+    /// All chunks, to prove a file by; none before all are known.
+    pub(super) fn shared(&self) -> Arc<Index> {
+        match &self.known {
+            Known::All(index) => Arc::clone(index),
+            Known::Some(_) => Arc::new(Index::new(0)),
+        }
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        matches!(self.known, Known::All(_))
+    }
+
+    pub(super) fn is_cut_by(&self, spec: &ChunkerSpec) -> bool {
+        self.spec == *spec
+    }
+
+    /// What may be read now of the versions, whose lengths are `lens`; nothing more is behind the last one.
+    pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
+        let Known::Some(index) = &mut self.known else { return Vec::new() };
+        loop {
+            let (version, at) = match &mut self.indexing {
+                Some(Indexing { version, cutting, .. }) if !cutting.is_complete() => {
+                    let (version, spec) = (*version, self.spec);
+                    let next = std::iter::from_fn(|| cutting.next());
+                    return next.map(|(part, s)| (IndexPart { version, spec, part }, s)).collect();
+                }
+                Some(Indexing { version, at, .. }) => {
+                    index.end_part();
+                    (*version + 1, *at)
+                }
+                None => (0, 0),
+            };
+            let Some(len) = lens.get(version) else { break };
+            let cutting = Cutting::new(&self.spec, *len);
+            self.indexing = Some(Indexing { version, at, cutting });
+        }
+        self.knows_all();
+        Vec::new()
+    }
+
+    /// Takes what was cut of the versions, whose lengths are `lens`.
+    pub(super) fn take(
+        &mut self,
+        IndexPart { version, spec, part }: IndexPart,
+        run: Result<Run<Chunk>, Setback>,
+        lens: &[u64],
+    ) {
+        let (Known::Some(index), Some(indexing)) = (&mut self.known, &mut self.indexing) else {
+            return;
+        };
+        if indexing.version != version || self.spec != spec {
+            return;
+        }
+        match run {
+            Ok(run) => {
+                for chunk in indexing.cutting.take(part, run) {
+                    index.push(indexing.at, chunk);
+                    indexing.at += u64::from(chunk.len);
+                }
+            }
+            // An old version that cannot be read is only a version less to match against.
+            Err(_) => {
+                indexing.at = lens[..=version].iter().sum();
+                indexing.cutting = Cutting::new(&self.spec, 0);
+            }
+        }
+    }
+
+    /// There is nothing more to know.
+    pub(super) fn knows_all(&mut self) {
+        if let Known::Some(index) = &mut self.known {
+            let index = std::mem::replace(&mut **index, Index::new(0));
+            self.known = Known::All(Arc::new(index));
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Cuts and sums one version of a file as its strategy shares the work among threads (ParaSync §2.3, §3.1).
+//!
+//! ```text
+//! Parallel::No          a segment after the other: cut, sum
+//! Parallel::SsCdc       ends of all segments at once | which of them are chunks'; then sums, a segment after the other
+//! Parallel::SubChunks   ends of all segments at once, and sums of what lies between; merged as they come
+//! ```
+//!
+//! In all of them sums come out in the order of the file, and are those of one pass (laws 2 and 3).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use deltic_core::chunk::{Ask, ChunkerSpec, Judge, Merge, Merged, SubChunks, TwoStage};
+use deltic_core::strategy::Parallel;
+use deltic_core::{Crc32c, Isa, StrongSum};
+
+use crate::limits::{MAX_SUMS, SEGMENT_BYTES};
+use crate::sums::Sum;
+
+/// A part of a version to be cut or summed: one piece of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// Cut and sum what is final in about a segment from here on.
+    From(u64),
+    /// Find where chunks may end in these bytes; take no sums ([`TwoStage::sub_chunks`]).
+    Ends(Range<u64>, Judge),
+    /// The same with sums.
+    SubChunks(Range<u64>, Judge),
+    /// Sum chunks of these lengths, one behind the other, from here on.
+    Chunks(u64, Vec<u32>),
+}
+
+/// What a driver made of a portion.
+#[derive(Debug)]
+pub enum Summed {
+    /// Of [`Portion::From`] and [`Portion::Chunks`]; whether the file's end was reached.
+    Chunks(Vec<Sum>, bool),
+    /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked for.
+    SubChunks(SubChunks<StrongSum>),
+}
+
+/// Which portion it is, for who brings what was made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Turn,
+    Segment(u64),
+    Judged,
+    Front,
+    /// Chunks whose strong sums were not taken with the others, from this one on.
+    Unnamed(u64),
+}
+
+impl Step {
+    /// Whether it can be answered so.
+    pub(crate) const fn fits(self, summed: &Summed) -> bool {
+        match self {
+            Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
+            Self::Turn | Self::Front | Self::Unnamed(_) => matches!(summed, Summed::Chunks(..)),
+        }
+    }
+}
+
+/// One version of a file on its way to being sums.
+#[derive(Debug)]
+pub(crate) struct Summation {
+    len: u64,
+    /// Where the chunks end whose sums were given.
+    given: u64,
+    /// Whether a portion is under way that no other may accompany.
+    out: bool,
+    complete: bool,
+    stages: Option<Box<Stages>>,
+}
+
+impl Summation {
+    /// Of a version of `len` bytes, with strong sums of all its chunks or without.
+    pub(crate) fn new(
+        (parallel, spec): (Parallel, &ChunkerSpec),
+        len: u64,
+        strong: Option<deltic_core::Strong>,
+    ) -> Self {
+        let stages = match parallel {
+            Parallel::SsCdc | Parallel::SubChunks if len > 0 => TwoStage::new(spec, Isa::SCALAR),
+            _ => None,
+        };
+        let stages = stages.map(|stages| Stages {
+            len,
+            defers: parallel == Parallel::SsCdc,
+            names: strong.is_some(),
+            next: 0,
+            joined: 0,
+            early: BTreeMap::new(),
+            merge: Some(stages.merge()),
+            asked: false,
+            end: 0,
+            count: 0,
+            certain: VecDeque::new(),
+            first: 0,
+            unnamed: VecDeque::new(),
+        });
+        Self { len, given: 0, out: false, complete: false, stages: stages.map(Box::new) }
+    }
+
+    /// What may be done now.
+    pub(crate) fn next(&mut self) -> Option<(Step, Portion)> {
+        if let Some(stages) = &mut self.stages {
+            if let Some(next) = stages.next() {
+                return Some(next);
+            }
+            let lens = (!self.out).then(|| stages.turn()).flatten()?;
+            self.out = true;
+            return Some((Step::Turn, Portion::Chunks(self.given, lens)));
+        }
+        if self.out || self.complete {
+            return None;
+        }
+        self.out = true;
+        Some((Step::Turn, Portion::From(self.given)))
+    }
+
+    /// Takes what was made of a portion; all sums that have become certain, in order.
+    pub(crate) fn take(&mut self, step: Step, summed: Summed) -> Vec<Sum> {
+        self.out &= step != Step::Turn;
+        let sums = match (&mut self.stages, summed) {
+            (None, Summed::Chunks(sums, at_end)) => {
+                self.complete = at_end;
+                sums
+            }
+            (Some(stages), summed) => stages.take(step, summed),
+            (None, Summed::SubChunks(_)) => Vec::new(),
+        };
+        self.given += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        self.complete |= self.stages.is_some() && self.given == self.len;
+        sums
+    }
+
+    /// Whether all sums were given.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether it has more chunks than anybody tells or keeps.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.stages.as_ref().is_some_and(|stages| stages.count > MAX_SUMS as u64)
+    }
+}
+
+/// Two stages: ends in any order, chunks one after the other.
+#[derive(Debug)]
+struct Stages {
+    len: u64,
+    /// Whether sums are taken only when all chunks are known.
+    defers: bool,
+    /// Whether strong sums are taken as well.
+    names: bool,
+    /// The number of the next segment to be asked for, and of the next one to be joined.
+    next: u64,
+    joined: u64,
+    /// What came before those in front of it.
+    early: BTreeMap<u64, SubChunks<StrongSum>>,
+    /// Until all chunks are known.
+    merge: Option<Merge<StrongSum>>,
+    /// Whether what the merge asks for is under way.
+    asked: bool,
+    /// Where the chunks end that are known, and how many there are.
+    end: u64,
+    count: u64,
+    /// Those of them that were not given, and whether all their sums are there.
+    certain: VecDeque<(Sum, bool)>,
+    /// The number of the first of these.
+    first: u64,
+    /// Runs of chunks whose strong sums are to be taken: number of the first, place, lengths.
+    unnamed: VecDeque<(u64, u64, Vec<u32>)>,
+}
+
+impl Stages {
+    fn next(&mut self) -> Option<(Step, Portion)> {
+        if let Some((no, start, lens)) = self.unnamed.pop_front() {
+            return Some((Step::Unnamed(no), Portion::Chunks(start, lens)));
+        }
+        let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(Merge::asks);
+        if let Some(ask) = ask {
+            self.asked = true;
+            return Some(match ask {
+                Ask::Sum(front) => {
+                    let lens = vec![(front.end - front.start) as u32];
+                    (Step::Front, Portion::Chunks(front.start, lens))
+                }
+                Ask::Judge(rest) => (Step::Judged, self.portion(rest, Judge::Every)),
+            });
+        }
+        let start = self.next * STAGE_BYTES;
+        if start >= self.len || self.next >= self.joined + AHEAD {
+            return None;
+        }
+        self.next += 1;
+        let segment = start..self.len.min(start + STAGE_BYTES);
+        Some((Step::Segment(self.next - 1), self.portion(segment, Judge::AsCut)))
+    }
+
+    const fn portion(&self, segment: Range<u64>, judge: Judge) -> Portion {
+        if self.defers { Portion::Ends(segment, judge) } else { Portion::SubChunks(segment, judge) }
+    }
+
+    /// The next chunks to be summed by one thread, once all are known.
+    fn turn(&self) -> Option<Vec<u32>> {
+        if !self.defers || self.merge.is_some() {
+            return None;
+        }
+        let (mut lens, mut bytes) = (Vec::new(), 0);
+        for (Sum { len, .. }, _) in &self.certain {
+            if bytes >= SEGMENT_BYTES {
+                break;
+            }
+            lens.push(*len);
+            bytes += u64::from(*len);
+        }
+        (!lens.is_empty()).then_some(lens)
+    }
+
+    fn take(&mut self, step: Step, summed: Summed) -> Vec<Sum> {
+        match (step, summed) {
+            (Step::Segment(number), Summed::SubChunks(found)) => {
+                self.early.insert(number, found);
+            }
+            (Step::Judged, Summed::SubChunks(found)) => {
+                self.asked = false;
+                self.join(|merge| merge.judge(found));
+            }
+            (Step::Front, Summed::Chunks(sums, _)) => {
+                self.asked = false;
+                let front = Crc32c::new(sums.first().map_or(0, |sum| sum.weak));
+                self.join(|merge| merge.split(front));
+            }
+            (Step::Unnamed(no), Summed::Chunks(sums, _)) => {
+                self.know((no - self.first) as usize, sums)
+            }
+            (Step::Turn, Summed::Chunks(sums, _)) => self.know(0, sums),
+            _ => {}
+        }
+        while let Some(found) = self.early.remove(&self.joined) {
+            self.joined += 1;
+            self.join(|merge| merge.push(found));
+        }
+        self.finish();
+        let known = self.certain.iter().take_while(|(_, known)| *known).count();
+        self.first += known as u64;
+        self.certain.drain(..known).map(|(sum, _)| sum).collect()
+    }
+
+    /// Goes on merging.
+    fn join(&mut self, with: impl FnOnce(&mut Merge<StrongSum>) -> Vec<Merged<StrongSum>>) {
+        let Some(merge) = &mut self.merge else { return };
+        let mut chunks = with(merge);
+        // Whoever takes no sums yet needs none of fronts.
+        while self.defers && matches!(merge.asks(), Some(Ask::Sum(_))) {
+            chunks.append(&mut merge.split(Crc32c::EMPTY));
+        }
+        self.cut(chunks);
+    }
+
+    /// The file's end cuts the last chunk short.
+    fn finish(&mut self) {
+        let all = self.joined * STAGE_BYTES >= self.len;
+        let done = |merge: &mut Merge<_>| all && merge.asks().is_none();
+        if let Some(merge) = self.merge.take_if(done) {
+            self.cut(merge.finish().into_iter().collect());
+        }
+    }
+
+    /// These chunks are certain.
+    fn cut(&mut self, chunks: Vec<Merged<StrongSum>>) {
+        for Merged { len, sum, whole } in chunks {
+            let known = !self.defers && (!self.names || whole.is_some());
+            if !known && !self.defers {
+                self.lacks_name(len);
+            }
+            let strong = whole.unwrap_or(StrongSum::NONE);
+            self.certain.push_back((Sum { len, weak: sum.get(), strong }, known));
+            (self.end, self.count) = (self.end + u64::from(len), self.count + 1);
+        }
+    }
+
+    /// The strong sum of the next chunk is to be taken.
+    fn lacks_name(&mut self, len: u32) {
+        let (no, start) = (self.count, self.end);
+        match self.unnamed.back_mut() {
+            Some((first, _, lens))
+                if *first + lens.len() as u64 == no && lens.len() < MOST_UNNAMED =>
+            {
+                lens.push(len);
+            }
+            _ => self.unnamed.push_back((no, start, vec![len])),
+        }
+    }
+
+    fn know(&mut self, at: usize, sums: Vec<Sum>) {
+        for (place, sum) in self.certain.iter_mut().skip(at).zip(sums) {
+            *place = (sum, true);
+        }
+    }
+}
+
+/// Most segments of one version that are asked for and not joined.
+const AHEAD: u64 = 16;
+/// Most chunks whose strong sums are taken in one piece of work.
+const MOST_UNNAMED: usize = 64;
+/// What the first stage takes at a time: long against what it judges byte by byte, and no longer than a cache.
+const STAGE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::chunk::cut_all;
+    use deltic_core::{AtEnd, Strategy, Strong, Weak};
+
+    use super::*;
+
+    const KINDS: [&str; 4] = ["random", "a hole", "random with holes", "one block again and again"];
+
+    fn bytes(kind: &str, len: usize) -> Vec<u8> {
+        let mut state = len as u64;
+        let mut random = |len: usize| -> Vec<u8> {
+            let next = |_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            };
+            (0..len).map(next).collect()
+        };
+        match kind {
+            "random" => random(len),
+            "a hole" => vec![0; len],
+            "random with holes" => {
+                let mut bytes = random(len);
+                let step = len / 7 + 1;
+                (1..7)
+                    .step_by(2)
+                    .for_each(|n| bytes[(n * step).min(len)..((n + 1) * step).min(len)].fill(0));
+                bytes
+            }
+            _ => random(1 << 10).into_iter().cycle().take(len).collect(),
+        }
+    }
+
+    fn sum(strong: Option<Strong>, chunk: &[u8]) -> Sum {
+        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
+        Sum { len: chunk.len() as u32, weak: Weak::Crc32c.of(chunk), strong }
+    }
+
+    /// As a thread does it.
+    fn done(spec: &ChunkerSpec, data: &[u8], strong: Option<Strong>, portion: Portion) -> Summed {
+        let stages = TwoStage::new(spec, Isa::SCALAR).expect("two stages");
+        let part = |range: &Range<u64>| &data[range.start as usize..range.end as usize];
+        match portion {
+            Portion::From(_) => panic!("a file that is not empty is shared"),
+            Portion::Chunks(start, lens) => {
+                let mut at = start;
+                let sums = lens.into_iter().map(|len| {
+                    at += u64::from(len);
+                    sum(strong, part(&(at - u64::from(len)..at)))
+                });
+                Summed::Chunks(sums.collect(), false)
+            }
+            Portion::Ends(range, judge) => {
+                let none = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
+                let bytes = part(&TwoStage::read(&range));
+                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, none))
+            }
+            Portion::SubChunks(range, judge) => {
+                let sums = (Crc32c::of, |chunk: &[u8]| Some(strong?.of(None, chunk)));
+                let bytes = part(&TwoStage::read(&range));
+                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
+            }
+        }
+    }
+
+    /// Laws 2 and 4: whichever of many threads is done first, sums are those of one pass, in order.
+    #[test]
+    fn law4_sums_do_not_depend_on_who_is_done_first() {
+        let (mut dice, mut most_at_once) = (1u64, 0);
+        for (kind, len) in KINDS.into_iter().flat_map(|kind| {
+            [1, 4096, STAGE_BYTES - 1, STAGE_BYTES, 5_000_001].map(|len| (kind, len))
+        }) {
+            let data = bytes(kind, len as usize);
+            for (name, strong) in
+                [("pdsync", None), ("parasync", None), ("parasync", Some(Strong::Blake3))]
+            {
+                let strategy = Strategy::named(name).expect("a preset");
+                let spec = strategy.chunker(len, None);
+                let mut expected = Vec::new();
+                cut_all(&spec.build(), &data, AtEnd::Yes, |chunk| {
+                    expected.push(sum(strong, chunk))
+                });
+                let mut summation = Summation::new((strategy.parallel, &spec), len, strong);
+                let (mut under_way, mut sums) = (Vec::new(), Vec::new());
+                loop {
+                    under_way.extend(std::iter::from_fn(|| summation.next()));
+                    most_at_once = most_at_once.max(under_way.len());
+                    if under_way.is_empty() {
+                        break;
+                    }
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let lucky = (dice >> 33) as usize % under_way.len();
+                    let (step, portion) = under_way.swap_remove(lucky);
+                    let summed = done(&spec, &data, strong, portion);
+                    assert!(step.fits(&summed), "{step:?}");
+                    sums.extend(summation.take(step, summed));
+                }
+                assert!(summation.is_complete(), "{name}, {kind}, {len}");
+                assert!(sums == expected, "{name}, {kind}, {len}: {} chunks", sums.len());
+            }
+        }
+        assert!(most_at_once > 3, "{most_at_once} at once");
+    }
+
+    /// The phases of pdsync: no sum is taken before all ends are known, and then by one thread.
+    #[test]
+    fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
+        let strategy = Strategy::named("pdsync").expect("a preset");
+        let data = bytes("random", 5_000_001);
+        let spec = strategy.chunker(data.len() as u64, None);
+        let mut summation = Summation::new((strategy.parallel, &spec), data.len() as u64, None);
+        let mut first = Vec::new();
+        loop {
+            first.extend(std::iter::from_fn(|| summation.next()));
+            let Some((step, portion)) = first.pop() else { break };
+            let sums_ends = matches!(portion, Portion::Ends(..));
+            assert!(sums_ends || first.is_empty(), "{portion:?} beside {first:?}");
+            let sums = summation.take(step, done(&spec, &data, None, portion));
+            assert!(sums.is_empty() || !sums_ends);
+        }
+        assert!(summation.is_complete());
+    }
+}

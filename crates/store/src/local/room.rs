@@ -1,0 +1,62 @@
+//! Where the bytes of a new version go: whether its file system shares blocks, and blocks that it is given beforehand.
+//!
+//! ext4 shares none, and passes on page by page what it is to copy. It looks for blocks as late as it can, and when a file
+//! is renamed over another, at once and for all of it. A copy of 1 GiB into blocks that it has takes a quarter less
+//! processor time, the rename included. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
+//!
+//! A window is reserved when something is copied there, not when a length is claimed: a sender could claim all of the disk.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use rustix::fs::{self, FallocateFlags};
+
+use crate::lock;
+
+/// Where one new version goes.
+#[derive(Debug)]
+pub(super) struct Room {
+    shares: bool,
+    reserved: Option<Reserved>,
+}
+
+/// The windows of one file that have blocks.
+#[derive(Debug)]
+struct Reserved {
+    len: u64,
+    windows: Mutex<HashSet<u64>>,
+}
+
+impl Room {
+    /// For a file that will be `len` bytes long.
+    pub(super) fn of(file: impl AsFd, len: u64) -> Self {
+        let kind = || fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64);
+        // What is shorter is not worth the call.
+        let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
+        let reserved = (kind == EXT4_MAGIC).then(|| Reserved { len, windows: Mutex::default() });
+        Self { shares: ![EXT4_MAGIC, TMPFS_MAGIC].contains(&kind), reserved }
+    }
+
+    /// Whether the kernel may have something better to do than reading and writing.
+    pub(super) const fn may_be_shared(&self) -> bool {
+        self.shares
+    }
+
+    /// Gives blocks to the windows that `range` lies in, where that is worth while. Where it fails, writing will say why.
+    pub(super) fn reserve(&self, file: impl AsFd, range: Range<u64>) {
+        let Some(Reserved { len, windows }) = &self.reserved else { return };
+        for window in range.start / WINDOW_BYTES..range.end.div_ceil(WINDOW_BYTES) {
+            if lock(windows).insert(window) {
+                let start = window * WINDOW_BYTES;
+                let len = WINDOW_BYTES.min(len - start);
+                fs::fallocate(&file, FallocateFlags::KEEP_SIZE, start, len).ok();
+            }
+        }
+    }
+}
+
+const WINDOW_BYTES: u64 = 16 << 20;
+const EXT4_MAGIC: u64 = 0xef53;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
