@@ -132,6 +132,8 @@ mod tests {
                 files: 1200,
                 dirs: 30,
                 links: 0,
+                devices: 0,
+                specials: 0,
                 bytes: 5 << 30,
                 created: 3,
                 transferred: 2,

@@ -156,6 +156,11 @@ impl Known {
     }
 }
 
+/// Whether both are known, and not the same.
+fn differ(new: Option<u32>, old: Option<u32>) -> bool {
+    new.zip(old).is_some_and(|(new, old)| new != old)
+}
+
 /// In which of the carried attributes two entries of one kind differ.
 pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let asked = &options.metadata;
@@ -173,8 +178,8 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     Differs {
         time: options.times && !omitted && new.modified != old.modified,
         mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
-        user: new.user.is_some() && new.user != old.user,
-        group: new.group.is_some() && new.group != old.group,
+        user: differ(new.user, old.user),
+        group: differ(new.group, old.group),
         accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
         acl: asked.acls && !is_link && is_read && acls_differ,
         xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),

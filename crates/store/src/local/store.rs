@@ -305,7 +305,8 @@ impl Store for LocalStore {
                     lock(&self.0.unfinished).insert(path.clone(), None);
                     if self.0.heritages.of(&place).is_ok_and(|above| above.closes_to_owner()) {
                         let made = self.0.root.dir(path, Use::Pass);
-                        made.and_then(|dir| set_mode(dir, OWNER_BITS)).at(action, path)?;
+                        let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
+                        made.and_then(open).at(action, path)?;
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
