@@ -174,7 +174,7 @@ impl Rule {
         let whom = if who == 0 { 0o111 } else { who };
         let open = if who == 0 { !umask } else { !0 };
         let hidden = if self.conditional && !executes { EXECUTE_BITS } else { 0 };
-        let copied = self.copy.map_or(0, |place| (mode >> place & 7) * whom & open);
+        let copied = self.copy.map_or(0, |place| ((mode >> place & 7) * whom) & open);
         let bits = (self.bits & (open | 0o7000)) | copied;
         match op {
             Op::Add => mode | bits & !hidden,
@@ -189,7 +189,7 @@ impl Rule {
         let specials = special(0o4000, 0o100) | special(0o2000, 0o010);
         let of_bits = if self.bits & 0o7000 != 0 && self.who != 0 { specials } else { 0 };
         let of_copy = if self.copy.is_some() { specials | special(0o1000, 0o001) } else { 0 };
-        7 * whom | of_bits | of_copy
+        (7 * whom) | of_bits | of_copy
     }
 }
 
