@@ -1,6 +1,10 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
+mod compare;
+mod links;
 mod metadata;
+mod remove;
+mod select;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -110,18 +114,25 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) metadata: MetadataArgs,
 
+    /// Which names take part.
+    #[command(flatten)]
+    pub(crate) select: select::SelectArgs,
+    /// What counts as changed.
+    #[command(flatten)]
+    pub(crate) compare: compare::CompareArgs,
+
     /// Compare content where size and time agree
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
     /// Includes and excludes.
     #[command(flatten)]
     pub(crate) rules: Rules,
-    /// Remove names that the sources do not have; stops at what looks like an accident (see --max-delete)
-    #[arg(long, help_heading = CHOOSE)]
-    pub(crate) delete: bool,
-    /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N", requires = "delete", help_heading = CHOOSE)]
-    pub(crate) max_delete: Option<u64>,
+    /// What becomes of symlinks.
+    #[command(flatten)]
+    pub(crate) follow: links::LinkArgs,
+    /// What is removed.
+    #[command(flatten)]
+    pub(crate) remove: remove::RemoveArgs,
     /// Say what would change, change nothing
     #[arg(short = 'n', long, help_heading = CHOOSE)]
     pub(crate) dry_run: bool,
@@ -296,7 +307,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("-P --partial --append", "an interrupted run resumes by itself; --progress shows progress"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
     ("-f --filter --exclude-from --include-from", "only --include and --exclude exist so far"),
-    ("--delete-before --delete-during --delete-after --del", "write --delete; it removes last"),
 ];
 
 /// Names the instruction set that chunkers use.
@@ -402,7 +412,7 @@ mod tests {
 
     #[test]
     fn words_that_make_no_sense_are_refused() {
-        for words in ["", "--fooo a b", "--bwlimit=1x a b", "--max-delete=5 a b", "-qv a b"] {
+        for words in ["", "--fooo a b", "--bwlimit=1x a b", "-qv a b"] {
             assert!(sync(words).is_err(), "{words}");
         }
         assert!(sync("--delete --max-delete=-1 a b").is_err());
@@ -410,7 +420,7 @@ mod tests {
 
     #[test]
     fn options_of_rsync_that_are_missing_are_explained() {
-        for (words, word) in [("-avH a b", "-H"), ("--delete-after a b", "--delete-after")] {
+        for (words, word) in [("-avH a b", "-H"), ("--inplace a b", "--inplace")] {
             assert_eq!(not_yet(&sync(words).unwrap_err()).map(|(word, _)| word), Some(word));
         }
         assert_eq!(not_yet(&sync("--fooo a b").unwrap_err()), None);

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{Action, Change, Item, TroubleKind};
@@ -30,6 +31,15 @@ pub(crate) enum Event<'a> {
     },
     Progress(Progress),
     Change(ChangeEvent<'a>),
+    Entry {
+        #[serde(flatten)]
+        name: Named,
+        kind: &'a str,
+        bytes: u64,
+        mode: u32,
+        modified_secs: i64,
+        modified_nanos: u32,
+    },
     Trouble {
         kind: &'a str,
         message: &'a str,
@@ -144,6 +154,19 @@ impl<'a> Event<'a> {
             action: action(change.action),
             differs: differs(change),
         })
+    }
+
+    /// A name that is listed, where nothing is brought over.
+    pub(crate) fn entry(path: &RelPath, meta: &Meta) -> Self {
+        let path = path.as_bytes();
+        Event::Entry {
+            name: named(if path.is_empty() { b"." } else { path }),
+            kind: kind(Item::of(&meta.kind)),
+            bytes: meta.len,
+            mode: meta.mode,
+            modified_secs: meta.modified.secs,
+            modified_nanos: meta.modified.nanos,
+        }
     }
 
     /// A name failed, or was left out.
@@ -294,6 +317,7 @@ mod tests {
     fn the_first_line_names_both_ends() {
         let plan = Plan {
             sources: Sources::Local(vec!["a".into(), "b/".into()]),
+            names: deltic_net::plan::Names::None,
             destination: Destination::Remote { host: "me@h".into(), path: "c".into() },
             options: Options::default(),
             remote: Remote { shell: vec!["ssh".into()], program: "deltic".into() },

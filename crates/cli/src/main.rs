@@ -8,6 +8,7 @@ mod commands;
 mod events;
 mod exit;
 mod itemize;
+mod listing;
 mod meter;
 mod output;
 mod place;

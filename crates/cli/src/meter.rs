@@ -37,7 +37,7 @@ impl Meter {
             Notice::Listed { files, bytes, complete } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
-            Notice::Trouble(_) | Notice::Finished(_) => {}
+            Notice::Entry { .. } | Notice::Trouble(_) | Notice::Finished(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use deltic_core::path::printable;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
 use crate::place::Place;
@@ -74,16 +74,21 @@ pub(crate) struct Terminals {
 impl Request {
     /// What `args` ask for, or why they make no sense together.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
-        let (sources, destination) = ends(&args.operands)?;
-        if args.delete && !recursive(args) {
-            bail!("--delete removes nothing without -r or -a");
-        }
+        let lists = args.select.lists(args.operands.len());
+        let (sources, destination) = match &args.operands[..] {
+            [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
+            operands => ends(operands)?,
+        };
+        // Nothing is brought there: no need to go.
+        let destination = if lists { Destination::Local(".".into()) } else { destination };
+        let select = args.select.select(args.operands.len(), recursive(args));
         check_streams(args)?;
         let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
         let plan = Plan {
+            names: args.select.names(&sources)?,
             sources,
             destination,
-            options: options(args, local)?,
+            options: options(args, select, local)?,
             remote: Remote { shell: args.rsh.0.clone(), program: args.deltic_path.clone() },
             bwlimit: args.bwlimit.and_then(Rate::limit),
         };
@@ -107,7 +112,6 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
 fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     let (last, sources) = match operands {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
-        [only] => bail!("'{}': one operand only; a destination is missing", show(only)),
         [sources @ .., last] => (last, sources),
     };
     let (sources, destination) = (sources_of(sources)?, destination(last)?);
@@ -174,7 +178,7 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, local: bool) -> Result<Options> {
+fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
     let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     Ok(Options {
         recursive: recursive(args),
@@ -183,24 +187,24 @@ fn options(args: &SyncArgs, local: bool) -> Result<Options> {
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
-        dry_run: args.dry_run,
-        delete: match (args.delete, args.max_delete) {
-            (false, _) => Delete::Never,
-            (true, None) => Delete::Guarded,
-            (true, Some(limit)) => Delete::AtMost(limit),
-        },
+        dry_run: args.dry_run || select.list_only,
+        delete: args.remove.deletes(recursive(args) || select.dirs)?,
+        follow: args.follow.links(),
+        remove: args.remove.remove()?,
         compress: args.compress,
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
+        select,
+        compare: args.compare.compare()?,
         rules: args.rules.0.clone(),
         metadata,
     })
 }
 
 const fn recursive(args: &SyncArgs) -> bool {
-    args.recursive || (args.archive && !args.no_recursive)
+    args.recursive || (args.archive && !args.no_recursive && !args.select.has_names())
 }
 
 fn view(args: &SyncArgs, terminals: Terminals) -> View {
@@ -214,6 +218,9 @@ fn view(args: &SyncArgs, terminals: Terminals) -> View {
             _ => Names::Hidden,
         },
         summary: match args {
+            _ if args.select.lists(args.operands.len()) && !args.stats && args.verbose == 0 => {
+                Summary::Nothing
+            }
             _ if args.quiet => Summary::Nothing,
             _ if args.stats => Summary::Full,
             _ if summed => Summary::Short,
@@ -235,6 +242,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use deltic_protocol::options::Delete;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
@@ -324,7 +332,6 @@ mod tests {
     #[test]
     fn ends_that_make_no_sense_together_are_refused_by_name() {
         for (words, why) in [
-            ("a", "'a': one operand"),
             ("h:a g:b", "'h' and destination 'g' are both remote"),
             ("h:a g:b c", "'g:b': not where"),
             ("a g:b c", "'g:b': not where"),

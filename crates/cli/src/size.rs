@@ -24,6 +24,29 @@ impl Size {
     }
 }
 
+/// A size that may be told one byte more or less than it is written: `1G-1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound(u64);
+
+impl Bound {
+    /// So many bytes.
+    pub(crate) const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Bound {
+    type Err = BadSize;
+
+    fn from_str(word: &str) -> Result<Self, BadSize> {
+        let one_more = word.strip_suffix("+1").map(|size| (size, 1));
+        let (size, more) =
+            one_more.or_else(|| Some((word.strip_suffix("-1")?, -1))).unwrap_or((word, 0));
+        let bytes = bytes(size, 1)?.checked_add_signed(more);
+        bytes.map(Self).ok_or(BadSize::TooLarge)
+    }
+}
+
 impl FromStr for Size {
     type Err = BadSize;
 

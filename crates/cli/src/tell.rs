@@ -12,6 +12,7 @@ use deltic_protocol::report::{Change, Notice, Trouble, TroubleKind};
 use crate::events::Event;
 use crate::exit::{self, Exit, Troubles};
 use crate::itemize::{self, Style};
+use crate::listing::List;
 use crate::output::{self, Output};
 use crate::plan::{Names, Request, View};
 use crate::progress::Progress;
@@ -68,13 +69,18 @@ struct Words {
     style: Style,
     dry_run: bool,
     progress: Progress,
+    list: List,
+    /// Whether links are brought over.
+    links: bool,
     output: Output,
 }
 
 impl Words {
     fn new(plan: &Plan, view: View, output: Output) -> Self {
         let (style, dry_run) = (Style::of(plan), plan.options.dry_run);
-        Self { view, style, dry_run, progress: Progress::new(view.live), output }
+        let progress = Progress::new(view.live);
+        let links = plan.options.links;
+        Self { view, style, dry_run, progress, list: List::default(), links, output }
     }
 
     fn change(&mut self, change: &Change) {
@@ -102,6 +108,7 @@ impl Teller for Words {
                 self.flush();
                 self.progress.aside(|| complain(trouble, self.view));
             }
+            Notice::Entry { path, meta } => self.list.add(path, meta),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -115,6 +122,9 @@ impl Teller for Words {
         self.progress.clear();
         match result {
             Ok(outcome) => {
+                for line in std::mem::take(&mut self.list).lines(self.links) {
+                    self.output.line(&line);
+                }
                 let lines = summary::lines(self.view.summary, outcome, self.dry_run);
                 lines.iter().for_each(|line| self.output.line(line));
                 self.output.finish()
@@ -159,6 +169,7 @@ impl Teller for Events {
                 self.output.line(&Event::trouble(trouble.kind, &trouble.message).line());
                 self.progress.aside(|| complain(trouble, self.view));
             }
+            Notice::Entry { path, meta } => self.output.line(&Event::entry(path, meta).line()),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -189,7 +200,7 @@ impl Teller for Events {
 fn complain(trouble: &Trouble, view: View) {
     let hint = match trouble.kind {
         TroubleKind::Skipped if view.quiet => return,
-        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions"),
+        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions, --force-delete any"),
         TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::Skipped => None,
     };
     output::complain(&trouble.message, hint);

@@ -22,7 +22,6 @@ fn words_that_make_no_sense_are_refused_by_name() {
     for (words, culprit) in [
         (&["sync", "--fooo", "a", "b"][..], "--fooo"),
         (&["sync", "-aZ", "a", "b"], "-Z"),
-        (&["sync", "a"], "'a'"),
         (&["sync", "h:a", "g:b"], "'h' and destination 'g'"),
         (&["sync", "h:a", "g:b", "c"], "'g:b'"),
         (&["sync", "--bwlimit", "5x", "a", "b"], "5x"),

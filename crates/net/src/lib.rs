@@ -17,6 +17,7 @@ mod pool;
 pub mod rehearsal;
 mod session;
 mod shape;
+mod sources;
 mod streams;
 mod transport;
 
@@ -28,6 +29,7 @@ pub use deltic_store::local::umask;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
+pub use sources::read_names;
 
 use deltic_protocol::report::{Notice, Totals};
 
@@ -53,12 +55,20 @@ pub struct Outcome {
 pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
     let start = Instant::now();
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
-        && plan.options.recursive
+        && (plan.options.recursive || plan.options.remove.sources)
+        && !plan.options.select.list_only
     {
         use std::os::unix::ffi::OsStrExt;
         // A destination that cannot be resolved is told of where it is used.
-        if let Ok(resolved) = place::resolve(to.as_os_str().as_bytes(), None) {
-            place::check_apart(from, &resolved)?;
+        if let Ok(resolved) =
+            place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
+        {
+            if plan.options.recursive {
+                place::check_apart(from, &resolved)?;
+            }
+            if plan.options.remove.sources {
+                place::check_other(from, &resolved)?;
+            }
         }
     }
     let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };

@@ -24,27 +24,34 @@ pub(crate) struct Resolved {
 ///
 /// # Errors
 /// [`SyncError::Selection`] where neither is possible.
-pub(crate) fn resolve(argument: &[u8], single: Option<&Name>) -> Result<Resolved, SyncError> {
+pub(crate) fn resolve(
+    argument: &[u8],
+    single: Option<&Name>,
+    mkpath: bool,
+) -> Result<Resolved, SyncError> {
     let path = expand(argument);
     let root = path.clone();
     if path.is_dir() {
         return Ok(Resolved { root, rename: None, missing: false });
     }
-    let exists = path.symlink_metadata().is_ok();
     if single.is_some() && !argument.ends_with(b"/") {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
         let name = name.ok_or_else(|| unusable(&path, "not a name for a file"))?;
         let root = parent(&path);
-        if !root.is_dir() {
+        let missing = mkpath && !exists(&root);
+        if !root.is_dir() && !missing {
             return Err(unusable(&root, "no such directory"));
         }
-        return Ok(Resolved { root, rename: Some(name), missing: false });
+        return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if exists {
+    if exists(&path) {
         return Err(unusable(&path, "not a directory"));
     }
-    if !parent(&path).is_dir() {
-        return Err(unusable(&parent(&path), "no such directory; only the last one is created"));
+    if !parent(&path).is_dir() && !mkpath {
+        return Err(unusable(
+            &parent(&path),
+            "no such directory; only the last one is created (--mkpath creates all)",
+        ));
     }
     Ok(Resolved { root, rename: None, missing: true })
 }
@@ -58,6 +65,11 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
         [b'~', b'/', rest @ ..] => home().join(OsStr::from_bytes(rest)),
         _ => PathBuf::from(OsString::from_vec(argument.to_vec())),
     }
+}
+
+/// Whether anything is there.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -77,12 +89,13 @@ fn unusable(path: &Path, why: &str) -> SyncError {
 /// # Errors
 /// [`SyncError::Usage`], naming both.
 pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
-    let there =
-        if destination.missing { parent(&destination.root) } else { destination.root.clone() };
-    let Ok(mut there) = there.canonicalize() else { return Ok(()) };
-    if destination.missing {
-        there.extend(destination.root.file_name());
+    // What is not there yet lies where the nearest directory above it does.
+    let mut above = destination.root.clone();
+    while !exists(&above) && above != Path::new(".") {
+        above = parent(&above);
     }
+    let Ok(there) = above.canonicalize() else { return Ok(()) };
+    let there = there.join(destination.root.strip_prefix(&above).unwrap_or_else(|_| Path::new("")));
     for source in sources {
         let Ok(from) = source.canonicalize() else { continue };
         if from.is_dir() && there.starts_with(&from) {
@@ -92,6 +105,24 @@ pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result
                 show(&there),
                 show(source)
             )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a destination that is where a source is, if sources are to be removed: they would be all there is.
+///
+/// # Errors
+/// [`SyncError::Usage`], naming it.
+pub(crate) fn check_other(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
+    let Ok(there) = destination.root.canonicalize() else { return Ok(()) };
+    for source in sources {
+        let above = if source.is_dir() { source.clone() } else { parent(source) };
+        let same = |dir: PathBuf| dir.canonicalize().is_ok_and(|dir| dir == there);
+        if same(above) || same(parent(source)) {
+            let shown = deltic_core::path::printable(source.as_os_str().as_bytes());
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(format!("{shown}: {why}")));
         }
     }
     Ok(())
@@ -113,18 +144,18 @@ mod tests {
     fn one_file_may_be_renamed_and_a_tree_may_not() {
         let dir = tempfile::tempdir().unwrap();
         let missing = argument(&dir.path().join("new"));
-        let file = resolve(&missing, Some(&name("a"))).unwrap();
+        let file = resolve(&missing, Some(&name("a")), false).unwrap();
         assert_eq!((file.root.as_path(), file.rename), (dir.path(), Some(name("new"))));
-        let tree = resolve(&missing, None).unwrap();
+        let tree = resolve(&missing, None, false).unwrap();
         assert_eq!((tree.rename, tree.missing), (None, true));
         let slashed = [&missing[..], b"/"].concat();
-        assert!(resolve(&slashed, Some(&name("a"))).unwrap().missing);
+        assert!(resolve(&slashed, Some(&name("a")), false).unwrap().missing);
     }
 
     #[test]
     fn an_existing_directory_receives_whatever_comes() {
         let dir = tempfile::tempdir().unwrap();
-        let there = resolve(&argument(dir.path()), Some(&name("a"))).unwrap();
+        let there = resolve(&argument(dir.path()), Some(&name("a")), false).unwrap();
         assert_eq!((there.rename, there.missing), (None, false));
     }
 
@@ -133,17 +164,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        assert!(matches!(resolve(&argument(&file), None), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&argument(&file), None, false), Err(SyncError::Selection(_))));
         let deep = argument(&dir.path().join("no/such"));
-        assert!(matches!(resolve(&deep, None), Err(SyncError::Selection(_))));
-        assert!(matches!(resolve(&deep, Some(&name("a"))), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&deep, Some(&name("a")), false), Err(SyncError::Selection(_))));
     }
 
     #[test]
     fn a_destination_inside_a_source_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
-        let resolved = |path: &Path| resolve(&argument(path), None).unwrap();
+        let resolved = |path: &Path| resolve(&argument(path), None, false).unwrap();
         assert!(check_apart(&sources, &resolved(&dir.path().join("backup"))).is_err());
         assert!(check_apart(&sources, &resolved(dir.path())).is_err());
         let other = tempfile::tempdir().unwrap();

@@ -10,6 +10,8 @@ use deltic_protocol::options::Options;
 pub struct Plan {
     /// Where the new versions are.
     pub sources: Sources,
+    /// Which names below the only source are meant.
+    pub names: Names,
     /// Where the old versions are.
     pub destination: Destination,
     /// How to sync.
@@ -31,6 +33,23 @@ pub enum Sources {
         host: String,
         /// Paths there.
         paths: Vec<OsString>,
+    },
+}
+
+/// Names below the only source (`--files-from`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// The sources stand for themselves.
+    #[default]
+    None,
+    /// These.
+    Here(Vec<Box<[u8]>>),
+    /// Those in a file on the remote side.
+    There {
+        /// Its path there.
+        path: OsString,
+        /// Whether names end in NULs there, and not with their lines.
+        nul: bool,
     },
 }
 

@@ -1,9 +1,8 @@
 //! One session from its first byte to its last, at either end.
 
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,31 +10,33 @@ use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use deltic_core::Name;
 use deltic_core::strategy::Link as Figures;
+use deltic_core::{Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Reply, Request};
-use deltic_protocol::limits::MAX_STREAMS;
-use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Receiver, Setting};
-use deltic_protocol::report::Notice;
+use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
+use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
+use deltic_protocol::options::{Missing, Mounts, Options};
+use deltic_protocol::receiver::{Expect, Receiver, Setting};
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, create_root};
+use deltic_store::local::{Backup, LocalOptions, LocalStore, SourceArg, Sources, create_root};
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Store};
 
 use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
+use crate::hands::alternates::Alternates;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
 use crate::outlets::Outlets;
-use crate::place::{Resolved, expand, resolve};
+use crate::place::{Resolved, exists, expand, resolve};
 use crate::plan;
+use crate::sources::{expand_globs, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
     Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
@@ -168,42 +169,76 @@ impl Session {
     /// Asks to be sent these paths; then receives them.
     pub(crate) async fn pull(
         mut self,
-        paths: &[OsString],
+        (paths, names): (&[OsString], &plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
-        self.ask(&Request::Send { sources, options: options.clone() }).await?;
+        let from = match names {
+            plan::Names::None => NamesFrom::Nowhere,
+            plan::Names::Here(_) => NamesFrom::Frames,
+            plan::Names::There { path, nul } => {
+                NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
+            }
+        };
+        self.ask(&Request::Send { sources, names: from, options: options.clone() }).await?;
+        if let plan::Names::Here(names) = names {
+            for frame in Names::frames(names)? {
+                self.say(frame).await;
+            }
+        }
         let greeting = Greeting::new(self.ours.clone(), options.strategy);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
         let agreed = Agreed { terms, joining: self.dialling(told, options.streams) };
-        let expect = expected(paths);
+        let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
-        let single = single.filter(|name| expect == Some(HashSet::from([name.clone()])));
-        let result = match resolve(destination.as_bytes(), single.as_ref()) {
+        let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
+        let single = single.filter(|name| paths.len() == 1 && is_it(name));
+        let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
             Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
         };
         self.end(result).await
     }
 
+    /// What a destination means; nothing is looked at where nothing is brought there.
+    fn resolve(
+        &self,
+        destination: &[u8],
+        single: Option<&Name>,
+        options: &Options,
+    ) -> Result<Resolved, SyncError> {
+        if options.select.list_only {
+            return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
+        }
+        resolve(destination, single, options.select.mkpath)
+    }
+
     /// Asks to receive, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
-        paths: &[PathBuf],
+        (paths, names): (&[PathBuf], &plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
-        let sources = open_sources(&paths, &options)?;
-        let single = sources.single_file();
+        let names = match names {
+            plan::Names::None => None,
+            plan::Names::Here(names) => Some(&names[..]),
+            plan::Names::There { .. } => {
+                let why = "--files-from: a list on the other machine is for sources there";
+                return Err(SyncError::Usage(why.into()));
+            }
+        };
+        let sources = open(&paths, names, &options)?;
+        let single = sources.single_file().filter(|_| names.is_none());
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
-        let own = sources.own();
+        let own = (sources.own(), missing(&sources, &options));
         let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
@@ -248,20 +283,43 @@ impl Session {
             {
                 Err(PeerError::NothingInCommon("strategy of this name").into())
             }
-            Request::Send { sources, options } => {
+            Request::Send { sources, names, options } => {
                 let paths: Vec<_> =
-                    sources.iter().map(|path| expand(path).into_os_string()).collect();
-                let sources = open_sources(&paths, &options)?;
-                let joining = self.agree(terms, sources.single_file(), options.streams).await;
+                    sources.iter().flat_map(|path| expand_globs(expand(path))).collect();
+                let names = match names {
+                    NamesFrom::Nowhere => None,
+                    NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
+                    NamesFrom::Frames => Some(self.hear_names().await?),
+                };
+                let sources = open(&paths, names.as_deref(), &options)?;
+                let single = sources.single_file().filter(|_| names.is_none());
+                let joining = self.agree(terms, single, options.streams).await;
                 self.send(sources, options, Agreed { terms, joining }, watch).await
             }
             Request::Receive { destination, single, options } => {
-                let resolved = resolve(&destination, single.as_ref())?;
+                let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
                 let expect = expect.map(|name| [name].into());
                 let agreed = Agreed { terms, joining };
                 self.receive(resolved, (options, expect), agreed, watch).await
+            }
+        }
+    }
+
+    /// Hears the names that a request is for, to the last.
+    async fn hear_names(&mut self) -> Result<Vec<Box<[u8]>>, SyncError> {
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        loop {
+            let frame = self.hear().await?;
+            let Names(more) = Names::decode(frame.kind, &frame.payload)?;
+            if more.is_empty() {
+                return Ok(names);
+            }
+            bytes += more.iter().map(|name| name.len()).sum::<usize>();
+            names.extend(more);
+            if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
+                return Err(PeerError::Limit("names").into());
             }
         }
     }
@@ -296,7 +354,7 @@ impl Session {
         Agreed { terms, joining }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let own = sources.own();
+        let own = (sources.own(), missing(&sources, &options));
         let hands = SendingHands::new(sources, own, &options, self.figures);
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
@@ -307,42 +365,58 @@ impl Session {
     async fn receive(
         &mut self,
         resolved: Resolved,
-        (options, expect): (Options, Option<HashSet<Name>>),
+        (options, expect): (Options, Option<Expect>),
         agreed: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
         let is_privileged = is_privileged(options.metadata.powers);
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
-        if missing && options.dry_run {
+        if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
-            return self.receive_into(store, setting, agreed, watch).await;
+            let alternates = Alternates::new(Vec::new());
+            return self.receive_into((store, alternates), setting, agreed, watch).await;
         }
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
             SyncError::Selection(format!("destination {root}: {error}"))
         };
         if missing {
-            create_root(&root, durability(&options)).map_err(unusable)?;
+            let above = root.parent().filter(|_| options.select.mkpath);
+            let missing: Vec<_> = above
+                .into_iter()
+                .flat_map(Path::ancestors)
+                .take_while(|above| *above != Path::new("") && !exists(above))
+                .collect();
+            for dir in missing.into_iter().rev().chain([&*root]) {
+                create_root(dir, durability(&options)).map_err(unusable)?;
+            }
         }
+        let see = options.metadata.seen_by_receiver(is_privileged);
         let local = LocalOptions {
             durability: durability(&options),
             rules: Filter::new(&options.rules),
-            see: options.metadata.seen_by_receiver(is_privileged),
+            see,
+            backup: options.remove.backup.as_ref().map(|backup| Backup {
+                dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
+                suffix: backup.suffix.clone(),
+            }),
+            one_file_system: options.select.mounts != Mounts::Enter,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        self.receive_into(store, setting, agreed, watch).await
+        let alternates = open_alternates(&root, (&options, see), watch);
+        self.receive_into((store, alternates), setting, agreed, watch).await
     }
 
     async fn receive_into<S: Store>(
         &mut self,
-        store: S,
+        (store, alternates): (S, Alternates<S>),
         setting: Setting,
         Agreed { terms, joining }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
-        let hands = ReceivingHands::new(store, (terms, &setting.options))?;
+        let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
         let course = Course { joining, greeting: None, threads };
         self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
     }
@@ -398,6 +472,33 @@ fn durability(options: &Options) -> Durability {
     if options.durable { Durability::Run } else { Durability::None }
 }
 
+/// Opens the other trees that are compared with, and says which are not there.
+fn open_alternates(
+    root: &Path,
+    (options, see): (&Options, See),
+    watch: Watch<'_>,
+) -> Alternates<LocalStore> {
+    let mut open = |dir: &[u8]| {
+        let path = root.join(OsStr::from_bytes(dir));
+        let opened = LocalStore::open(&path, LocalOptions { see, ..LocalOptions::default() });
+        if let Err(error) = &opened {
+            let path = deltic_core::path::printable(path.as_os_str().as_bytes());
+            let message = format!("compare with {path}: {error}");
+            watch(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+        }
+        opened.ok()
+    };
+    Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
+}
+
+/// Sources that are not there, if the other end is to be told.
+fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
+    match options.select.missing {
+        Missing::Delete => sources.missing(),
+        Missing::Fail | Missing::Ignore => Vec::new(),
+    }
+}
+
 /// What the other end should be told of our error, unless it told us or is gone.
 fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
@@ -412,25 +513,44 @@ fn last_word(error: &SyncError) -> Option<Abort> {
     Some(Abort { cause, message: error.to_string() })
 }
 
-fn open_sources(paths: &[OsString], options: &Options) -> Result<Sources, SyncError> {
-    let source = |path: &OsString| {
-        SourceArg::new(path).map_err(|bad| {
-            let path = deltic_core::path::printable(path.as_bytes());
-            SyncError::Selection(format!("source {path}: {bad}"))
-        })
-    };
-    let args = paths.iter().map(source).collect::<Result<_, _>>()?;
-    let sources = Sources::new(args, Filter::new(&options.rules));
-    Ok(sources.seeing(options.metadata.seen_by_sender()))
+/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
+fn expected(paths: &[OsString], names: &plan::Names, options: &Options) -> Option<Expect> {
+    let mut expect = Expect::default();
+    match names {
+        plan::Names::None => {
+            for path in paths {
+                let path = path.as_bytes();
+                let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
+                let name = if options.select.relative {
+                    let start = path.windows(3).position(|three| three == b"/./");
+                    let rest = start.map_or(path, |dot| &path[dot + 3..]);
+                    rest.split(|byte| *byte == b'/').find(|name| named(name))?
+                } else {
+                    path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
+                };
+                if glob::has_wildcards(name) {
+                    expect.globs.push(name.into());
+                }
+                expect.names.insert(Name::new(name).ok()?);
+            }
+        }
+        plan::Names::Here(names) => {
+            for name in names {
+                expect.names.insert(first_name(name, options)?);
+            }
+        }
+        plan::Names::There { .. } => return None,
+    }
+    Some(expect)
 }
 
-/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
-fn expected(paths: &[OsString]) -> Option<HashSet<Name>> {
-    let name = |path: &OsString| {
-        let last = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
-        (last != b"~").then(|| Name::new(last).ok()).flatten()
+/// The name at the root that a line of a list stands for.
+fn first_name(line: &[u8], options: &Options) -> Option<Name> {
+    let arg = match options.select.relative {
+        true => SourceArg::listed(OsStr::new("."), line).ok()?,
+        false => SourceArg::new(OsStr::from_bytes(line)).ok()?,
     };
-    paths.iter().map(name).collect()
+    arg.first_name()
 }
 
 /// What a plan asks of one end.
@@ -445,13 +565,13 @@ pub(crate) async fn dial(
     }
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            session.pull(paths, to.as_os_str(), options, watch).await
+            session.pull((paths, &plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            session.push(paths, to.as_os_str(), options, watch).await
+            session.push((paths, &plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            session.push(paths, path, options, watch).await
+            session.push((paths, &plan.names), path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
             Err(SyncError::Usage("source and destination are both remote".into()))

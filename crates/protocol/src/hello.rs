@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::meta::{IdRules, ModeRules};
 use deltic_core::path::printable;
 use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
@@ -14,12 +13,12 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_RULES, MAX_STREAMS, MAX_TEXT_BYTES,
-    MAX_THREADS,
+    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_RULES,
+    MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
-use crate::options::{Delete, Metadata, Options, Powers};
+use crate::options::{Delete, Metadata, Options};
 use crate::streams::Join;
-use crate::wire::{Bad, Wire, closed_set, whole};
+use crate::wire::{Bad, Wire, whole};
 
 /// The first bytes of either direction.
 pub const MAGIC: [u8; 8] = *b"deltic/1";
@@ -38,6 +37,7 @@ const STREAMS: &str = "streams";
 const HELLO: u8 = 1;
 const REQUEST: u8 = 2;
 const REPLY: u8 = 3;
+const NAMES: u8 = 5;
 /// The last frame of an end that gives up; its payload says why.
 const ABORT: u8 = 4;
 
@@ -211,6 +211,8 @@ pub enum Request {
     Send {
         /// Path arguments, as the user gave them.
         sources: Vec<Box<[u8]>>,
+        /// Which names below the only one of them are meant.
+        names: NamesFrom,
         /// How to sync.
         options: Options,
     },
@@ -223,6 +225,94 @@ pub enum Request {
         /// How to sync.
         options: Options,
     },
+}
+
+/// Where the names are written that a [`Request::Send`] is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NamesFrom {
+    /// Nowhere: the sources stand for themselves.
+    #[default]
+    Nowhere,
+    /// In a file of the answering end.
+    File {
+        /// Its path.
+        path: Box<[u8]>,
+        /// Whether names end in NULs there, and not with their lines.
+        nul: bool,
+    },
+    /// In frames that follow the request; an empty one is the last.
+    Frames,
+}
+
+impl Wire for NamesFrom {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Nowhere => to.put_u8(0),
+            Self::File { path, nul } => {
+                to.put_u8(1);
+                path.put(to);
+                nul.put(to);
+            }
+            Self::Frames => to.put_u8(2),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Nowhere),
+            1 => Ok(Self::File { path: Wire::take(from)?, nul: Wire::take(from)? }),
+            2 => Ok(Self::Frames),
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}
+
+/// Some of the names that a request is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(pub Vec<Box<[u8]>>);
+
+impl Names {
+    /// The frames that tell all of `names`, the last of them empty.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] where they are more, or longer, than the other end takes.
+    pub fn frames(names: &[Box<[u8]>]) -> Result<Vec<Vec<u8>>, PeerError> {
+        let bytes: usize = names.iter().map(|name| name.len()).sum();
+        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
+            return Err(PeerError::Limit("names"));
+        }
+        let (mut frames, mut part) = (Vec::new(), Vec::new());
+        let mut weight = 0;
+        for name in names {
+            weight += name.len() + 3;
+            if weight > MAX_GREETING_BYTES - MAX_TEXT_BYTES || part.len() == MAX_BATCH {
+                frames.push(Self(std::mem::take(&mut part)).encode());
+                weight = name.len() + 3;
+            }
+            part.push(name.clone());
+        }
+        if !part.is_empty() {
+            frames.push(Self(part).encode());
+        }
+        frames.push(Self::default().encode());
+        Ok(frames)
+    }
+
+    /// The frame of these.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(NAMES, |to| self.0.put(to))
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, NAMES, "anything before the last name")?;
+        whole("Names", payload, |from| Wire::take(from).map(Self))
+    }
 }
 
 impl Request {
@@ -239,7 +329,7 @@ impl Request {
     #[must_use]
     pub fn fits(&self) -> bool {
         let (sources, options) = match self {
-            Self::Send { sources, options } => (sources.len(), options),
+            Self::Send { sources, options, .. } => (sources.len(), options),
             Self::Receive { options, .. } => (1, options),
         };
         let mut payload = Vec::new();
@@ -253,9 +343,10 @@ impl Request {
 
     fn put(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Send { sources, options } => {
+            Self::Send { sources, names, options } => {
                 to.put_u8(0);
                 sources.put(to);
+                names.put(to);
                 options.put(to);
             }
             Self::Receive { destination, single, options } => {
@@ -274,7 +365,11 @@ impl Request {
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REQUEST, "anything before the request")?;
         whole("Request", payload, |from| match from.u8()? {
-            0 => Ok(Self::Send { sources: Wire::take(from)?, options: Wire::take(from)? }),
+            0 => Ok(Self::Send {
+                sources: Wire::take(from)?,
+                names: Wire::take(from)?,
+                options: Wire::take(from)?,
+            }),
             1 => Ok(Self::Receive {
                 destination: Wire::take(from)?,
                 single: Wire::take(from)?,
@@ -381,8 +476,12 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.rules.put(to);
-        strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
+        self.follow.put(to);
+        self.remove.put(to);
+        self.select.put(to);
+        self.compare.put(to);
         self.metadata.put(to);
+        strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -400,6 +499,9 @@ impl Wire for Options {
         if rules.len() > MAX_RULES {
             return Err(Bad::Limit("filter rules"));
         }
+        let follow = Wire::take(from)?;
+        let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
+        let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -415,8 +517,12 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            follow,
+            remove,
+            select,
+            compare,
             rules,
-            metadata: Metadata::take(from)?,
+            metadata,
         })
     }
 }
@@ -425,70 +531,6 @@ impl Wire for Options {
 fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
     let named = Strategy::named(&String::take(from)?).ok();
     Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)
-}
-
-closed_set!(Powers: Own = 0, Tried = 1, Waived = 2);
-
-impl Wire for Metadata {
-    fn put(&self, to: &mut Vec<u8>) {
-        let flags = [
-            self.users,
-            self.groups,
-            self.devices,
-            self.specials,
-            self.executability,
-            self.omit_dir_times,
-            self.omit_link_times,
-            self.accessed,
-            self.untouched,
-            self.acls,
-            self.xattrs,
-            self.all_xattrs,
-            self.numeric_ids,
-        ];
-        let flags = flags.iter().enumerate();
-        to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
-        self.powers.put(to);
-        self.chmod.umask().put(to);
-        for text in [self.chmod.text(), self.user_map.text(), self.group_map.text()] {
-            text.to_owned().put(to);
-        }
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let bits = from.varint()?;
-        let flag = |n: u32| bits >> n & 1 == 1;
-        let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
-        let [chmod, user_map, group_map] =
-            [String::take(from)?, String::take(from)?, String::take(from)?];
-        if bits >> 13 != 0 || umask > 0o777 {
-            return Err(CodecError::OutOfRange.into());
-        }
-        let chmod = match &*chmod {
-            "" => ModeRules::default(),
-            rules => ModeRules::parse(rules, umask).map_err(|_| CodecError::OutOfRange)?,
-        };
-        let ids = |text: String| IdRules::parse(&text).map_err(|_| CodecError::OutOfRange);
-        Ok(Self {
-            users: flag(0),
-            groups: flag(1),
-            devices: flag(2),
-            specials: flag(3),
-            executability: flag(4),
-            omit_dir_times: flag(5),
-            omit_link_times: flag(6),
-            accessed: flag(7),
-            untouched: flag(8),
-            acls: flag(9),
-            xattrs: flag(10),
-            all_xattrs: flag(11),
-            numeric_ids: flag(12),
-            powers,
-            chmod,
-            user_map: ids(user_map)?,
-            group_map: ids(group_map)?,
-        })
-    }
 }
 
 impl Wire for Delete {

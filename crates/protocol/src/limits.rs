@@ -14,6 +14,10 @@ pub const MAX_CAPABILITIES: usize = 64;
 pub const MAX_RULES: usize = 4096;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
+/// Most names, in a list of its own, that a request is for.
+pub const MAX_NAMES: usize = 1 << 20;
+/// Bytes of all of them.
+pub const MAX_NAMES_BYTES: usize = 64 << 20;
 /// Most streams of one session, the first among them.
 pub const MAX_STREAMS: u32 = 16;
 /// Most threads that one end may be asked to compute with.
@@ -63,9 +67,13 @@ pub const MAX_XATTRS_BYTES: usize = deltic_core::meta::MAX_XATTRS_BYTES;
 /// Most named users and groups in one ACL.
 pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
 /// Most users, and as many groups, whose names a sender tells in a session.
-pub const MAX_NAMES: usize = 16 << 10;
-/// Names whose removal `Delete::Guarded` lets pass whatever share of the tree they are.
+pub const MAX_OWNER_NAMES: usize = 16 << 10;
+/// Most other trees of the receiver that a run compares with.
+pub const MAX_ALTERNATES: usize = 20;
+/// Most names that `Delete::Guarded` removes.
 pub const GUARDED_DELETES: u64 = 1000;
+/// Names whose removal it lets pass whatever share of the tree they are.
+pub const FEW_DELETES: u64 = 20;
 
 #[cfg(test)]
 mod tests {
@@ -80,9 +88,9 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_GREETING_BYTES
             ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS GUARDED_DELETES MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_NAMES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
         ]
         .into_iter()
     }

@@ -80,6 +80,8 @@ pub enum Extent {
     More,
     /// These were the last.
     Last,
+    /// These were the last that take part: the directory may have others, which nobody asked for.
+    Part,
 }
 
 /// Bytes of literals and how they travel.
@@ -118,7 +120,7 @@ pub enum ToReceiver {
     /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
     /// What users and groups are called that entries to come are of, or their ACLs name; each once in a session.
-    Names { users: Vec<NameLine>, groups: Vec<NameLine> },
+    Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
     Listed { intact: bool },
     /// A file's new version was opened; what follows is of this version.
@@ -143,6 +145,10 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// Sources that are not there, and are to go here as well.
+    Missing(Vec<RelPath>),
+    /// What arrived is gone here, but for this.
+    Gone(Vec<Trouble>),
 }
 
 /// What the receiver says.
@@ -171,6 +177,8 @@ pub enum ToSender {
     Changed(Change),
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
+    /// These are here, and safe: their sources may go. None: those were all.
+    Arrived(Vec<FileNo>),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -188,7 +196,7 @@ pub enum Done {
 }
 
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
-closed_set!(Extent: More = 0, Last = 1);
+closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
     fn put(&self, to: &mut Vec<u8>) {
@@ -402,8 +410,10 @@ frames!(ToReceiver {
     26 Sums { file, sums, extent }
     27 Deny { file, chunks }
     28 Patch { file, steps, payload }
-    50 Names { users, groups };
+    50 Owners { users, groups };
     24 Trouble(trouble)
+    31 Missing(paths)
+    45 Gone(troubles)
 });
 
 frames!(ToSender {
@@ -418,5 +428,6 @@ frames!(ToSender {
     41 Resume { file, key, spec };
     37 Changed(change)
     38 Trouble(trouble)
+    44 Arrived(files)
     39 Finished(totals)
 });

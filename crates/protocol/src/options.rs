@@ -1,8 +1,19 @@
 //! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
 
-use deltic_core::meta::{IdRules, ModeRules, Scope};
+mod compare;
+mod links;
+mod metadata;
+mod remove;
+mod select;
+
 use deltic_core::rule::Rule;
-use deltic_core::{See, Strategy};
+use deltic_core::{Kind, Strategy};
+
+pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use links::{Follow, Links};
+pub use metadata::{Metadata, Powers};
+pub use remove::{Backup, Remove};
+pub use select::{Missing, Mounts, Select};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,107 +48,36 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// What becomes of symlinks, besides [`links`](Self::links).
+    pub follow: Links,
+    /// What goes besides, and what is kept of it.
+    pub remove: Remove,
+    /// What of the sources is taken.
+    pub select: Select,
+    /// What counts as changed.
+    pub compare: Compare,
     /// `--include` and `--exclude` in order; the first that matches wins.
     pub rules: Vec<Rule>,
 }
 
-/// What is carried over besides permission bits and modification times, and how. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata {
-    /// Owners (`-o`), where the receiver may give files away.
-    pub users: bool,
-    /// Groups (`-g`), those that the receiver may give.
-    pub groups: bool,
-    /// Devices (`--devices`), where the receiver may make some.
-    pub devices: bool,
-    /// FIFOs and sockets (`--specials`).
-    pub specials: bool,
-    /// Whether files may be executed (`-E`), where permission bits stay out.
-    pub executability: bool,
-    /// Leave times of directories alone (`-O`).
-    pub omit_dir_times: bool,
-    /// Leave times of symbolic links alone (`-J`).
-    pub omit_link_times: bool,
-    /// When files were last read (`-U`).
-    pub accessed: bool,
-    /// Read files without a change of that (`--open-noatime`).
-    pub untouched: bool,
-    /// ACLs (`-A`).
-    pub acls: bool,
-    /// Extended attributes (`-X`).
-    pub xattrs: bool,
-    /// Those too in which rsync notes what it could not set (`-XX`).
-    pub all_xattrs: bool,
-    /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
-    pub numeric_ids: bool,
-    /// What the receiver takes upon itself.
-    pub powers: Powers,
-    /// Changes of the sender's permission bits (`--chmod`).
-    pub chmod: ModeRules,
-    /// Who becomes the owner (`--usermap`).
-    pub user_map: IdRules,
-    /// What becomes the group (`--groupmap`).
-    pub group_map: IdRules,
-}
-
-impl Metadata {
-    /// Whether a sender tells what users are called.
+impl Options {
+    /// Whether entries of this kind are brought over.
     #[must_use]
-    pub const fn names_users(&self) -> bool {
-        !self.numeric_ids && (self.users || self.acls)
-    }
-
-    /// Whether a sender tells what groups are called.
-    #[must_use]
-    pub const fn names_groups(&self) -> bool {
-        !self.numeric_ids && (self.groups || self.acls)
-    }
-
-    /// What a sender looks at.
-    #[must_use]
-    pub const fn seen_by_sender(&self) -> See {
-        let xattrs = match (self.xattrs, self.all_xattrs) {
-            (false, _) => Scope::Nothing,
-            (true, false) => Scope::Foreign,
-            (true, true) => Scope::All,
-        };
-        See { xattrs, ..self.seen() }
-    }
-
-    /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
-    #[must_use]
-    pub const fn seen_by_receiver(&self, is_privileged: bool) -> See {
-        let xattrs = match (self.xattrs, is_privileged) {
-            (false, _) => Scope::Nothing,
-            (true, false) => Scope::User,
-            (true, true) => Scope::All,
-        };
-        See { xattrs, ..self.seen() }
-    }
-
-    const fn seen(&self) -> See {
-        See {
-            users: self.users,
-            groups: self.groups,
-            accessed: self.accessed,
-            linked: false,
-            acls: self.acls,
-            xattrs: Scope::Nothing,
-            untouched: self.untouched,
+    pub const fn takes(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::File => true,
+            Kind::Dir => self.recursive || self.select.dirs || self.select.relative,
+            Kind::Symlink(_) => self.links,
+            Kind::Fifo | Kind::Socket => self.metadata.specials,
+            Kind::Device(_) => self.metadata.devices,
         }
     }
-}
 
-/// Whether a receiver does what the superuser may: give files away, make devices, set any extended attribute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Powers {
-    /// If it is the superuser.
-    #[default]
-    Own,
-    /// It tries (`--super`).
-    Tried,
-    /// Not even then (`--no-super`).
-    Waived,
+    /// Whether full directories give way to what is none.
+    #[must_use]
+    pub fn clears(&self) -> bool {
+        self.delete != Delete::Never || self.remove.force
+    }
 }
 
 /// Whether, and how far, the receiver removes names that the sender does not have.
@@ -146,8 +86,8 @@ pub enum Delete {
     /// Never.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and not more than 1,000 names that are also more than a quarter of the tree:
-    /// that is an accident more often than a wish.
+    /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
+    /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
     Guarded,
     /// Yes, up to this many names (`--max-delete`), whatever they are.
     AtMost(u64),

@@ -42,7 +42,9 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
-            | Self::Names { .. }
+            | Self::Owners { .. }
+            | Self::Missing(_)
+            | Self::Gone(_)
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }
@@ -65,6 +67,7 @@ impl ToSender {
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)
+            | Self::Arrived(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,

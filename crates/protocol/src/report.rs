@@ -1,6 +1,6 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
-use deltic_core::{Kind, RelPath};
+use deltic_core::{Kind, Meta, RelPath};
 
 /// One name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +149,13 @@ pub enum Notice {
     Settled {
         /// Bytes, never more in sum than were listed.
         bytes: u64,
+    },
+    /// A listed name; only where that is all there is to tell.
+    Entry {
+        /// Where it is below the root.
+        path: RelPath,
+        /// What it is.
+        meta: Meta,
     },
     /// A name changed.
     Changed(Change),

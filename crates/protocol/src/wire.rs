@@ -74,6 +74,22 @@ pub(crate) fn whole<T>(
     taken.map_err(|bad| bad.within(frame))
 }
 
+/// Up to eight switches in one byte, the first in its lowest bit.
+pub(crate) fn put_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
+    const { assert!(N <= 8) };
+    to.put_u8(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
+}
+
+/// Reads what [`put_flags`] wrote; other bits are refused.
+pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], Bad> {
+    const { assert!(N <= 8) };
+    let byte = from.u8()?;
+    if u32::from(byte) >> N != 0 {
+        return Err(CodecError::OutOfRange.into());
+    }
+    Ok(std::array::from_fn(|n| byte >> n & 1 == 1))
+}
+
 /// A small closed set: its number on the wire is its place in `all`.
 pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, Bad> {
     all.get(usize::from(from.u8()?)).copied().ok_or(Bad::Codec(CodecError::OutOfRange))

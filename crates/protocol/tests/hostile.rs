@@ -21,12 +21,14 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_NAMES, MAX_XATTRS_BYTES, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_OWNER_NAMES, MAX_XATTRS_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
-use deltic_protocol::options::{Delete, Metadata, Options};
+use deltic_protocol::options::{
+    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+};
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
@@ -296,9 +298,9 @@ fn failed(attempt: u32) -> ToReceiver {
     ToReceiver::Failed { file: A, attempt, trouble: trouble(TroubleKind::Failed) }
 }
 
-fn names(id: u32, name: &str) -> ToReceiver {
+fn owners(id: u32, name: &str) -> ToReceiver {
     let users = vec![NameLine { id, name: name.as_bytes().into() }];
-    ToReceiver::Names { users, groups: Vec::new() }
+    ToReceiver::Owners { users, groups: Vec::new() }
 }
 
 /// One of each frame, as it could be about the file `a`.
@@ -308,7 +310,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Listing", listing("", &[("z", file_of(1))], Extent::Last)),
         ("Listing.More", listing("", &[("z", file_of(1))], Extent::More)),
         ("Listing.below", listing("d", &[("z", file_of(1))], Extent::Last)),
-        ("Names", names(1, "root")),
+        ("Owners", owners(1, "root")),
         ("Listed", ToReceiver::Listed { intact: true }),
         ("Start", start(3000)),
         ("Start.whole", start_whole(3000)),
@@ -892,13 +894,17 @@ fn a_renamed_file_stays_alone() {
 }
 
 #[test]
-fn entries_that_the_options_leave_out_are_refused() {
+fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
     let left_out = PeerError::Unexpected("an entry that the options leave out");
+    let mut victim = Victim::new(Setting::default());
+    assert_eq!(victim.refusal(listing("", &[("x", dir())], Extent::Last)), left_out);
     let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
     let device = Meta { kind: Kind::Fifo, ..dir() };
-    for meta in [link, dir(), device] {
+    for meta in [link, device] {
         let mut victim = Victim::new(Setting::default());
-        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), left_out);
+        let before = victim.hands.tree.0.clone().into_keys().collect::<Vec<_>>();
+        victim.take([listing("", &[("x", meta)], Extent::Last)]).unwrap();
+        assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), before);
     }
 }
 
@@ -984,19 +990,19 @@ fn attributes_too_long_too_many_or_of_other_namespaces_are_no_frame() {
 #[test]
 fn names_are_told_once_and_not_without_end() {
     let mut victim = Victim::plain();
-    victim.take([names(1, "daemon"), names(0, "root")]).unwrap();
+    victim.take([owners(1, "daemon"), owners(0, "root")]).unwrap();
     let again = PeerError::Unexpected("a name of a user or group, again");
-    assert_eq!(victim.refusal(names(1, "other")), again);
+    assert_eq!(victim.refusal(owners(1, "other")), again);
     let mut victim = Victim::plain();
-    (0..MAX_NAMES as u32).for_each(|id| victim.take([names(id, "x")]).unwrap());
+    (0..MAX_OWNER_NAMES as u32).for_each(|id| victim.take([owners(id, "x")]).unwrap());
     let limit = PeerError::Limit("names of users or groups");
-    assert_eq!(victim.refusal(names(MAX_NAMES as u32, "x")), limit);
+    assert_eq!(victim.refusal(owners(MAX_OWNER_NAMES as u32, "x")), limit);
     let unasked = PeerError::Unexpected("names of users or groups");
-    assert_eq!(Victim::new(Setting::default()).refusal(names(1, "x")), unasked);
+    assert_eq!(Victim::new(Setting::default()).refusal(owners(1, "x")), unasked);
     let numeric = Metadata { users: true, numeric_ids: true, ..Metadata::default() };
     let options = Options { metadata: numeric, ..options() };
     let setting = Setting { options, ..Setting::default() };
-    assert_eq!(Victim::new(setting).refusal(names(1, "x")), unasked);
+    assert_eq!(Victim::new(setting).refusal(owners(1, "x")), unasked);
 }
 
 #[test]
@@ -1773,6 +1779,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             };
             Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
         }
+        Work::LookBeside { .. } => {
+            let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
+            Answer::Beside((0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect())
+        }
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
@@ -1788,6 +1798,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
+            beside: [None, Some(3000)][luck as usize / 3 % 2],
+            similar: vec![3000; luck as usize / 6 % 2],
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -1830,6 +1842,42 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         _ => Answer::Done(done(luck)),
     }
+}
+
+/// Nothing, or alternates.
+fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
+    let usage = [AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link];
+    prop::option::of(prop::sample::select(usage.to_vec())).prop_map(|usage| match usage {
+        None => Compare::default(),
+        Some(usage) => {
+            let alternates = Alternates { usage, dirs: vec![b"x"[..].into(); 2] };
+            Compare { alternates, ..Compare::default() }
+        }
+    })
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_removed_at_either_end() {
+    let unasked = PeerError::Unexpected("a missing name that was not asked for");
+    let missing = || ToReceiver::Missing(vec![path("a")]);
+    assert_eq!(Victim::plain().refusal(missing()), unasked);
+    let select = Select { missing: Missing::Delete, ..Select::default() };
+    let asked = || Options { select, ..options() };
+    let expect = Some([name("b")].into());
+    let other = Setting { options: asked(), expect, ..Setting::default() };
+    assert_eq!(Victim::new(other).refusal(missing()), unasked);
+    let mut victim = Victim::new(Setting { options: asked(), ..Setting::default() });
+    victim.take([missing(), listing("", &[], Extent::Last)]).unwrap();
+    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    assert!(!victim.hands.tree.0.contains_key(&path("a")));
+    let no_source = Err(PeerError::Unexpected("the arrival of no source"));
+    for sources in [false, true] {
+        let remove = Remove { sources, ..Remove::default() };
+        let mut machine = Sender::new(Options { remove, ..options() });
+        assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
+    }
+    let unheard = PeerError::Unexpected("the end of what did not arrive");
+    assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
 /// As if each portion began a file.
@@ -1907,6 +1955,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
+        Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Close { .. } => Answer::Closed,
     }
 }
@@ -1920,9 +1970,11 @@ proptest! {
         flags: [bool; 4],
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        compare in likely_compare(),
     ) {
         let [dry_run, checksum, whole_file, recursive] = flags;
-        let options = Options { dry_run, checksum, whole_file, recursive: !recursive || dry_run, delete, strategy, ..options() };
+        let recursive = !recursive || dry_run;
+        let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..options() };
         let mut machine = Receiver::new(Setting { options, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use deltic_core::Key;
 use deltic_core::codec::CodecError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
-use deltic_protocol::hello::{Abort, MAGIC, Reply, Request, check_magic};
+use deltic_protocol::hello::{Abort, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
@@ -66,6 +66,7 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
         || ToSender::decode(kind, payload).is_ok()
         || Hello::decode(kind, payload).is_ok()
         || Request::decode(kind, payload).is_ok()
+        || Names::decode(kind, payload).is_ok()
         || Reply::decode(kind, payload).is_ok()
         || matches!(Abort::decode(kind, payload), Ok(Some(_)))
         || matches!(Aside::decode(kind, payload), Ok(Some(_)))
@@ -77,9 +78,9 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !(16..=28).contains(&kind) && kind != 50
+            !matches!(kind, 16..=28 | 31 | 45 | 50)
         );
-        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=43).contains(&kind));
+        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=44).contains(&kind));
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);

@@ -29,6 +29,8 @@ pub(crate) enum Way {
     Kernel,
     /// Name by name.
     Walk,
+    /// Wherever symlinks lead, because that was asked for.
+    Follow,
 }
 
 /// What a directory is opened for.
@@ -80,7 +82,6 @@ impl Dir {
     }
 
     /// The same handle with another way to resolve.
-    #[cfg(test)]
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
     }
@@ -91,6 +92,7 @@ impl Dir {
             _ if path.is_root() => fs::openat(&self.fd, ".", usage.flags(), Mode::empty())?,
             Way::Kernel => open_beneath(self.fd.as_fd(), path.as_bytes(), usage)?,
             Way::Walk => open_by_names(self.fd.as_fd(), path, usage)?,
+            Way::Follow => fs::openat(&self.fd, path.as_bytes(), usage.flags(), Mode::empty())?,
         };
         Ok(Self { fd, way: self.way })
     }
@@ -113,6 +115,17 @@ impl Dir {
     /// What `name` itself is.
     pub(crate) fn stat(&self, name: &Name) -> Result<Stat, Errno> {
         fs::statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What `name` is or points at.
+    pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
+        fs::statat(&self.fd, name.as_bytes(), AtFlags::empty())
+    }
+
+    /// Opens what `name` is or points at to read, or with `more` than that; blocks on nothing.
+    pub(crate) fn open_behind(&self, name: &Name, more: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
     }
 
     /// What `name` itself is, if it is.
@@ -154,6 +167,11 @@ impl Dir {
     /// Makes the FIFO, socket or device `name`, its owner's alone.
     pub(crate) fn make_special(&self, name: &Name, kind: FileType, dev: Dev) -> Result<(), Errno> {
         fs::mknodat(&self.fd, name.as_bytes(), kind, Mode::RUSR | Mode::WUSR, dev)
+    }
+
+    /// Makes `new_name` in `dir` another name of `name` itself, be it a symlink; it must not exist.
+    pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
     }
 
     /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.

@@ -60,6 +60,11 @@ impl<S: Tree> Tree for Faulty<S> {
         self.plan.enter(Call::Open, path)?;
         Ok(self.snapshot(path, self.inner.open(path)?))
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.remove_source(path, is)
+    }
 }
 
 impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
@@ -130,6 +135,16 @@ impl<S: Store> Store for Faulty<S> {
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeSpecial, path)?;
         self.inner.make_special(path, meta, keep)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::Link, path)?;
+        self.inner.link(path, &from.inner, expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {

@@ -36,6 +36,12 @@ pub trait Tree: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
+
+    /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where it is not; then it stays.
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError>;
 }
 
 /// What a directory holds, and what of it could not be seen.
@@ -45,6 +51,10 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
+    /// Whether the directory may hold other names, which were not asked for.
+    pub partial: bool,
+    /// Directories that were named and are not asked for.
+    pub skipped: Vec<RelPath>,
 }
 
 /// One version of a file, held open.
@@ -132,6 +142,19 @@ pub trait Store: Tree {
     /// # Errors
     /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
+
+    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
+    /// what `seen` says. A store without links makes an equal entry.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
+    /// and where the system cannot link it.
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        is_and_seen: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError>;
 
     /// Gives the entry at `path` what `keep` names of `meta`, and the owner, the group and the time of the last read that it
     /// has; a symlink takes no mode and no ACL.

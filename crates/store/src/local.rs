@@ -1,8 +1,11 @@
 //! Trees in local file systems.
 
 mod attrs;
+mod backup;
 mod copy;
+mod follow;
 mod heritage;
+mod link;
 mod list;
 mod log;
 mod more;
@@ -20,7 +23,9 @@ mod touched;
 mod tests;
 
 pub use attrs::umask;
+pub use backup::Backup;
+pub use follow::Follow;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
-pub use sources::{SourceArg, Sources};
+pub use sources::{Mounts, SourceArg, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};

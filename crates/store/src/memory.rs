@@ -98,6 +98,15 @@ impl Tree for MemoryStore {
             _ => Err(StoreError::NotAFile { action: "open", path: path.clone() }),
         }
     }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        check_path("remove", path)?;
+        let mut state = lock(&self.state);
+        if state.get(path).at("remove", path)?.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        state.remove(path, &Filter::default()).map(drop)
+    }
 }
 
 impl MemoryStore {
@@ -205,6 +214,24 @@ impl Store for MemoryStore {
         let mut now = Meta { kind: meta.kind.clone(), ..state.new_meta(mode) };
         give(&mut now, meta, keep);
         state.put(path, now, Arc::default()).at(action, path)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        (is, seen): (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        check_path("link", path)?;
+        let node = lock(&from.state).get(path).at("link", path)?.clone();
+        if node.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        let mut state = lock(&self.state);
+        if state.find(path).at("link", path)?.map(|found| &found.meta) != seen {
+            return Err(StoreError::Conflict { path: path.clone() });
+        }
+        state.put(path, node.meta, node.bytes).at("link", path)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {

@@ -1,5 +1,6 @@
 //! The work of the machines, done with a store: blocking calls, from the pool's threads.
 
+pub(crate) mod alternates;
 mod journal;
 pub(crate) mod owners;
 mod packing;

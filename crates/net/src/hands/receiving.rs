@@ -19,6 +19,7 @@ use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
+use super::alternates::Alternates;
 use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
@@ -33,6 +34,7 @@ use writing::Site;
 /// Changes a store for a [`Receiver`].
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
+    alternates: Alternates<S>,
     keep: Keep,
     owners: Owners,
     terms: Terms,
@@ -50,7 +52,7 @@ pub(crate) struct ReceivingHands<S: Store> {
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn cost(work: &Work) -> Cost {
         match work {
-            Work::Copy { .. } => Cost::Copy,
+            Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
@@ -69,12 +71,15 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
+            | Work::CopyBeside { .. }
             | Work::Write { .. }
             | Work::Mend { .. }
             | Work::Commit { .. }
             | Work::Replace { .. }
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::LookBeside { .. }
+            | Work::LinkBeside { .. }
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -95,6 +100,15 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
             }
+            Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
+            Work::LinkBeside { path, alternate, is, seen } => {
+                let expected = (&is, seen.as_ref());
+                done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::CopyBeside { path, alternate, is, meta, seen } => {
+                let metas = (&is, &meta, seen.as_ref());
+                done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
+            }
             Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
@@ -104,16 +118,17 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 done(self.store.make_special(&path, &meta, self.keep))
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
-            Work::SetDirs { dirs } => {
-                let set = |(path, meta)| self.store.set_meta(path, meta, self.keep).err();
+            Work::SetDirs { dirs, carries } => {
+                let keep = if carries { self.keep } else { Keep::default() };
+                let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
             Work::Remove { path } => {
                 Answer::Removed(self.store.remove(&path).map_err(|error| failed(&error)))
             }
-            Work::OpenOld { handle, path, most, goes_on } => {
-                let opened = self.open_old(handle, &path, (most, goes_on.as_ref()));
+            Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
+                let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
                 Answer::Opened(opened.map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, segment, spec } => {
@@ -185,10 +200,15 @@ fn done(result: Result<(), StoreError>) -> Answer {
 impl<S: Store> ReceivingHands<S> {
     /// # Errors
     /// [`SyncError`] where the options name owners whom nobody knows here.
-    pub(crate) fn new(store: S, (terms, options): (Terms, &Options)) -> Result<Self, SyncError> {
+    pub(crate) fn new(
+        store: S,
+        alternates: Alternates<S>,
+        (terms, options): (Terms, &Options),
+    ) -> Result<Self, SyncError> {
         let strategy = &options.strategy;
         Ok(Self {
             store,
+            alternates,
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             terms,

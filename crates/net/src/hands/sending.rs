@@ -21,7 +21,7 @@ use deltic_protocol::sender::{
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
-use deltic_store::{Snapshot, StoreError, Tree};
+use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
 use super::owners::Called;
 use super::packing::{Packing, compressed};
@@ -37,6 +37,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
     called: Called,
+    /// Sources that are not there, if that is to be told.
+    missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
     link: Option<Link>,
     /// Set before a file is opened: what is listed, the other end need not have answered.
@@ -65,7 +67,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Cost::Heavy
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
-            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Cost::Light,
+            Work::List { .. }
+            | Work::Open { .. }
+            | Work::RemoveSource { .. }
+            | Work::Close { .. } => Cost::Light,
         }
     }
 
@@ -76,7 +81,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Mend { .. } | Work::Search { .. } => Stage::Search,
             Work::Sum { .. } => Stage::Scan,
             Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
-            Work::List { .. } | Work::Open { .. } | Work::Close { .. } => Stage::Other,
+            Work::List { .. }
+            | Work::Open { .. }
+            | Work::RemoveSource { .. }
+            | Work::Close { .. } => Stage::Other,
         }
     }
 
@@ -124,6 +132,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
+            Work::RemoveSource { path, meta } => {
+                let removed = self.tree.remove_source(&path, &meta);
+                Answer::Removed(removed.map_err(|error| super::failed(&error)))
+            }
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -135,11 +147,17 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 
 impl<T: Tree> SendingHands<T> {
     /// For a session that crosses `link`, if anything is known of that.
-    pub(crate) fn new(tree: T, own: Option<Meta>, options: &Options, link: Option<Link>) -> Self {
+    pub(crate) fn new(
+        tree: T,
+        (own, missing): (Option<Meta>, Vec<RelPath>),
+        options: &Options,
+        link: Option<Link>,
+    ) -> Self {
         Self {
             tree,
             own,
             called: Called::new(&options.metadata),
+            missing: Mutex::new(missing),
             strategy: options.strategy,
             link,
             agreed: OnceLock::new(),
@@ -174,9 +192,18 @@ impl<T: Tree> SendingHands<T> {
         let sort = if dir.is_root() { super::failed } else { trouble };
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root());
-        let troubles = listing.errors.iter().map(sort).collect();
-        let [users, groups] = self.called.names(own.as_ref(), &listing.entries);
-        Ok(Listed { own, entries: listing.entries, troubles, users, groups })
+        let skipped = listing.skipped.iter().map(|path| Trouble {
+            kind: TroubleKind::Skipped,
+            message: format!("skip directory {path}"),
+        });
+        let troubles = listing.errors.iter().map(sort).chain(skipped).collect();
+        let missing = match dir.is_root() {
+            true => std::mem::take(&mut *lock(&self.missing)),
+            false => Vec::new(),
+        };
+        let Listing { entries, partial, .. } = listing;
+        let [users, groups] = self.called.names(own.as_ref(), &entries);
+        Ok(Listed { own, entries, troubles, users, groups, partial, missing })
     }
 
     fn open(

@@ -11,6 +11,7 @@ use deltic_core::{
 };
 
 use crate::message::{NameLine, Payload};
+use crate::options::Fuzzy;
 use crate::report::{Item, Trouble};
 use crate::summing::{Portion, Summed};
 use crate::sums::{Search, Summing};
@@ -25,6 +26,13 @@ pub enum Work {
     /// Look at these names, and say what becomes here of these users and groups of the sender's; answer with
     /// [`Answer::Looked`].
     Look { paths: Vec<RelPath>, users: Vec<NameLine>, groups: Vec<NameLine> },
+    /// Look at this name in every alternate; answer with [`Answer::Beside`].
+    LookBeside { path: RelPath },
+    /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
+    /// [`Answer::Done`].
+    LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
+    /// The same as a copy, which gets the attributes of `meta`. Answer with [`Answer::Done`].
+    CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
     Extra { dir: RelPath, keep: HashSet<Name> },
@@ -36,14 +44,22 @@ pub enum Work {
     MakeSpecial { path: RelPath, meta: Meta },
     /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; answer with [`Answer::SetDirs`].
-    SetDirs { dirs: Vec<(RelPath, Meta)> },
+    /// The same for directories, one after the other in this order; where nothing `carries` over, new ones get their mode
+    /// alone. Answer with [`Answer::SetDirs`].
+    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
     /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
-    /// another old version, but what the new one grows in. Answer with [`Answer::Opened`].
-    OpenOld { handle: Handle, path: RelPath, most: u64, goes_on: Option<Meta> },
+    /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Answer with
+    /// [`Answer::Opened`].
+    OpenOld {
+        handle: Handle,
+        path: RelPath,
+        most: u64,
+        goes_on: Option<Meta>,
+        elsewhere: Elsewhere,
+    },
     /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
     /// [`Answer::Indexed`].
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
@@ -86,6 +102,17 @@ pub enum Work {
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
+}
+
+/// Where a file that is not in place may have an old version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// In this alternate, under its own name.
+    pub alternate: Option<usize>,
+    /// In its directory, under a name like its own.
+    pub fuzzy: Fuzzy,
+    /// How long the new version is, in bytes, and when it was modified: what has both is like no other.
+    pub new: (u64, Timestamp),
 }
 
 /// The new version, and how it is cut: what must be the same for its transfer to go on in another session.
@@ -201,6 +228,8 @@ pub struct Ours {
 pub enum Answer {
     /// What stands at each path; then what each user and each group becomes.
     Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
+    /// What each alternate has; nothing where it cannot be said.
+    Beside(Vec<Option<Meta>>),
     /// Names in any order, each with how many names removing it would remove.
     Extra(Result<Vec<Extra>, Trouble>),
     /// The directories that could not be set.
@@ -248,6 +277,10 @@ pub struct Rolled {
 pub struct OldLens {
     /// The one in place, if it is a regular file.
     pub in_place: Option<u64>,
+    /// That of the alternate that was asked for.
+    pub beside: Option<u64>,
+    /// Those of a similar name.
+    pub similar: Vec<u64>,
     /// What killed runs left of it.
     pub leftovers: Vec<u64>,
     /// What one of them left that goes on as the new version.

@@ -36,7 +36,7 @@ use talk::Talk;
 /// What is known of the new version so far, and where its bytes come from.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    meta: Meta,
+    pub(super) meta: Meta,
     how: How,
     spec: ChunkerSpec,
     old: Old,

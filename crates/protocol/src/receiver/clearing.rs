@@ -13,11 +13,16 @@ use crate::report::{Change, Trouble, TroubleKind};
 use super::file::Candidate;
 use super::{Extra, Place, Receiver, Work};
 
-/// An entry that waits until the directory in its place is gone.
+/// What waits until the directory in its place is gone.
 #[derive(Debug)]
 pub(super) enum Cleared {
-    ForFile(Candidate),
-    ForOther { meta: Meta, change: Change },
+    File(Candidate),
+    Other {
+        meta: Meta,
+        change: Change,
+    },
+    /// Nothing is to be there: an alternate has it.
+    Nothing,
 }
 
 impl Receiver {
@@ -39,15 +44,23 @@ impl Receiver {
             Err(trouble) => return self.cleared(file, Err(trouble)),
         };
         // How long the list will be is not known yet.
-        let most = match self.setting.options.delete {
+        let options = &self.setting.options;
+        let never = options.delete == Delete::Never && !options.remove.force;
+        let most = match options.delete {
             Delete::AtMost(most) => most,
             Delete::Guarded => GUARDED_DELETES,
-            Delete::Never => 0,
+            Delete::Never if options.remove.force => GUARDED_DELETES,
+            // Only what is empty.
+            Delete::Never => 1,
         };
-        if self.cleared_names + names > most {
+        if never && names > most {
+            let message = format!("replace {path}: directory not empty");
+            return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
+        }
+        if !never && self.cleared_names + names > most {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
-                 --max-delete allows it"
+                 --delete with --max-delete or --force-delete allows it"
             );
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
@@ -57,18 +70,21 @@ impl Receiver {
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
         let Some(entry) = self.clearing.remove(&file) else { return };
-        self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        if self.setting.options.clears() {
+            self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+        }
         match (entry, removed) {
-            (Cleared::ForFile(mut candidate), Ok(_)) => {
+            (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
                 self.queue.push(candidate);
             }
-            (Cleared::ForOther { meta, change }, Ok(_)) => self.make_other(meta, change),
-            (Cleared::ForFile(candidate), Err(trouble)) => {
+            (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
+            (Cleared::File(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
-            (Cleared::ForOther { .. }, Err(trouble)) => self.trouble(trouble),
+            (Cleared::Nothing, Ok(_)) => {}
+            (Cleared::Other { .. } | Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
         }
     }
 }

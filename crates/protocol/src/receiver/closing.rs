@@ -1,10 +1,12 @@
-//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, say so.
+//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, let
+//! sources go that have arrived, say so.
 //!
 //! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
 
 use deltic_core::RelPath;
 
-use crate::limits::GUARDED_DELETES;
+use crate::error::PeerError;
+use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_BATCH};
 use crate::message::ToSender;
 use crate::options::Delete;
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
@@ -19,6 +21,7 @@ pub(super) enum Closing {
     Sweeping,
     SettingDirs,
     Flushing,
+    Arriving,
     Finished,
 }
 
@@ -27,7 +30,7 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        if busy || self.closing == Some(Closing::Finished) {
+        if busy || self.leaving || self.closing == Some(Closing::Finished) {
             return;
         }
         let next = match self.closing {
@@ -35,6 +38,7 @@ impl Receiver {
             Some(Closing::Deleting) => Closing::Sweeping,
             Some(Closing::Sweeping) => Closing::SettingDirs,
             Some(Closing::SettingDirs) => Closing::Flushing,
+            Some(Closing::Flushing) => Closing::Arriving,
             Some(_) => Closing::Finished,
         };
         self.closing = Some(next);
@@ -43,17 +47,20 @@ impl Receiver {
             Closing::Sweeping => self.ask_to_close(Work::Sweep, Place::Sweep),
             Closing::SettingDirs => self.set_dirs(),
             Closing::Flushing => self.ask_to_close(Work::Flush, Place::Flush),
+            Closing::Arriving => self.tell_arrived(),
             Closing::Finished => self.finish(),
         }
         self.close();
     }
 
     fn delete(&mut self, intact: bool) {
+        self.look_for_missing();
         let extras = std::mem::take(&mut self.extras);
         if extras.is_empty() {
             return;
         }
-        if !intact || self.totals.failed > 0 {
+        let whole = intact && self.totals.failed == 0;
+        if !whole && !self.setting.options.remove.ignore_errors {
             let message = "delete nothing: the source could not be listed or read in full".into();
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
@@ -63,7 +70,7 @@ impl Receiver {
             let why =
                 if self.told == 0 { "the source is empty" } else { "that looks like an accident" };
             let message = format!(
-                "delete nothing: {names} names would go, and {why}; --max-delete={names} allows it"
+                "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
             );
             return self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
         }
@@ -84,7 +91,8 @@ impl Receiver {
             Delete::Never => 0,
             Delete::AtMost(most) => most,
             Delete::Guarded if listed == 0 => 0,
-            Delete::Guarded => GUARDED_DELETES.max(listed / 3),
+            // A third of what is listed is a quarter of what was there.
+            Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
         }
     }
 
@@ -98,7 +106,7 @@ impl Receiver {
         }
     }
 
-    fn deleted(&mut self, path: RelPath, item: Item) {
+    pub(super) fn deleted(&mut self, path: RelPath, item: Item) {
         let (action, differs) = (Action::Deleted, Differs::default());
         self.changed(Change { path, item, action, differs });
     }
@@ -110,7 +118,11 @@ impl Receiver {
         }
         let mut dirs = std::mem::take(&mut self.dirs);
         dirs.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        self.jobs.ask(Work::SetDirs { dirs }, Place::SetDirs);
+        let implied = self.take_implied_dirs(&mut dirs);
+        if !implied.is_empty() {
+            self.jobs.ask(Work::SetDirs { dirs: implied, carries: false }, Place::SetDirs);
+        }
+        self.jobs.ask(Work::SetDirs { dirs, carries: true }, Place::SetDirs);
     }
 
     fn ask_to_close(&mut self, work: Work, place: Place) {
@@ -123,6 +135,28 @@ impl Receiver {
         if let Err(setback) = done {
             self.trouble(setback.trouble);
         }
+    }
+
+    /// Not before all is flushed: what goes at the source must be safe here.
+    fn tell_arrived(&mut self) {
+        if self.arrived.is_empty() {
+            return;
+        }
+        for files in self.arrived.chunks(MAX_BATCH) {
+            self.frames.push_back(ToSender::Arrived(files.to_vec()));
+        }
+        self.frames.push_back(ToSender::Arrived(Vec::new()));
+        self.leaving = true;
+    }
+
+    /// What arrived is gone at the sender, but for this.
+    pub(super) fn gone(&mut self, troubles: Vec<Trouble>) -> Result<(), PeerError> {
+        if !std::mem::take(&mut self.leaving) {
+            return Err(PeerError::Unexpected("the end of what did not arrive"));
+        }
+        self.totals.failed += troubles.len() as u64;
+        self.notices.extend(troubles.into_iter().map(Notice::Trouble));
+        Ok(())
     }
 
     fn finish(&mut self) {

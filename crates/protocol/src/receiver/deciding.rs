@@ -1,17 +1,21 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
+use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
+use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Delete, Options};
-use crate::report::{Action, Change, Differs, Item, Trouble, TroubleKind};
+use crate::options::{Backup, Delete, Links, Options};
+use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
+use super::beside::Beside;
 use super::clearing::Cleared;
+use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
-use super::owning::{Known, attributes};
+use super::owning::Known;
 use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
@@ -22,6 +26,43 @@ pub(super) struct Section {
     entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
+}
+
+/// Why a directory is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It failed, and with it all below.
+    Failed,
+    /// It is not asked for.
+    PassedOver,
+}
+
+/// Old versions that were kept here: they are nobody's to delete.
+struct Backups {
+    suffix: Option<Box<[u8]>>,
+    dir: Option<RelPath>,
+}
+
+impl Backups {
+    fn of(options: &Options) -> Self {
+        let Some(Backup { dir, suffix }) = &options.remove.backup else {
+            return Self { suffix: None, dir: None };
+        };
+        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
+        let path =
+            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
+        // Outside, or the root itself: nothing in here is meant.
+        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
+        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
+        Self { suffix: dir.is_none().then(|| suffix.clone()), dir: dir_path }
+    }
+
+    /// Whether `path` is one of them, holds them, or is where they are.
+    fn has(&self, path: &RelPath) -> bool {
+        let name = path.components().next_back().unwrap_or_default();
+        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
+            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
+    }
 }
 
 impl Section {
@@ -51,8 +92,15 @@ impl Receiver {
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
         self.rename(&mut section);
+        if self.setting.options.select.list_only {
+            self.list_only(section);
+            return Ok(());
+        }
         self.announce(&section);
         self.note_extras(&section, extent);
+        if ends(extent) {
+            self.ended(&section.dir, extent == Extent::Part);
+        }
         let no = self.next_section;
         self.next_section += 1;
         let dir = section.dir.clone();
@@ -62,6 +110,19 @@ impl Receiver {
             None => self.look(no),
         }
         Ok(())
+    }
+
+    /// Tells entries, and does nothing else with them.
+    fn list_only(&mut self, section: Section) {
+        let own = section.own.map(|meta| (RelPath::root(), meta));
+        let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
+        for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
+            if meta.is_dir() && !path.is_root() {
+                self.announced.insert(path.clone());
+            }
+            self.report_settled(meta.len);
+            self.notices.push_back(Notice::Entry { path, meta });
+        }
     }
 
     /// Refuses directories that were not announced, names twice, and sections that say nothing.
@@ -78,7 +139,7 @@ impl Receiver {
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
         }
-        if extent == Extent::Last {
+        if ends(extent) {
             self.announced.remove(&section.dir);
             return Ok(());
         }
@@ -90,8 +151,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, kinds of entries
-    /// that the options leave out.
+    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if the
+    /// options leave them out.
     fn check_names(&self, section: &Section) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
@@ -99,19 +160,11 @@ impl Receiver {
         if self.setting.rename.is_some() && !self.is_one_file(section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
-        let Options { recursive, links, ref metadata, .. } = self.setting.options;
         section.metas().try_for_each(|meta| self.check_meta(meta))?;
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            let admitted = match meta.kind {
-                Kind::File => true,
-                Kind::Dir => recursive,
-                Kind::Symlink(_) => links,
-                Kind::Fifo | Kind::Socket => metadata.specials,
-                Kind::Device(_) => metadata.devices,
-            };
-            if !admitted {
+            if meta.is_dir() && !self.setting.options.takes(&meta.kind) {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -121,7 +174,7 @@ impl Receiver {
     /// Whether a listing of the root is of what was asked for.
     fn expects(&self, section: &Section) -> bool {
         let Some(expect) = &self.setting.expect else { return true };
-        section.own.is_none() && section.entries.iter().all(|entry| expect.contains(&entry.name))
+        section.own.is_none() && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
     /// Whether this listing is of one entry that is no directory, and the first to name any.
@@ -147,6 +200,7 @@ impl Receiver {
     fn count(&mut self, section: &Section) {
         for entry in &section.entries {
             match entry.meta.kind {
+                ref kind if !self.setting.options.takes(kind) => {}
                 Kind::File => {
                     self.totals.files += 1;
                     self.progress.list(entry.meta.len);
@@ -179,6 +233,10 @@ impl Receiver {
         {
             return;
         }
+        if extent == Extent::Part {
+            self.keep.clear();
+            return;
+        }
         self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
@@ -188,8 +246,8 @@ impl Receiver {
 
     fn look(&mut self, no: u64) {
         let section = &self.sections[&no];
-        if self.lost.contains(&section.dir) {
-            return self.give_up_section(no);
+        if let Some(lost) = self.lost.get(&section.dir) {
+            return self.give_up_section(no, *lost);
         }
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
@@ -199,21 +257,21 @@ impl Receiver {
     }
 
     /// A directory is lost, and with it all below; it was said once.
-    fn give_up_section(&mut self, no: u64) {
+    fn give_up_section(&mut self, no: u64, lost: Lost) {
         let Some(section) = self.sections.remove(&no) else { return };
         for entry in section.entries {
-            self.totals.failed += 1;
+            self.totals.failed += u64::from(lost == Lost::Failed);
             self.report_settled(entry.meta.len);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
-                self.lose_dir(path);
+                self.lose_dir(path, lost);
             }
         }
     }
 
-    fn lose_dir(&mut self, path: RelPath) {
+    fn lose_dir(&mut self, path: RelPath, lost: Lost) {
         let waiting = self.making.remove(&path);
-        self.lost.insert(path);
-        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no));
+        self.lost.insert(path, lost);
+        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
     }
 
     /// The directory is in place: what waited for it may go on.
@@ -247,20 +305,55 @@ impl Receiver {
                     self.report_settled(entry.meta.len);
                     self.trouble(trouble);
                     if entry.meta.is_dir() {
-                        self.lose_dir(path);
+                        self.lose_dir(path, Lost::Failed);
                     }
                 }
             }
         }
     }
 
-    fn decide(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    fn decide(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
+        if let Kind::Symlink(target) = &mut meta.kind {
+            let Links { safe, munge, .. } = self.setting.options.follow;
+            if safe && self.setting.options.links && leaves_root(path.as_bytes(), target) {
+                let message = format!("skip unsafe symbolic link {path} -> {}", printable(target));
+                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            }
+            if munge {
+                *target = [MUNGED, target].concat().into();
+            }
+        }
+        let compare = &self.setting.options.compare;
+        if compare.passes_over(&meta, old.as_ref())
+            || meta.is_file() && compare.passes_over_file(&meta, old.as_ref())
+        {
+            self.report_settled(meta.len);
+            if meta.is_dir() {
+                self.lose_dir(path, Lost::PassedOver);
+            }
+        } else if self.asks_alternates(&meta, old.as_ref()) {
+            self.look_beside(file, path, (meta, old));
+        } else {
+            self.decide_here(file, path, (meta, old), None);
+        }
+    }
+
+    /// What is done where the alternates have nothing to say, or only something to match against.
+    pub(super) fn decide_here(
+        &mut self,
+        file: FileNo,
+        path: RelPath,
+        (meta, old): (Meta, Option<Meta>),
+        beside: Option<Beside>,
+    ) {
         match &meta.kind {
+            // Listed so that what stands in its place is not removed.
+            kind if !self.setting.options.takes(kind) => {}
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
-            Kind::File => self.decide_file(file, path, meta, old),
+            Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
                 let message = format!("skip device {path}: only the superuser makes devices");
                 self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
@@ -291,7 +384,7 @@ impl Receiver {
             Err(setback) => {
                 self.dirs.retain(|(dir, _)| dir != path);
                 self.trouble(setback.trouble);
-                self.lose_dir(path.clone());
+                self.lose_dir(path.clone(), Lost::Failed);
             }
         }
     }
@@ -300,7 +393,12 @@ impl Receiver {
         let differs = attributes(&self.setting.options, &meta, old);
         if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
-            self.changed(Change { path: path.clone(), item, action, differs });
+            let change = Change { path: path.clone(), item, action, differs };
+            if self.may_be_implied(&path) {
+                self.held.insert(path.clone(), change);
+            } else if !self.implied.contains(&path) {
+                self.changed(change);
+            }
         }
         self.dirs.push((path.clone(), meta));
         if old.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run || path.is_root() {
@@ -324,16 +422,17 @@ impl Receiver {
         };
         differs.content = action == Action::Updated;
         if action == Action::Touched && differs == Differs::default() {
-            return;
+            return self.arrive(file);
         }
+        self.will_arrive(file, &path);
         let change = Change { path: path.clone(), item, action, differs };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
-        } else if replaces_dir && self.setting.options.delete != Delete::Never {
-            self.clear(file, path, Cleared::ForOther { meta, change });
+        } else if replaces_dir && self.setting.options.clears() {
+            self.clear(file, path, Cleared::Other { meta, change });
         } else {
             self.make_other(meta, change);
         }
@@ -349,13 +448,30 @@ impl Receiver {
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
+        let arrived = self.arriving.remove(&change.path);
         match done {
-            Ok(()) => self.changed(change),
+            Ok(()) => {
+                arrived.into_iter().for_each(|file| self.arrive(file));
+                self.changed(change);
+            }
             Err(setback) => self.trouble(setback.trouble),
         }
     }
 
-    fn decide_file(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    /// An entry is here as listed once a change of it is done.
+    fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.remove.sources {
+            self.arriving.insert(path.clone(), file);
+        }
+    }
+
+    fn decide_file(
+        &mut self,
+        (file, path): (FileNo, RelPath),
+        meta: Meta,
+        old: Option<Meta>,
+        beside: Option<Beside>,
+    ) {
         let options = &self.setting.options;
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
@@ -363,27 +479,38 @@ impl Receiver {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
             None => Differs::default(),
         };
-        let same_len = old_file.is_some() && !differs.size;
-        let same_time = old_file.as_ref().is_some_and(|old| old.modified == meta.modified);
-        let compare = options.checksum && same_len && meta.len > 0;
-        if same_len && (meta.len == 0 || same_time && !compare) {
-            return self.keep_file(path, meta, differs);
+        let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
+        if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
+            return self.keep_file((file, path), (meta, old), differs);
         }
-        let candidate = Candidate { file, path, meta, old: old_file, seen, differs };
+        let beside_is_it =
+            beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
+        let compare = looks == Some(Quick::Unknown) || beside_is_it;
+        let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
         if options.dry_run && !compare {
             self.would_replace(candidate);
-        } else if replaces_dir && options.delete != Delete::Never {
-            self.clear(file, candidate.path.clone(), Cleared::ForFile(candidate));
+        } else if replaces_dir && options.clears() {
+            self.clear(file, candidate.path.clone(), Cleared::File(candidate));
         } else {
             self.queue.push(candidate);
         }
     }
 
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
-    fn keep_file(&mut self, path: RelPath, meta: Meta, differs: Differs) {
+    fn keep_file(
+        &mut self,
+        (file, path): (FileNo, RelPath),
+        (mut meta, old): (Meta, &Meta),
+        differs: Differs,
+    ) {
         self.report_settled(meta.len);
         if differs == Differs::default() {
-            return;
+            return self.arrive(file);
+        }
+        self.will_arrive(file, &path);
+        if !differs.time {
+            // Near enough stays as it is.
+            meta.modified = old.modified;
         }
         let change =
             Change { path: path.clone(), item: Item::File, action: Action::Touched, differs };
@@ -409,7 +536,9 @@ impl Receiver {
         match names {
             Ok(names) => {
                 let extra = |extra: Extra| Some((dir.join(&extra.name).ok()?, extra));
-                self.extras.extend(names.into_iter().filter_map(extra));
+                let backups = Backups::of(&self.setting.options);
+                let extras = names.into_iter().filter_map(extra);
+                self.extras.extend(extras.filter(|(path, _)| !backups.has(path)));
             }
             Err(trouble) => self.trouble(trouble),
         }

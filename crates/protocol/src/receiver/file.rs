@@ -10,12 +10,13 @@ use crate::limits::{
     LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
-use crate::options::Options;
+use crate::options::{Fuzzy, Options};
 use crate::report::{Action, Change, Differs, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
 use super::attempt::{Attempt, Old};
-use super::{Kept, OldLens, Place, Receiver, Work};
+use super::beside::Beside;
+use super::{Elsewhere, Kept, OldLens, Place, Receiver, Work};
 
 /// Most bytes of small files under way at once: bounds what their indexes take.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
@@ -32,12 +33,20 @@ pub(super) struct Candidate {
     /// What stood in its place, whatever it was.
     pub(super) seen: Option<Meta>,
     pub(super) differs: Differs,
+    /// What an alternate has to match against; only where there is no old version.
+    pub(super) beside: Option<Beside>,
 }
 
 impl Candidate {
     /// The longer of its versions, in bytes: what an attempt may have to hold an index of.
     fn weight(&self) -> u64 {
-        self.old.as_ref().map_or(0, |old| old.len).max(self.meta.len)
+        let beside = self.beside.as_ref().map_or(0, |beside| beside.is.len);
+        self.old.as_ref().map_or(beside, |old| old.len).max(self.meta.len)
+    }
+
+    /// Whether what an alternate has may be the new version itself.
+    pub(super) fn is_beside(&self, checksum: bool) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.may_be_it(checksum, &self.meta))
     }
 
     pub(super) fn is_large(&self) -> bool {
@@ -119,8 +128,10 @@ pub(super) struct Incoming {
     pub(super) asked: bool,
     /// Lengths in bytes of the old versions that are open.
     pub(super) parts: Vec<u64>,
-    /// Whether the first of them is the one in place.
+    /// Whether the first of them is the one in place, or an alternate's that may do as well.
     pub(super) in_place: bool,
+    /// Whether it is an alternate's.
+    pub(super) is_beside: bool,
     /// What an interrupted transfer left that goes on, until `Start`.
     pub(super) kept: Option<Kept>,
     /// What is known of old, from a `Want` by recipe until `Start`: it most likely says what the list lets expect.
@@ -159,10 +170,20 @@ impl Incoming {
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
     /// is large; one whose content alone may differ is compared.
     fn may_go_on(&self) -> Option<Meta> {
-        let Candidate { meta, old, differs, .. } = &self.candidate;
-        let is_comparison = old.is_some() && *differs == Differs::default();
+        let Candidate { meta, old, differs, beside, .. } = &self.candidate;
+        let is_comparison = (old.is_some() || beside.is_some()) && *differs == Differs::default();
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
+    }
+
+    /// Where else an old version may be, unless one is in place or nothing is to be matched against.
+    fn elsewhere(&self, fuzzy: Fuzzy) -> Elsewhere {
+        let Candidate { meta, old, beside, .. } = &self.candidate;
+        if old.is_some() || self.how == How::Whole {
+            return Elsewhere::default();
+        }
+        let alternate = beside.as_ref().map(|beside| beside.alternate);
+        Elsewhere { alternate, fuzzy, new: (meta.len, meta.modified) }
     }
 
     /// The first old version that holds anything: one that begins where all do, laid end to end.
@@ -198,6 +219,7 @@ impl Receiver {
                 asked: false,
                 parts: Vec::new(),
                 in_place: false,
+                is_beside: false,
                 kept: None,
                 ahead: None,
                 attempt: None,
@@ -212,7 +234,8 @@ impl Receiver {
 
     fn first_try(&self, candidate: &Candidate) -> How {
         let options = &self.setting.options;
-        let compare = options.checksum && candidate.old.is_some();
+        let beside = candidate.is_beside(options.checksum);
+        let compare = options.checksum && candidate.old.is_some() || beside;
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
         if whole && !compare { How::Whole } else { self.not_whole() }
     }
@@ -242,15 +265,17 @@ impl Receiver {
             return self.want(file, How::Whole);
         }
         let path = incoming.candidate.path.clone();
+        let elsewhere = incoming.elsewhere(self.setting.options.compare.fuzzy);
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
             How::Whole => 0,
         };
-        self.jobs.ask(Work::OpenOld { handle, path, most, goes_on }, Place::OpenOld(handle));
+        let work = Work::OpenOld { handle, path, most, goes_on, elsewhere };
+        self.jobs.ask(work, Place::OpenOld(handle));
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
+        let Options { dry_run, strategy, checksum, .. } = self.setting.options;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
         let how = incoming.how;
@@ -261,8 +286,12 @@ impl Receiver {
             Err(setback) => return self.fail(handle, setback),
         };
         if how != How::Whole {
-            incoming.in_place = lens.in_place.is_some();
-            incoming.parts = lens.in_place.into_iter().chain(lens.leftovers).collect();
+            let is_here = lens.in_place.is_some();
+            let may_be_it = incoming.candidate.is_beside(checksum) && lens.beside.is_some();
+            incoming.is_beside = !is_here && may_be_it;
+            incoming.in_place = is_here || may_be_it;
+            let others = lens.beside.into_iter().chain(lens.similar).chain(lens.leftovers);
+            incoming.parts = lens.in_place.into_iter().chain(others).collect();
         }
         let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
         if let Some(kept) = lens.kept {
@@ -401,6 +430,9 @@ impl Receiver {
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
+        if !matches!(done, Done::Failed(_)) {
+            self.arrive(file);
+        }
         let (path, item) = (candidate.path, Item::File);
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),

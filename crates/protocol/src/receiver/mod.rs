@@ -10,10 +10,14 @@
 
 mod ask;
 mod attempt;
+mod beside;
 mod clearing;
 mod closing;
+mod compare;
 mod deciding;
+mod expect;
 mod file;
+mod missing;
 mod owning;
 mod proof;
 
@@ -32,17 +36,19 @@ use crate::summing::Step;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use attempt::{Asked, Gap, IndexPart};
+use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
-use deciding::Section;
+use deciding::{Lost, Section};
 use file::{Incoming, Queue};
-use owning::Names;
+use owning::Owners;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch,
-    Piece, Rolled, Work,
+    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
+    Patch, Piece, Rolled, Work,
 };
+pub use expect::Expect;
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -52,7 +58,7 @@ pub struct Setting {
     pub options: Options,
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
-    pub expect: Option<HashSet<Name>>,
+    pub expect: Option<Expect>,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
@@ -80,9 +86,9 @@ pub struct Receiver {
     announced: HashSet<RelPath>,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
-    /// Directories that could not be made: what is below them is given up.
-    lost: HashSet<RelPath>,
-    names: Names,
+    /// Directories that are not made: what is below them is given up.
+    lost: HashMap<RelPath, Lost>,
+    owners: Owners,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
@@ -95,6 +101,18 @@ pub struct Receiver {
     queue: Queue,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
+    /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
+    arrived: Vec<FileNo>,
+    arriving: HashMap<RelPath, FileNo>,
+    /// Whether the sender removes what arrived.
+    leaving: bool,
+    /// Sources that are not there.
+    missing: Vec<RelPath>,
+    /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
+    implied: HashSet<RelPath>,
+    held: HashMap<RelPath, Change>,
+    /// What waits for the alternates.
+    beside: BTreeMap<FileNo, Waiting>,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -123,6 +141,13 @@ enum List {
 #[derive(Debug)]
 enum Place {
     Look(u64),
+    LookBeside(FileNo),
+    LookMissing(Vec<RelPath>),
+    CountMissing(RelPath),
+    LinkBeside { file: FileNo, beside: Beside },
+    CopyBeside { file: FileNo, change: Change },
+    TakeBeside { handle: Handle, links: bool },
+    LeaveOut,
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -164,6 +189,7 @@ impl Concerns for Place {
             | Self::Roll(handle)
             | Self::Commit(handle)
             | Self::Confirm(handle)
+            | Self::TakeBeside { handle, .. }
             | Self::TouchFile(handle) => Some(*handle),
             _ => None,
         }
@@ -189,8 +215,8 @@ impl Receiver {
             making: HashMap::new(),
             announced: HashSet::from([RelPath::root()]),
             listing: None,
-            lost: HashSet::new(),
-            names: Names::default(),
+            lost: HashMap::new(),
+            owners: Owners::default(),
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
@@ -198,6 +224,13 @@ impl Receiver {
             root_is_whole: false,
             queue: Queue::default(),
             clearing: BTreeMap::new(),
+            arrived: Vec::new(),
+            arriving: HashMap::new(),
+            leaving: false,
+            missing: Vec::new(),
+            implied: HashSet::new(),
+            held: HashMap::new(),
+            beside: BTreeMap::new(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -262,9 +295,9 @@ impl Receiver {
                 self.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
-            ToReceiver::Names { users, groups } => {
+            ToReceiver::Owners { users, groups } => {
                 self.growing()?;
-                self.names(users, groups)?;
+                self.owners(users, groups)?;
             }
             ToReceiver::Listed { intact } => {
                 self.growing()?;
@@ -284,6 +317,8 @@ impl Receiver {
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
             }
+            ToReceiver::Missing(paths) => self.missing(paths)?,
+            ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Trouble(trouble) => {
                 self.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
@@ -320,6 +355,21 @@ impl Receiver {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
             }
+            (Place::LookMissing(paths), Answer::Looked(found, _)) => {
+                self.looked_missing(paths, found)
+            }
+            (Place::CountMissing(path), Answer::Extra(below)) => self.counted_missing(path, below),
+            (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
+            (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
+                self.linked(file, beside, done);
+            }
+            (Place::CopyBeside { file, change }, Answer::Done(done)) => {
+                self.copied_beside(file, change, done);
+            }
+            (Place::TakeBeside { handle, links }, Answer::Done(done)) => {
+                self.took_beside(handle, links, done);
+            }
+            (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -407,8 +457,9 @@ impl Receiver {
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
-        let upto =
-            [looking, queued, clearing, unasked].into_iter().flatten().min().unwrap_or(self.told);
+        let beside = self.beside.keys().next().map(|file| file.0);
+        let waiting = [looking, queued, clearing, beside, unasked];
+        let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
@@ -431,6 +482,13 @@ impl Receiver {
         self.totals.created += u64::from(change.action == Action::Created);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// An entry is here as listed.
+    fn arrive(&mut self, file: FileNo) {
+        if self.setting.options.remove.sources && !self.setting.options.dry_run {
+            self.arrived.push(file);
+        }
     }
 
     fn report_settled(&mut self, bytes: u64) {
@@ -467,5 +525,5 @@ impl Receiver {
 
 /// Asks for the next extent's names to be kept apart from the last's.
 fn ends(extent: Extent) -> bool {
-    extent == Extent::Last
+    matches!(extent, Extent::Last | Extent::Part)
 }

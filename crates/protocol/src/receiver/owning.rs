@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use deltic_core::Meta;
 use deltic_core::meta::Who;
-use deltic_core::{Kind, Meta};
 
 use crate::error::PeerError;
-use crate::limits::MAX_NAMES;
+use crate::limits::MAX_OWNER_NAMES;
 use crate::message::NameLine;
-use crate::options::Options;
-use crate::report::Differs;
 
 use super::deciding::Section;
 use super::{Ours, Receiver};
 
 /// What users and groups are called at the sender.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct Owners {
     users: HashMap<u32, Box<[u8]>>,
     groups: HashMap<u32, Box<[u8]>>,
 }
@@ -36,7 +34,7 @@ pub(super) struct Known {
 }
 
 impl Receiver {
-    pub(super) fn names(
+    pub(super) fn owners(
         &mut self,
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
@@ -47,8 +45,8 @@ impl Receiver {
         if !asked || users.is_empty() && groups.is_empty() {
             return Err(PeerError::Unexpected("names of users or groups"));
         }
-        learn(&mut self.names.users, users)?;
-        learn(&mut self.names.groups, groups)
+        learn(&mut self.owners.users, users)?;
+        learn(&mut self.owners.groups, groups)
     }
 
     /// Refuses what was not asked for.
@@ -97,7 +95,7 @@ impl Receiver {
             let line = |id| NameLine { id, name: names.get(&id).cloned().unwrap_or_default() };
             ids.into_iter().map(line).collect()
         };
-        (lines(asked.users, &self.names.users), lines(asked.groups, &self.names.groups))
+        (lines(asked.users, &self.owners.users), lines(asked.groups, &self.owners.groups))
     }
 }
 
@@ -106,7 +104,7 @@ fn learn(names: &mut HashMap<u32, Box<[u8]>>, lines: Vec<NameLine>) -> Result<()
         if names.insert(id, name).is_some() {
             return Err(PeerError::Unexpected("a name of a user or group, again"));
         }
-        if names.len() > MAX_NAMES {
+        if names.len() > MAX_OWNER_NAMES {
             return Err(PeerError::Limit("names of users or groups"));
         }
     }
@@ -153,36 +151,5 @@ impl Known {
             }
             acl.settle();
         }
-    }
-}
-
-/// Whether both are known, and not the same.
-fn differ(new: Option<u32>, old: Option<u32>) -> bool {
-    new.zip(old).is_some_and(|(new, old)| new != old)
-}
-
-/// In which of the carried attributes two entries of one kind differ.
-pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
-    let asked = &options.metadata;
-    let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
-    let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
-    let executes = |meta: &Meta| meta.mode & deltic_core::meta::EXECUTE_BITS != 0;
-    let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
-    // As rsync, which keeps whole seconds of it.
-    let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
-    let is_read = !new.is_partly_unread();
-    let acls_differ = !match (new.access_acl(), old.access_acl()) {
-        (Some(new), Some(old)) => new.is_like(old),
-        (new, old) => new == old,
-    } || new.default_acl() != old.default_acl();
-    Differs {
-        time: options.times && !omitted && new.modified != old.modified,
-        mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
-        user: differ(new.user, old.user),
-        group: differ(new.group, old.group),
-        accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
-        acl: asked.acls && !is_link && is_read && acls_differ,
-        xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),
-        ..Differs::default()
     }
 }

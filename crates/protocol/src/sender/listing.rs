@@ -2,11 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use deltic_core::links::MUNGED;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_NAMES};
+use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
 use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
@@ -15,6 +16,8 @@ use super::{Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
 const LISTS_AT_ONCE: usize = 4;
+/// Paths in one frame: the longest fit.
+const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
 const FRAME_ENTRY_BYTES: usize = 128 << 10;
 
@@ -43,6 +46,7 @@ struct Ready {
     dir: RelPath,
     own: Option<Meta>,
     entries: VecDeque<Entry>,
+    partial: bool,
 }
 
 impl Lister {
@@ -96,32 +100,39 @@ impl Sender {
 
     pub(super) fn listed(&mut self, dir: &RelPath, listed: Result<Listed, Trouble>) {
         self.lister.lists_out -= 1;
-        let listed = listed
+        let mut listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        if self.options.follow.munge {
+            listed.entries.iter_mut().for_each(unmunge);
+        }
         for trouble in listed.troubles {
-            self.lister.intact = false;
+            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
         }
-        self.tell_names(listed.users, listed.groups);
+        self.tell_owners(listed.users, listed.groups);
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
-        if own.is_some() && !self.options.recursive {
+        if own.is_some() && !self.options.takes(&Kind::Dir) {
             self.trouble(skipped("directory", dir));
             own = None;
             entries.clear();
         }
-        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries });
+        let partial = listed.partial;
+        if !listed.missing.is_empty() {
+            self.tell_missing(listed.missing);
+        }
+        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries, partial });
         self.list_more();
     }
 
     /// Tells what users and groups are called, each once; of too many the last stay without a name.
-    fn tell_names(&mut self, mut users: Vec<NameLine>, mut groups: Vec<NameLine>) {
+    fn tell_owners(&mut self, mut users: Vec<NameLine>, mut groups: Vec<NameLine>) {
         let news = |known: &mut HashSet<u32>, line: &NameLine| {
-            known.len() < MAX_NAMES && known.insert(line.id)
+            known.len() < MAX_OWNER_NAMES && known.insert(line.id)
         };
         users.retain(|line| news(&mut self.lister.named.0, line));
         groups.retain(|line| news(&mut self.lister.named.1, line));
         while !(users.is_empty() && groups.is_empty()) {
-            let frame = ToReceiver::Names {
+            let frame = ToReceiver::Owners {
                 users: users.drain(..users.len().min(NAMES_AT_ONCE)).collect(),
                 groups: groups.drain(..groups.len().min(NAMES_AT_ONCE)).collect(),
             };
@@ -141,16 +152,31 @@ impl Sender {
             }
         }
         let (dir, own) = (ready.dir.clone(), ready.own.take());
-        let extent = if ready.entries.is_empty() { Extent::Last } else { Extent::More };
+        if self.options.select.list_only {
+            self.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
+        }
+        let extent = match (ready.entries.is_empty(), ready.partial) {
+            (false, _) => Extent::More,
+            (true, false) => Extent::Last,
+            (true, true) => Extent::Part,
+        };
         if extent == Extent::More {
             self.lister.ready.push_front(ready);
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
-        if extent == Extent::Last || own.is_some() || !entries.is_empty() {
+        if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }
         true
+    }
+
+    /// Tells which sources are not there.
+    fn tell_missing(&mut self, mut missing: Vec<RelPath>) {
+        while !missing.is_empty() {
+            let rest = missing.split_off(missing.len().min(MISSING_AT_ONCE));
+            self.frames.push_back(ToReceiver::Missing(std::mem::replace(&mut missing, rest)));
+        }
     }
 
     /// Notes an entry that is told, or says why it is not.
@@ -164,8 +190,16 @@ impl Sender {
             }
         };
         if let Some(what) = left_out(&entry.meta.kind, &self.options) {
-            self.trouble(skipped(what, &path));
-            return false;
+            if !self.options.select.list_only {
+                self.trouble(skipped(what, &path));
+            }
+            if entry.meta.is_dir() {
+                return false;
+            }
+        }
+        if self.options.remove.sources && !entry.meta.is_dir() {
+            let source = (path.clone(), entry.meta.clone());
+            self.sources.insert(FileNo(self.lister.next), source);
         }
         if entry.meta.is_partly_unread() {
             let message = format!("read attributes of {path}: too many, or not ours to read");
@@ -198,14 +232,33 @@ impl Sender {
     }
 }
 
+/// A link that was munged when it was received is sent as it was.
+fn unmunge(entry: &mut Entry) {
+    if let Kind::Symlink(target) = &mut entry.meta.kind
+        && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
+    {
+        *target = own.into();
+    }
+}
+
+/// What an entry is that does not take part.
 fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
     match kind {
-        Kind::Dir if !options.recursive => Some("directory"),
-        Kind::Symlink(_) if !options.links => Some("symbolic link"),
-        Kind::Device(_) if !options.metadata.devices => Some("special file"),
-        Kind::Fifo | Kind::Socket if !options.metadata.specials => Some("special file"),
-        _ => None,
+        _ if options.takes(kind) => None,
+        Kind::File => None,
+        Kind::Dir => Some("directory"),
+        Kind::Symlink(_) => Some("symbolic link"),
+        Kind::Fifo | Kind::Socket | Kind::Device(_) => Some("special file"),
     }
+}
+
+/// What there is to tell of a section where nothing is brought over.
+fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<Notice> {
+    let own = own.map(|meta| Notice::Entry { path: dir.clone(), meta: meta.clone() });
+    let entry = |entry: &Entry| {
+        Some(Notice::Entry { path: dir.join(&entry.name).ok()?, meta: entry.meta.clone() })
+    };
+    own.into_iter().chain(entries.iter().filter_map(entry)).collect()
 }
 
 fn skipped(what: &str, path: &RelPath) -> Trouble {

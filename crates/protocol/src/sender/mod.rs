@@ -37,6 +37,9 @@ use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 use file::{Outgoing, Resumed};
 use listing::Lister;
 
+/// Most sources that stay and are told of: all fit a frame.
+const MOST_TOLD: usize = 128;
+
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
@@ -62,6 +65,8 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
+    RemoveSource { path: RelPath, meta: Meta },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -114,6 +119,8 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// The source is gone, or why not.
+    Removed(Result<(), Trouble>),
     /// The handle is gone.
     Closed,
 }
@@ -146,6 +153,10 @@ pub struct Listed {
     pub users: Vec<NameLine>,
     /// The same of groups.
     pub groups: Vec<NameLine>,
+    /// Whether the directory may hold others that do not take part.
+    pub partial: bool,
+    /// Of the root: sources that are not there, where that is told.
+    pub missing: Vec<RelPath>,
 }
 
 /// A new version that was opened.
@@ -188,6 +199,13 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
+    /// What may go once it has arrived, if sources are to go.
+    sources: BTreeMap<FileNo, (RelPath, Meta)>,
+    /// Sources that are being removed, and what went wrong with others, from when the first arrived.
+    removals_out: usize,
+    stay: Vec<Trouble>,
+    /// Whether all have arrived that will.
+    all_arrived: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -228,6 +246,7 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    RemoveSource,
     Close,
 }
 
@@ -237,7 +256,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::Close => None,
+            Self::List(_) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -261,6 +280,10 @@ impl Sender {
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
+            sources: BTreeMap::new(),
+            removals_out: 0,
+            stay: Vec::new(),
+            all_arrived: false,
             bits_per_second: None,
             finished: false,
         }
@@ -358,6 +381,7 @@ impl Sender {
                 self.notices.push_back(Notice::Trouble(trouble));
                 Ok(())
             }
+            ToSender::Arrived(files) => self.arrived(&files),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -385,6 +409,7 @@ impl Sender {
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
+            (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -503,6 +528,38 @@ impl Sender {
             Done::Failed(trouble) => self.notices.push_back(Notice::Trouble(trouble)),
         }
         Ok(())
+    }
+
+    /// These are at the other end, and safe there.
+    fn arrived(&mut self, files: &[FileNo]) -> Result<(), PeerError> {
+        let no_source = PeerError::Unexpected("the arrival of no source");
+        if !self.options.remove.sources || self.all_arrived {
+            return Err(no_source);
+        }
+        for file in files {
+            let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
+            self.removals_out += 1;
+            self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
+        }
+        self.all_arrived = files.is_empty();
+        self.tell_gone();
+        Ok(())
+    }
+
+    fn removed(&mut self, removed: Result<(), Trouble>) {
+        self.removals_out -= 1;
+        self.stay.extend(removed.err());
+        self.tell_gone();
+    }
+
+    /// Says what stays of what arrived, once the rest is gone.
+    fn tell_gone(&mut self) {
+        if self.all_arrived && self.removals_out == 0 {
+            self.stay.truncate(MOST_TOLD);
+            let troubles = std::mem::take(&mut self.stay);
+            self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
+            self.frames.push_back(ToReceiver::Gone(troubles));
+        }
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {

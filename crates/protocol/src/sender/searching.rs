@@ -34,6 +34,9 @@ impl Sender {
             let pushed = sums.push(len, weak, strong.as_bytes());
             pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
         }
+        if extent == Extent::Part {
+            return Err(PeerError::Unexpected("a part of the sums"));
+        }
         if extent == Extent::Last {
             let sums = old.take().ok_or(UNFIT)?;
             self.search(handle, 0, Search::New(*sums, locality));

@@ -183,12 +183,22 @@ impl Case {
                 }
             }
         };
-        let paths = self.old.0.keys().filter(|path| !listed.contains_key(path));
+        // What is left out is told as well: it stays where it is.
+        let told = |path: &RelPath| {
+            let (parent, _) = path.split_last().unwrap();
+            let reached = parent.is_root() || listed.contains_key(&parent);
+            reached && self.new.0.get(path).is_some_and(|node| !node.meta.is_dir())
+        };
+        let paths = self.old.0.keys().filter(|path| !listed.contains_key(path) && !told(path));
         let extras: BTreeSet<_> = paths.filter(in_listed_dir).cloned().collect();
         let names: u64 = extras.iter().map(|path| self.old.count(path)).sum();
         let most = match self.options.delete {
             Delete::Never => 0,
-            Delete::Guarded if listed.is_empty() => 0,
+            Delete::Guarded
+                if !self.new.0.keys().any(|path| listed.contains_key(path) || told(path)) =>
+            {
+                0
+            }
             Delete::Guarded => 1000,
             Delete::AtMost(most) => most,
         };

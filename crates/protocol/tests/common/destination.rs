@@ -155,6 +155,10 @@ impl Destination {
                 let found = paths.iter().map(|path| self.look(path)).collect();
                 Answer::Looked(found, (all(users), all(groups)))
             }
+            // The cases have no alternates.
+            Work::LookBeside { .. } | Work::LinkBeside { .. } | Work::CopyBeside { .. } => {
+                unreachable!("{work:?}")
+            }
             Work::Extra { dir, keep } => {
                 let dir_is_real = self.tree.is_dir(&dir);
                 let mut extras = Vec::new();
@@ -190,7 +194,7 @@ impl Destination {
                 self.bump(&path);
                 Answer::Removed(Ok(removed))
             }
-            Work::SetDirs { dirs } => {
+            Work::SetDirs { dirs, .. } => {
                 self.visible();
                 let below = |one: &RelPath, other: &RelPath| other.starts_with(one);
                 for (n, (dir, _)) in dirs.iter().enumerate() {
@@ -527,14 +531,14 @@ impl Destination {
             slot.stage = Some(stage);
             slot.in_place = in_place;
             let in_place = slot.in_place.as_ref().map(|node| node.meta.len);
-            return Ok(OldLens { in_place, leftovers: Vec::new(), kept });
+            return Ok(OldLens { in_place, kept, ..OldLens::default() });
         }
         let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
         let left = self.leftovers.get(path).cloned().unwrap_or_default();
         let lens = OldLens {
             in_place: in_place.as_ref().map(|node| node.meta.len),
             leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
-            kept: None,
+            ..OldLens::default()
         };
         let slot = self.slot(handle);
         slot.old = in_place.iter().map(|node| node.bytes.clone()).chain(left).collect();

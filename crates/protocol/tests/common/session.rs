@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
-use deltic_protocol::receiver::{self, Receiver, Setting};
+use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
@@ -56,6 +56,7 @@ impl Told {
             }
             Notice::Changed(change) => self.changes.push(change),
             Notice::Trouble(trouble) => self.troubles.push(format!("{trouble:?}")),
+            Notice::Entry { .. } => unreachable!("no case only lists"),
             Notice::Finished(totals) => self.totals = Some(totals),
         }
     }
@@ -75,8 +76,11 @@ impl Session {
         destination.interrupted.clone_from(&case.interrupted);
         destination.faults = case.destination_faults;
         let streams = dice.below(4);
-        let setting =
-            Setting { options: options.clone(), expect: case.roots.clone(), ..Setting::default() };
+        let setting = Setting {
+            options: options.clone(),
+            expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),
+            ..Setting::default()
+        };
         Self {
             sender: Sender::new(options),
             receiver: Receiver::new(setting),

@@ -129,6 +129,8 @@ impl Source {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
+            // No case asks for it.
+            Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");

@@ -12,12 +12,15 @@ use deltic_core::{
     ShortFingerprint, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::hello::{Abort, AbortCause, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
-use deltic_protocol::options::{Delete, Metadata, Options, Powers};
+use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
+use deltic_protocol::options::{
+    Backup, Follow, Links, Metadata, Missing, Mounts, Powers, Remove, Select,
+};
 use deltic_protocol::report::{Action, Change, Differs, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -110,6 +113,43 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         single: None,
         options: Options { metadata, ..options.clone() },
     };
+    let compare = Compare {
+        size_only: true,
+        update: true,
+        window: Window::Secs(2),
+        min_bytes: 7,
+        max_bytes: Some(300),
+        alternates: Alternates { usage: AlternateUse::Link, dirs: vec![b"../old"[..].into()] },
+        fuzzy: Fuzzy::Everywhere,
+        ..Compare::default()
+    };
+    let by_comparison = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { compare, ..options.clone() },
+    };
+    let select = Select {
+        dirs: true,
+        list_only: true,
+        mounts: Mounts::LeaveOut,
+        missing: Missing::Delete,
+        ..Select::default()
+    };
+    let remove = Remove {
+        ignore_errors: true,
+        backup: Some(Backup { dir: Some(b"kept"[..].into()), suffix: b"~"[..].into() }),
+        ..Remove::default()
+    };
+    let by_selection = Request::Send {
+        sources: vec![b"/src"[..].into()],
+        names: NamesFrom::File { path: b"/list"[..].into(), nul: true },
+        options: Options {
+            select,
+            remove,
+            follow: Links { follow: Follow::Unsafe, safe: true, munge: false },
+            ..options.clone()
+        },
+    };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
@@ -122,10 +162,17 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200, 2), 1);
     vec![
         ("Hello", hello.encode()),
-        ("Request.Send", Request::Send { sources: vec![b"a/"[..].into()], options }.encode()),
+        (
+            "Request.Send",
+            Request::Send { sources: vec![b"a/"[..].into()], names: NamesFrom::Nowhere, options }
+                .encode(),
+        ),
         ("Request.Receive", request.encode()),
         ("Request.strategy", by_strategy.encode()),
         ("Request.metadata", with_metadata.encode()),
+        ("Request.compare", by_comparison.encode()),
+        ("Request.select", by_selection.encode()),
+        ("Names", Names(vec![b"a/b"[..].into(), b"c"[..].into()]).encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
         (
@@ -154,8 +201,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             .encode(),
         ),
         (
-            "Names",
-            ToReceiver::Names {
+            "Owners",
+            ToReceiver::Owners {
                 users: vec![NameLine { id: 0, name: b"root"[..].into() }],
                 groups: vec![NameLine { id: 1000, name: b"staff"[..].into() }],
             }
@@ -276,6 +323,9 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
         ("Changed", ToSender::Changed(change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
+        ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
+        ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
 }
@@ -295,14 +345,13 @@ fn sum_lines_of(strong: usize) -> Vec<SumLine> {
 
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
-        (rel_path(), option(meta()), vec(entry(), 0..4), any::<bool>()).prop_map(
-            |(dir, own, entries, last)| {
-                let extent = if last { Extent::Last } else { Extent::More };
-                ToReceiver::Listing { dir, own, entries, extent }
-            }
+        (rel_path(), option(meta()), vec(entry(), 0..4), any_extent()).prop_map(
+            |(dir, own, entries, extent)| ToReceiver::Listing { dir, own, entries, extent }
         ),
         (vec(name_line(), 0..3), vec(name_line(), 0..3))
-            .prop_map(|(users, groups)| ToReceiver::Names { users, groups }),
+            .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
+        vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
+        vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -349,6 +398,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             ToSender::Resume { file, key: Key::from_bytes(key), spec }
         }),
         file().prop_map(|upto| ToSender::Settled { upto }),
+        vec(file(), 0..4).prop_map(ToSender::Arrived),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -404,8 +454,8 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
         },
     );
     let request = prop_oneof![
-        (vec(bytes(), 0..4), options())
-            .prop_map(|(sources, options)| Request::Send { sources, options }),
+        ((vec(bytes(), 0..4), names_from()), options())
+            .prop_map(|((sources, names), options)| Request::Send { sources, names, options }),
         (bytes(), option(name()), options()).prop_map(|(destination, single, options)| {
             Request::Receive { destination, single, options }
         }),
@@ -433,25 +483,107 @@ fn options() -> impl Strategy<Value = Options> {
     });
     let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS);
     let strategy = of(&deltic_core::Strategy::ALL);
-    (any::<[bool; 9]>(), delete, numbers, strategy, vec(rule, 0..3), metadata()).prop_map(
-        |(flag, delete, (threads, streams), strategy, rules, metadata)| Options {
-            recursive: flag[0],
-            links: flag[1],
-            modes: flag[2],
-            times: flag[3],
-            checksum: flag[4],
-            whole_file: flag[5],
-            dry_run: flag[6],
-            compress: flag[7],
-            durable: flag[8],
+    (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), vec(rule, 0..3))).prop_map(
+        |(
+            flag,
             delete,
-            threads,
-            streams,
+            (threads, streams),
             strategy,
-            rules,
-            metadata,
+            ((compare, select, remove, follow, metadata), rules),
+        )| {
+            Options {
+                recursive: flag[0],
+                links: flag[1],
+                modes: flag[2],
+                times: flag[3],
+                checksum: flag[4],
+                whole_file: flag[5],
+                dry_run: flag[6],
+                compress: flag[7],
+                durable: flag[8],
+                delete,
+                threads,
+                streams,
+                strategy,
+                compare,
+                select,
+                remove,
+                follow,
+                metadata,
+                rules,
+            }
         },
     )
+}
+
+fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)> {
+    let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
+    let links = (follow, any::<[bool; 2]>()).prop_map(|(follow, [safe, munge])| Links {
+        follow,
+        safe,
+        munge,
+    });
+    (compare(), select(), remove(), links, metadata())
+}
+
+fn select() -> impl Strategy<Value = Select> {
+    let mounts = of(&[Mounts::Enter, Mounts::Empty, Mounts::LeaveOut]);
+    let missing = of(&[Missing::Fail, Missing::Ignore, Missing::Delete]);
+    (any::<[bool; 6]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
+        dirs: flag[0],
+        relative: flag[1],
+        plain_implied_dirs: flag[2],
+        prune_empty_dirs: flag[3],
+        mkpath: flag[4],
+        list_only: flag[5],
+        mounts,
+        missing,
+    })
+}
+
+fn remove() -> impl Strategy<Value = Remove> {
+    let backup = option(bytes()).prop_map(|dir| Backup { dir, suffix: b".old"[..].into() });
+    (any::<[bool; 3]>(), option(backup)).prop_map(|(flag, backup)| Remove {
+        force: flag[0],
+        ignore_errors: flag[1],
+        sources: flag[2],
+        backup,
+    })
+}
+
+fn compare() -> impl Strategy<Value = Compare> {
+    let window = prop_oneof![Just(Window::Exact), small().prop_map(Window::Secs)];
+    let usage = of(&[AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link]);
+    let alternates =
+        (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
+    let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
+    let bounds = (number(), option(number()));
+    (any::<[bool; 5]>(), window, bounds, alternates, fuzzy).prop_map(
+        |(flag, window, (min_bytes, max_bytes), alternates, fuzzy)| Compare {
+            size_only: flag[0],
+            ignore_times: flag[1],
+            update: flag[2],
+            existing: flag[3],
+            ignore_existing: flag[4],
+            window,
+            min_bytes,
+            max_bytes,
+            alternates,
+            fuzzy,
+        },
+    )
+}
+
+fn names_from() -> impl Strategy<Value = NamesFrom> {
+    prop_oneof![
+        Just(NamesFrom::Nowhere),
+        Just(NamesFrom::Frames),
+        (bytes(), any::<bool>()).prop_map(|(path, nul)| NamesFrom::File { path, nul }),
+    ]
+}
+
+fn any_extent() -> impl Strategy<Value = Extent> {
+    of(&[Extent::More, Extent::Last, Extent::Part])
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {

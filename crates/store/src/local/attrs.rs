@@ -161,7 +161,7 @@ impl On<'_> {
     fn reach(self) -> Reach {
         match self {
             Self::Link(dir, name) => Reach::Name(dir.path_to(name)),
-            Self::Open(fd) | Self::Handle(fd) => Reach::Handle(proc_path(fd)),
+            Self::Open(fd) | Self::Handle(fd) => Reach::Followed(proc_path(fd)),
         }
     }
 

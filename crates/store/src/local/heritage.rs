@@ -39,7 +39,7 @@ impl Heritages {
         let hands_down = stat.st_mode & SETGID != 0 && stat.st_gid != own;
         let heritage = Heritage {
             group: hands_down.then_some(stat.st_gid),
-            acl: default_acl(&Reach::Handle(place.dir.own_path())),
+            acl: default_acl(&Reach::Followed(place.dir.own_path())),
         };
         *lock(&self.0) = Some((place.dir_path.clone(), heritage.clone()));
         Ok(heritage)
@@ -68,7 +68,7 @@ impl Heritage {
 
 /// Makes `dir`, open to read and just made, hand down nothing.
 pub(super) fn disinherit(dir: &Dir) -> Result<(), Errno> {
-    forget_default_acl(&Reach::Handle(dir.own_path()));
+    forget_default_acl(&Reach::Followed(dir.own_path()));
     fs::fchmod(dir, Mode::RWXU)
 }
 

@@ -3,12 +3,12 @@
 use deltic_core::{Entry, Name, RelPath, See};
 use rustix::io::Errno;
 
-use super::snapshot::look_at;
+use super::follow::Follow;
 use crate::dir::Dir;
 use crate::{Filter, Listing, STAGING_NAME, StoreError};
 
 /// What `dir`, open to read and called `path`, holds and `rules` admit, looked at as `see` says.
-pub(super) fn list(dir: &Dir, path: &RelPath, (rules, see): (&Filter, See)) -> Listing {
+pub(super) fn list(dir: &Dir, path: &RelPath, how: (&Filter, Follow, See)) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
     let whole = dir.for_each_name(|name| names.push(Name::new(name)));
@@ -18,7 +18,7 @@ pub(super) fn list(dir: &Dir, path: &RelPath, (rules, see): (&Filter, See)) -> L
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => add(&mut listing, (dir, name), path, (rules, see)),
+            Some((path, name)) => add(&mut listing, dir, (name, path), how),
             None => {
                 listing.errors.push(StoreError::BadName { action: "list", path: path.clone() });
             }
@@ -31,11 +31,11 @@ pub(super) fn list(dir: &Dir, path: &RelPath, (rules, see): (&Filter, See)) -> L
 /// Adds the entry `name` of `dir`, which is called `path`; one that vanished meanwhile is no entry.
 fn add(
     listing: &mut Listing,
-    (dir, name): (&Dir, Name),
-    path: RelPath,
-    (rules, see): (&Filter, See),
+    dir: &Dir,
+    (name, path): (Name, RelPath),
+    (rules, follow, see): (&Filter, Follow, See),
 ) {
-    match look_at(dir, &name, see) {
+    match follow.look(dir, (&name, &path), see) {
         Ok(meta) if rules.admits(&path, meta.is_dir()) => {
             listing.entries.push(Entry { name, meta });
         }

@@ -12,36 +12,37 @@ use rustix::io::Errno;
 pub(super) enum Reach {
     /// By a name in a held directory, which is not followed.
     Name(Vec<u8>),
-    /// By the link that `/proc` has for a handle of the entry itself: it leads there, and nowhere else.
-    Handle(Vec<u8>),
+    /// By a name that is followed: the link that `/proc` has for a handle of the entry itself, which leads there and
+    /// nowhere else, or one in a held directory that is followed on purpose.
+    Followed(Vec<u8>),
 }
 
 impl Reach {
     fn list(&self, list: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Name(path) => fs::llistxattr(&**path, list),
-            Self::Handle(path) => fs::listxattr(&**path, list),
+            Self::Followed(path) => fs::listxattr(&**path, list),
         }
     }
 
     fn get(&self, name: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Name(path) => fs::lgetxattr(&**path, name, value),
-            Self::Handle(path) => fs::getxattr(&**path, name, value),
+            Self::Followed(path) => fs::getxattr(&**path, name, value),
         }
     }
 
     fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Name(path) => fs::lsetxattr(&**path, name, value, XattrFlags::empty()),
-            Self::Handle(path) => fs::setxattr(&**path, name, value, XattrFlags::empty()),
+            Self::Followed(path) => fs::setxattr(&**path, name, value, XattrFlags::empty()),
         }
     }
 
     fn remove(&self, name: &[u8]) -> Result<(), Errno> {
         let removed = match self {
             Self::Name(path) => fs::lremovexattr(&**path, name),
-            Self::Handle(path) => fs::removexattr(&**path, name),
+            Self::Followed(path) => fs::removexattr(&**path, name),
         };
         match removed {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

@@ -10,6 +10,7 @@ use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On};
+use super::backup::Goes;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
 use super::place::Place;
@@ -226,6 +227,7 @@ impl Rebuild for LocalRebuild {
         self.finish(&commit, (&place, old))?;
         // Again: a flush takes its time.
         self.check_replaced(&commit.replaces, &place)?;
+        self.store.back_up(&place, Goes::Replaced)?;
         self.land(&place)?;
         self.store.touched.add(&place.dir_path);
         if let Ok(staging) = staging_path(&self.staged.home) {

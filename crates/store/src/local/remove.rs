@@ -1,9 +1,10 @@
 //! Removing whole trees, without recursion and with one handle at a time.
 
-use deltic_core::{Name, RelPath};
+use deltic_core::{Meta, Name, RelPath, See};
 
+use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::file_type;
+use super::snapshot::{file_type, look_at};
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -22,6 +23,16 @@ struct Removal<'a> {
 enum Emptied {
     No,
     Yes,
+}
+
+/// Removes what is at `place`, if it `is` what was listed.
+pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
+    let found = look_at(&place.dir, &place.name, See::default()).at("remove", &place.path)?;
+    let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
+    if !same || found.is_dir() {
+        return Err(StoreError::Changed { path: place.path.clone() });
+    }
+    place.dir.remove_file(&place.name).at("remove", &place.path)
 }
 
 /// Removes `path` and everything below it that the filter admits.
@@ -48,12 +59,28 @@ impl Removal<'_> {
             return Ok(());
         }
         if is_dir {
+            if self.is_mount(dir, name) {
+                let errno = rustix::io::Errno::BUSY;
+                return Err(StoreError::new("remove the mount point", path, errno));
+            }
             self.stack.push((path.clone(), Emptied::No));
             return Ok(());
+        }
+        if self.store.keeps_old() {
+            let place = Place::of(&self.store.root, "remove", path)?;
+            self.store.back_up(&place, Goes::Removed)?;
         }
         dir.remove_file(name).at("remove", path)?;
         self.removed += 1;
         Ok(())
+    }
+
+    /// Whether another file system is mounted there, and is to be left alone.
+    fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        let device = |stat: rustix::fs::Stat| stat.st_dev;
+        let (own, root) =
+            (dir.stat(name).map(device), rustix::fs::fstat(&*self.store.root).map(device));
+        self.store.one_file_system && own != root
     }
 
     fn empty(&mut self, path: &RelPath) -> Result<(), StoreError> {
@@ -78,7 +105,11 @@ impl Removal<'_> {
     /// Removes the directory `path`, whose entries are gone.
     fn remove_dir(&mut self, path: &RelPath) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "remove", path)?;
-        place.dir.remove_dir(&place.name).at("remove", path)?;
+        match place.dir.remove_dir(&place.name) {
+            // What was kept of it is in it.
+            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(()),
+            removed => removed.at("remove", path)?,
+        }
         self.removed += 1;
         Ok(())
     }

@@ -39,13 +39,31 @@ impl LocalSnapshot {
         path: &RelPath,
         see: See,
     ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open(name, more), path, see)
+    }
+
+    /// Holds the regular file that `name` of `dir`, which is called `path`, is or points at.
+    pub(crate) fn open_behind(
+        dir: &Dir,
+        name: &Name,
+        path: &RelPath,
+        see: See,
+    ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open_behind(name, more), path, see)
+    }
+
+    fn opened(
+        open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+        path: &RelPath,
+        see: See,
+    ) -> Result<Self, StoreError> {
         let file = match see.untouched {
             // Only its owner may ask for that.
-            true => match dir.open(name, OFlags::RDONLY | OFlags::NOATIME) {
-                Err(Errno::PERM) => dir.open(name, OFlags::RDONLY),
+            true => match open(OFlags::RDONLY | OFlags::NOATIME) {
+                Err(Errno::PERM) => open(OFlags::RDONLY),
                 opened => opened,
             },
-            false => dir.open(name, OFlags::RDONLY),
+            false => open(OFlags::RDONLY),
         };
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
@@ -117,15 +135,9 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
 /// What `name` of `dir` is.
 pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     let stat = dir.stat(name)?;
-    let kind = match file_type(&stat) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink(dir.read_link(name)?),
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => device(DeviceClass::Char, &stat),
-        // There is no eighth type.
-        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, &stat),
+    let kind = match kind_of(&stat) {
+        Some(kind) => kind,
+        None => Kind::Symlink(dir.read_link(name)?),
     };
     let mut meta = meta_of(&stat, kind, see);
     if looks_deeper(see) {
@@ -134,11 +146,35 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     Ok(meta)
 }
 
+/// What it is, unless it is a symlink.
+fn kind_of(stat: &Stat) -> Option<Kind> {
+    Some(match file_type(stat) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => return None,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => device(DeviceClass::Char, stat),
+        // There is no eighth type.
+        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
+    })
+}
+
+/// What `name` of `dir` is or points at.
+pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
+    let stat = dir.stat_behind(name)?;
+    let mut meta = meta_of(&stat, kind_of(&stat).ok_or(Errno::LOOP)?, see);
+    if looks_deeper(see) {
+        look(&Reach::Followed(dir.path_to(name)), &mut meta, see);
+    }
+    Ok(meta)
+}
+
 /// What the directory `root` is.
 pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
     let mut meta = meta_of(&fs::fstat(root)?, Kind::Dir, see);
     if looks_deeper(see) {
-        look(&Reach::Handle(root.own_path()), &mut meta, see);
+        look(&Reach::Followed(root.own_path()), &mut meta, see);
     }
     Ok(meta)
 }

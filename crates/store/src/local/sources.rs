@@ -2,29 +2,39 @@
 //!
 //! rsync's rule: `dir` stands for an entry of that name, `dir/` for the entries in it. Several arguments share one root;
 //! of two entries with one name, that of the earlier argument is taken, with all below it.
+//!
+//! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed with
+//! nothing in them but what arguments mean.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_core::path::{BadPath, printable};
-use deltic_core::{Entry, Meta, Name, RelPath, See};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
+use super::follow::Follow;
 use super::list::list;
 use super::place::Place;
-use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
-use crate::dir::{Dir, Use};
+use super::remove::remove_unchanged;
+use super::snapshot::{LocalSnapshot, look_at, look_at_root};
+use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::{Filter, Listing, StoreError, Tree, check_path};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceArg {
+    /// Where the paths of entries start.
     dir: PathBuf,
-    /// The entry of `dir` that is meant; all of them without.
-    name: Option<Name>,
+    /// What is meant below it; the root for all that is in it.
+    path: RelPath,
+    /// What is in a directory, and not only the directory itself.
+    contents: bool,
 }
 
 impl SourceArg {
@@ -36,30 +46,127 @@ impl SourceArg {
         let bytes = arg.as_bytes();
         let start = bytes.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
         let (dir, last) = bytes.split_at(start);
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let root = RelPath::root();
         match (dir, last) {
             (b"", b"") => Err(BadPath::Empty),
-            (_, b"" | b"." | b"..") => Ok(Self { dir: path(bytes), name: None }),
-            (b"", name) => Ok(Self { dir: path(b"."), name: Some(Name::new(name)?) }),
-            (dir, name) => Ok(Self { dir: path(dir), name: Some(Name::new(name)?) }),
+            (_, b"" | b"." | b"..") => Ok(Self { dir: path_of(bytes), path: root, contents: true }),
+            (dir, name) => {
+                Name::new(name)?;
+                let dir = if dir.is_empty() { b"." } else { dir };
+                Ok(Self { dir: path_of(dir), path: RelPath::parse(name)?, contents: false })
+            }
         }
+    }
+
+    /// Reads `arg` as `--relative` does: all of it is the path, or what follows the first `/./`.
+    ///
+    /// # Errors
+    /// Those of [`SourceArg::new`], and [`BadPath::Dots`] for `..` in the path.
+    pub fn relative(arg: &OsStr) -> Result<Self, BadPath> {
+        let bytes = arg.as_bytes();
+        if let Some(dot) = bytes.windows(3).position(|three| three == b"/./") {
+            let dir = if dot == 0 { &b"/"[..] } else { &bytes[..dot] };
+            return Self::below(path_of(dir), &bytes[dot + 3..]);
+        }
+        match bytes {
+            b"" => Err(BadPath::Empty),
+            [b'/', rest @ ..] => Self::below(path_of(b"/"), rest),
+            _ => Self::below(path_of(b"."), bytes),
+        }
+    }
+
+    /// Reads a line of `--files-from`, whose paths start in `dir`. What would rise above it stays in it.
+    ///
+    /// # Errors
+    /// As [`SourceArg::new`].
+    pub fn listed(dir: &OsStr, line: &[u8]) -> Result<Self, BadPath> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        for name in line.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(names.pop()),
+                name => names.push(name),
+            }
+        }
+        let mut path = names.join(&b'/');
+        if matches!(line, [.., b'/'] | [.., b'/', b'.'] | b".") {
+            path.push(b'/');
+        }
+        Self::below(path_of(dir.as_bytes()), &path)
+    }
+
+    fn below(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {
+        let contents = matches!(path, b"" | b"." | [.., b'/'] | [.., b'/', b'.']);
+        let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let path = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'))?;
+        Ok(Self { dir, path, contents })
+    }
+
+    /// The first name of what it stands for in the transfer; `None` where that is all there is in a directory.
+    #[must_use]
+    pub fn first_name(&self) -> Option<Name> {
+        self.path.components().next().and_then(|name| Name::new(name).ok())
     }
 
     /// What the system answered to `action` on it.
     fn error(&self, action: &'static str, errno: Errno) -> StoreError {
         let mut path = self.dir.clone();
-        path.extend(self.name.iter().map(|name| OsStr::from_bytes(name.as_bytes())));
+        path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
         let argument = printable(path.as_os_str().as_bytes());
         StoreError::Argument { action, argument, source: errno.into() }
     }
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// How arguments become a tree.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// Which names take part.
+    pub rules: Filter,
+    /// Whether directories are taken with all that is below them; else only those whose contents were named are listed.
+    pub recursive: bool,
+    /// Whether directories that are named take part as such, if nothing in them does.
+    pub dirs: bool,
+    /// Whether directories are left out below which there is nothing else.
+    pub prune_empty_dirs: bool,
+    /// What becomes of directories on which another file system is mounted.
+    pub mounts: Mounts,
+    /// Whether arguments that are not there are none.
+    pub ignore_missing: bool,
+    /// Which symlinks are what they point at.
+    pub follow: Follow,
+    /// What is looked at of an entry.
+    pub see: See,
+}
+
+impl SourceOptions {
+    fn how(&self) -> (&Filter, Follow, See) {
+        (&self.rules, self.follow, self.see)
+    }
+}
+
+/// What becomes of directories on which another file system is mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mounts {
+    /// They are like any other.
+    #[default]
+    Enter,
+    /// They are listed, and nothing in them.
+    Empty,
+    /// They are not listed.
+    LeaveOut,
 }
 
 /// What a sender's arguments stand for: a tree to read.
 #[derive(Debug)]
 pub struct Sources {
     args: Vec<Source>,
-    rules: Filter,
-    see: See,
+    /// The first argument of each path.
+    by_path: BTreeMap<Box<[u8]>, usize>,
+    options: SourceOptions,
 }
 
 /// An argument with its directory held. Arguments in one directory share a handle.
@@ -67,75 +174,242 @@ pub struct Sources {
 struct Source {
     arg: SourceArg,
     dir: Result<Arc<Dir>, Errno>,
+    /// The device that it is on, if that matters.
+    device: Option<u64>,
 }
 
 impl Sources {
     /// Holds the directories of `args`. What cannot be held, or is not there, is an error of the root's listing.
     #[must_use]
-    pub fn new(args: Vec<SourceArg>, rules: Filter) -> Self {
-        let mut held: Vec<(PathBuf, Arc<Dir>)> = Vec::new();
+    pub fn new(args: Vec<SourceArg>, options: SourceOptions) -> Self {
+        let mut held: HashMap<PathBuf, Arc<Dir>> = HashMap::new();
+        let knows_devices = options.mounts != Mounts::Enter;
         let hold = |arg: SourceArg| {
-            let known = held.iter().rev().find(|(path, _)| *path == arg.dir);
+            let known = held.get(&arg.dir);
             let dir = known.map_or_else(
-                || Dir::open_root(&arg.dir).map(Arc::new),
-                |(_, dir)| Ok(Arc::clone(dir)),
+                || Dir::open_root(&arg.dir).map(|dir| Arc::new(following(dir, options.follow))),
+                |dir| Ok(Arc::clone(dir)),
             );
-            if let (Ok(dir), Some(_)) = (&dir, &arg.name) {
-                held.push((arg.dir.clone(), Arc::clone(dir)));
+            if let Ok(dir) = &dir {
+                held.insert(arg.dir.clone(), Arc::clone(dir));
             }
-            Source { arg, dir }
+            let device = dir.as_ref().ok().filter(|_| knows_devices);
+            let device = device.and_then(|dir| device_of(dir, &arg.path));
+            Source { arg, dir, device }
         };
-        Self { args: args.into_iter().map(hold).collect(), rules, see: See::default() }
-    }
-
-    /// The same, looked at as `see` says.
-    #[must_use]
-    pub fn seeing(self, see: See) -> Self {
-        Self { see, ..self }
+        let args: Vec<_> = args.into_iter().map(hold).collect();
+        let mut by_path = BTreeMap::new();
+        for (no, source) in args.iter().enumerate() {
+            by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
+        }
+        Self { args, by_path, options }
     }
 
     /// The name of the only argument, if it is there and no directory.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let [Source { arg, dir }] = &*self.args else { return None };
-        let name = arg.name.as_ref()?;
-        let stat = dir.as_ref().ok()?.stat(name).ok()?;
-        (!file_type(&stat).is_dir()).then(|| name.clone())
+        let [Source { arg, dir, .. }] = &*self.args else { return None };
+        let mut names = arg.path.components();
+        let (name, None) = (names.next()?, names.next()) else { return None };
+        let name = Name::new(name).ok()?;
+        let dir = dir.as_ref().ok()?;
+        let meta = self.options.follow.look(dir, (&name, &arg.path), See::default()).ok()?;
+        (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
-        let source = self.args.iter().find(|source| source.arg.name.is_none())?;
-        look_at_root(source.dir.as_deref().ok()?, self.see).ok()
+        let source = self.args.iter().find(|source| source.arg.path.is_root())?;
+        look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()
     }
 
-    /// The held directory in which `path` starts: that of the first argument with its first name.
-    fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
+    /// The paths of arguments that are not there.
+    #[must_use]
+    pub fn missing(&self) -> Vec<RelPath> {
+        let missing =
+            |source: &&Source| source.look().is_some_and(|look| look == Err(Errno::NOENT));
+        self.args.iter().filter(missing).map(|source| source.arg.path.clone()).collect()
+    }
+
+    /// The argument that `path` is of: the first that stands for it or for what it is in, or else one below it.
+    fn source_of(&self, action: &'static str, path: &RelPath) -> Result<&Source, StoreError> {
         let not_found = || StoreError::new(action, path, Errno::NOENT);
-        let first =
-            path.components().next().and_then(|name| Name::new(name).ok()).ok_or_else(not_found)?;
-        let shows = |source: &&Source| match &source.arg.name {
-            Some(name) => *name == first,
-            // With a single argument, using the entry tells soon enough.
-            None => self.args.len() == 1 || source.shows(&first),
-        };
-        let source = self.args.iter().find(shows).ok_or_else(not_found)?;
+        if let [only] = &*self.args {
+            let is_its = path.starts_with(&only.arg.path) || only.arg.path.starts_with(path);
+            return is_its.then_some(only).ok_or_else(not_found);
+        }
+        let mut above = Some(path.clone());
+        let mut first = self.below(path).next().map(|(no, _)| no);
+        while let Some(at) = above {
+            if !at.is_root() {
+                let named = self.by_path.get(at.as_bytes()).copied();
+                first = named.into_iter().chain(first).min();
+            }
+            above = at.split_last().map(|(dir, _)| dir);
+        }
+        let name = path.components().next().and_then(|name| Name::new(name).ok());
+        let name = name.ok_or_else(not_found)?;
+        let wholes = self.args.iter().take(first.unwrap_or(self.args.len()));
+        let shows = |source: &&Source| source.arg.path.is_root() && source.shows(&name);
+        let mut wholes = wholes.filter(shows);
+        wholes.next().or_else(|| self.args.get(first?)).ok_or_else(not_found)
+    }
+
+    fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
+        let source = self.source_of(action, path)?;
         source.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+    }
+
+    /// Arguments below `path`, in order of their paths, and the name in it that each begins with.
+    fn below<'a>(&'a self, path: &RelPath) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let mut start = path.as_bytes().to_vec();
+        if !path.is_root() {
+            start.push(b'/');
+        }
+        let len = start.len();
+        let from = Bound::Included(start.clone().into_boxed_slice());
+        let named = self.by_path.range((from, Bound::Unbounded));
+        named
+            .take_while(move |(path, _)| path.starts_with(&start))
+            .filter(move |(path, _)| path.len() > len)
+            .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
     fn list_root(&self) -> Listing {
         let mut all = Listing::default();
-        for source in &self.args {
-            if let Err(error) = source.list_into(&mut all, (&self.rules, self.see)) {
+        let mut entries = self.list_below(&mut all, &RelPath::root());
+        for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
+            if let Err(error) = source.list_into(&mut all, &self.options) {
                 all.errors.push(error);
             }
+            entries.extend(all.entries.drain(..).map(|entry| (no, entry)));
         }
-        // A stable sort, so that of equal names the first argument's comes first.
-        all.entries.sort_by(|a, b| a.name.cmp(&b.name));
-        all.entries.dedup_by(|later, first| later.name == first.name);
+        // Of equal names the first argument's comes first.
+        entries.sort_by(|(one, a), (other, b)| (&a.name, one).cmp(&(&b.name, other)));
+        entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
+        all.entries = entries.into_iter().map(|(_, entry)| entry).collect();
         all
     }
+
+    /// The names that arguments below `dir` go through or mean, and the first argument of each.
+    fn list_below(&self, all: &mut Listing, dir: &RelPath) -> Vec<(usize, Entry)> {
+        let (mut entries, mut last) = (Vec::new(), None);
+        for (no, name) in self.below(dir) {
+            if last == Some(name) {
+                continue;
+            }
+            last = Some(name);
+            let source = &self.args[no];
+            match source.look_at(dir, name, &self.options) {
+                Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
+                    all.skipped.extend(dir.join(&entry.name));
+                }
+                Ok(Some(entry)) => entries.push((no, entry)),
+                Ok(None) => {}
+                Err(error) if self.options.ignore_missing && is_missing(&error) => {}
+                Err(error) => all.errors.push(error),
+            }
+        }
+        entries
+    }
+
+    /// Whether a directory is only named, where directories do not take part.
+    fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
+        let takes = self.options.recursive || self.options.dirs;
+        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).next().is_none())
+    }
+
+    /// Whether all that is in `dir` takes part, and not only what arguments below it name.
+    fn takes_contents(&self, dir: &RelPath) -> bool {
+        if let ([only], true) = (&*self.args, self.options.recursive) {
+            return dir.starts_with(&only.arg.path);
+        }
+        let mut above = Some(dir.clone());
+        while let Some(at) = above {
+            let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no].arg);
+            if named.is_some_and(|arg| {
+                self.options.recursive || self.options.dirs && arg.contents && at == *dir
+            }) {
+                return true;
+            }
+            above = at.split_last().map(|(dir, _)| dir);
+        }
+        false
+    }
+
+    /// Takes out directories of other file systems, and those with nothing in them, as the options say.
+    fn thin(&self, listing: &mut Listing, dir: &RelPath) {
+        let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
+        if mounts == Mounts::LeaveOut {
+            listing.entries.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
+        }
+        if prune_empty_dirs {
+            listing.entries.retain(|entry| {
+                !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
+            });
+        }
+    }
+
+    fn is_mount(&self, dir: &RelPath, entry: &Entry) -> bool {
+        dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
+    }
+
+    /// Whether the directory `path` is on another device than the argument that it is of.
+    fn is_elsewhere(&self, path: &RelPath) -> bool {
+        let Ok(source) = self.source_of("look at", path) else { return false };
+        let device = source.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
+        source.device.is_some() && device.is_some() && device != source.device
+    }
+
+    /// Whether there is anything but directories below `dir`; so it is where that cannot be said.
+    fn has_files(&self, dir: &RelPath) -> bool {
+        let mut dirs = vec![dir.clone()];
+        while let Some(dir) = dirs.pop() {
+            let Ok(listing) = self.list_plain(&dir) else { return true };
+            if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
+                return true;
+            }
+            dirs.extend(listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok()));
+        }
+        false
+    }
+
+    fn list_plain(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        let mut all = Listing::default();
+        let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
+        if self.takes_contents(dir) && !mounted {
+            let held = self.dir_of("list", dir)?.dir(dir, Use::Read).at("list", dir)?;
+            return Ok(list(&held, dir, self.options.how()));
+        }
+        all.partial = true;
+        if !mounted {
+            let entries = self.list_below(&mut all, dir);
+            all.entries = entries.into_iter().map(|(_, entry)| entry).collect();
+            // Paths are in order of all their bytes: `a.b` comes before `a/b`.
+            all.entries.sort_by(|a, b| a.name.cmp(&b.name));
+            all.entries.dedup_by(|later, first| later.name == first.name);
+        }
+        Ok(all)
+    }
+}
+
+/// The handle `dir`, through which paths lead along symlinks if some are followed.
+fn following(dir: Dir, follow: Follow) -> Dir {
+    if follow == Follow::Never { dir } else { dir.with_way(Way::Follow) }
+}
+
+fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
+    let stat = match path.split_last() {
+        None => rustix::fs::fstat(dir),
+        Some((above, name)) => dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name)),
+    };
+    stat.ok().map(|stat| stat.st_dev)
+}
+
+fn is_missing(error: &StoreError) -> bool {
+    let StoreError::Argument { source, .. } = error else { return false };
+    source.kind() == std::io::ErrorKind::NotFound
 }
 
 impl Source {
@@ -143,23 +417,53 @@ impl Source {
         self.dir.as_ref().is_ok_and(|dir| dir.stat(name).is_ok())
     }
 
-    fn list_into(&self, all: &mut Listing, (rules, see): (&Filter, See)) -> Result<(), StoreError> {
-        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
-        let Some(name) = &self.arg.name else {
-            let dir = dir.dir(&RelPath::root(), Use::Read);
-            let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-            let one = list(&dir, &RelPath::root(), (rules, see));
-            all.entries.extend(one.entries);
-            all.errors.extend(one.errors);
-            return Ok(());
+    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held.
+    fn look(&self) -> Option<Result<Meta, Errno>> {
+        let dir = match &self.dir {
+            Ok(dir) => dir,
+            Err(errno) => return Some(Err(*errno)),
         };
-        let in_root = RelPath::parse(name.as_bytes()).expect("a name is a path");
-        check_path("list", &in_root)?;
-        let meta = look_at(dir, name, see).map_err(|errno| self.arg.error("look at", errno))?;
-        if rules.admits(&in_root, meta.is_dir()) {
-            all.entries.push(Entry { name: name.clone(), meta });
-        }
+        let (above, name) = self.arg.path.split_last()?;
+        Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
+    }
+
+    /// Lists what is in its directory.
+    fn list_into(&self, all: &mut Listing, options: &SourceOptions) -> Result<(), StoreError> {
+        let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
+        let dir = match &self.dir {
+            Err(errno) if missing(errno) => return Ok(()),
+            dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
+        };
+        let dir = dir.dir(&RelPath::root(), Use::Read);
+        let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
+        let one = list(&dir, &RelPath::root(), options.how());
+        all.entries.extend(one.entries);
+        all.errors.extend(one.errors);
         Ok(())
+    }
+
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave it out.
+    fn look_at(
+        &self,
+        at: &RelPath,
+        name: &[u8],
+        options: &SourceOptions,
+    ) -> Result<Option<Entry>, StoreError> {
+        let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
+        let name = Name::new(name).map_err(bad_name)?;
+        let path = at.join(&name).map_err(bad_name)?;
+        check_path("list", &path)?;
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
+        let held = dir.dir(at, Use::Pass);
+        let found = held.and_then(|dir| options.follow.look(&dir, (&name, &path), options.see));
+        let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        // What an argument goes through is a directory, or there is nothing below it.
+        let goes_through = path != self.arg.path || self.arg.contents;
+        if goes_through && !meta.is_dir() {
+            let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
+            return Err(self.arg.error("look at", errno));
+        }
+        Ok(options.rules.admits(&path, meta.is_dir()).then_some(Entry { name, meta }))
     }
 }
 
@@ -168,16 +472,23 @@ impl Tree for Sources {
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        if dir.is_root() {
-            return Ok(self.list_root());
-        }
-        let held = self.dir_of("list", dir)?.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, (&self.rules, self.see)))
+        let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
+        self.thin(&mut listing, dir);
+        Ok(listing)
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
-        LocalSnapshot::open(&place.dir, &place.name, path, self.see)
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow.opens(&place.dir, &place.name, path) {
+            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
+        } else {
+            LocalSnapshot::open(&place.dir, &place.name, path, see)
+        }
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        remove_unchanged(&Place::of(self.dir_of("remove", path)?, "remove", path)?, is)
     }
 }

@@ -11,12 +11,15 @@ use rustix::fs::{self, Dev, FileType, OFlags};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
+use super::backup::{Backup, Goes};
 use super::copy::Copier;
+use super::follow::Follow;
 use super::heritage::{Heritage, Heritages};
+use super::link::link;
 use super::list::list;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
-use super::remove::remove;
+use super::remove::{remove, remove_unchanged};
 use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
 use super::stage::{Stages, new_name};
 use super::touched::Touched;
@@ -39,10 +42,16 @@ pub struct LocalOptions {
     pub rules: Filter,
     /// What is looked at of an entry, and which extended attributes are ours to change.
     pub see: See,
+    /// Where old versions are kept, if they are.
+    pub backup: Option<Backup>,
+    /// Whether other file systems below the root are left alone when a directory is removed.
+    pub one_file_system: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
+    backup: Option<Backup>,
+    pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
     pub(super) rules: Filter,
     pub(super) see: See,
@@ -84,6 +93,8 @@ impl LocalStore {
             root,
             rules: options.rules,
             see: options.see,
+            backup: options.backup,
+            one_file_system: options.one_file_system,
             stages,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
@@ -113,6 +124,20 @@ impl LocalStore {
         let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
             lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
+        }
+    }
+
+    /// Removes what is at `place`, unless that is a directory: then it says so.
+    fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
+        let action = "make directory";
+        let found = place.dir.find(&place.name).at(action, &place.path)?;
+        if found.is_some_and(|stat| file_type(&stat).is_dir()) {
+            return Ok(true);
+        }
+        self.0.back_up(place, Goes::Replaced)?;
+        match place.dir.remove_file(&place.name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(StoreError::new(action, &place.path, errno)),
         }
     }
 
@@ -233,6 +258,7 @@ impl LocalStore {
         let heritage = self.0.heritages.of(&place).at(action, path)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
+        self.0.back_up(&place, Goes::Replaced)?;
         let landed = set(&dir, &name, heritage).and_then(|()| place.land(&dir, &name));
         if landed.is_err() {
             // What stays is litter for the sweep.
@@ -243,18 +269,45 @@ impl LocalStore {
     }
 }
 
+impl Inner {
+    /// Keeps the old version at `place`, if old versions are kept.
+    pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
+        match &self.backup {
+            Some(backup) => {
+                self.touched.add(&place.dir_path);
+                backup.keep(&self.root, place, goes)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether old versions are kept.
+    pub(super) fn keeps_old(&self) -> bool {
+        self.backup.is_some()
+    }
+
+    /// Whether old versions are kept in the directories that they were in.
+    pub(super) fn backs_up_beside(&self) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside)
+    }
+}
+
 impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list(&held, dir, (&self.0.rules, See::default())))
+        Ok(list(&held, dir, (&self.0.rules, Follow::Never, See::default())))
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let place = self.place("open", path)?;
         LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        remove_unchanged(&self.place("remove", path)?, is)
     }
 }
 
@@ -295,7 +348,7 @@ impl Store for LocalStore {
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
-                Err(Errno::EXIST) if clear_for_dir(&place).at(action, path)? => {
+                Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
                     return Ok(());
                 }
@@ -344,6 +397,15 @@ impl Store for LocalStore {
         })
     }
 
+    fn link(
+        &self,
+        path: &RelPath,
+        from: &Self,
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        link(&self.0, &from.0, path, expected)
+    }
+
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         let made = lock(&self.0.unfinished).remove(path);
         let attrs = self.attrs(meta, keep, made);
@@ -385,18 +447,6 @@ fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
             };
             Some((kind, fs::makedev(*major, *minor)))
         }
-    }
-}
-
-/// Removes what is at `place`, unless that is a directory: then it says so.
-fn clear_for_dir(place: &Place) -> Result<bool, Errno> {
-    let found = place.dir.find(&place.name)?;
-    if found.is_some_and(|stat| file_type(&stat).is_dir()) {
-        return Ok(true);
-    }
-    match place.dir.remove_file(&place.name) {
-        Ok(()) | Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(errno),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Meta, Name, RelPath};
-use deltic_protocol::receiver::{Extra, Kept, OldLens};
+use deltic_protocol::receiver::{Elsewhere, Extra, Kept, OldLens};
 use deltic_protocol::report::{Item, Trouble};
 use deltic_protocol::work::Handle;
 use deltic_store::{Resumed, Snapshot, Store, StoreError};
@@ -53,7 +53,7 @@ impl<S: Store> ReceivingHands<S> {
     pub(super) fn open_old(
         &self,
         handle: Handle,
-        path: &RelPath,
+        (path, elsewhere): (&RelPath, &Elsewhere),
         (most, goes_on): (u64, Option<&Meta>),
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
@@ -75,16 +75,24 @@ impl<S: Store> ReceivingHands<S> {
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
             let kept = Some(kept);
-            return Ok(OldLens { in_place: in_place_len, leftovers: Vec::new(), kept });
+            return Ok(OldLens { in_place: in_place_len, kept, ..OldLens::default() });
         }
         let mut leftovers = self.store.leftovers(path)?;
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
+        let (beside, similar) = match in_place {
+            Some(_) => (None, Vec::new()),
+            None => self.alternates.open(&self.store, path, elsewhere),
+        };
+        let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let lens = OldLens {
-            in_place: in_place.as_ref().map(|snapshot| snapshot.meta().len),
-            leftovers: leftovers.iter().map(|snapshot| snapshot.meta().len).collect(),
+            in_place: in_place.as_ref().map(len),
+            beside: beside.as_ref().map(len),
+            similar: similar.iter().map(len).collect(),
+            leftovers: leftovers.iter().map(len).collect(),
             kept: None,
         };
-        let old = in_place.into_iter().chain(leftovers).collect();
+        let others = beside.into_iter().chain(similar).chain(leftovers);
+        let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)

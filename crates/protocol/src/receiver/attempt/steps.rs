@@ -405,6 +405,9 @@ impl Receiver {
         }
         let dry_run = self.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
+        if incoming.is_beside {
+            return self.proved_beside(file, handle);
+        }
         let differs = incoming.candidate.differs;
         let path = incoming.candidate.path.clone();
         let Some(attempt) = &incoming.attempt else { return };

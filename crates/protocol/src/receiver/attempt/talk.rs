@@ -245,6 +245,9 @@ impl Talk {
             };
             self.told.push(sum.len)?;
         }
+        if extent == Extent::Part {
+            return Err(PeerError::Unexpected("a part of the sums"));
+        }
         self.told.complete = extent == Extent::Last;
         if self.told.complete && self.told.end != self.told.len {
             return Err(PeerError::Unexpected("the end of incomplete sums"));

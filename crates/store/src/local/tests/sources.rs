@@ -9,7 +9,8 @@ use super::*;
 
 fn sources(args: &[&str], rules: Filter) -> Sources {
     let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();
-    Sources::new(args.iter().map(arg).collect(), rules)
+    let options = SourceOptions { rules, recursive: true, ..SourceOptions::default() };
+    Sources::new(args.iter().map(arg).collect(), options)
 }
 
 fn tree() -> (TempDir, String) {

@@ -201,6 +201,7 @@ impl Way {
         };
         Plan {
             sources: Sources::Local(vec![files.new.clone()]),
+            names: deltic_net::plan::Names::None,
             destination: Destination::Local(files.dest.clone()),
             options,
             remote: Remote { shell: Vec::new(), program: "deltic".into() },

@@ -1,0 +1,40 @@
+//! What becomes of symbolic links.
+
+use deltic_protocol::options::{Follow, Links};
+
+/// The words of it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What becomes of symbolic links")]
+pub(crate) struct LinkArgs {
+    /// Copy what symbolic links point at, wherever that is
+    #[arg(short = 'L', long)]
+    copy_links: bool,
+    /// Take symbolic links to directories for directories
+    #[arg(short = 'k', long)]
+    copy_dirlinks: bool,
+    /// Copy what symbolic links point at that may lead out of the sources
+    #[arg(long)]
+    copy_unsafe_links: bool,
+    /// Leave out symbolic links that may lead out of the tree
+    #[arg(long)]
+    safe_links: bool,
+    /// Make symbolic links at the destination lead nowhere; undone where such links are the source
+    #[arg(long, overrides_with = "no_munge_links")]
+    munge_links: bool,
+    /// Take back --munge-links
+    #[arg(long, overrides_with = "munge_links", hide = true)]
+    no_munge_links: bool,
+}
+
+impl LinkArgs {
+    /// What the words mean.
+    pub(crate) const fn links(&self) -> Links {
+        let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
+            (true, _, _) => Follow::All,
+            (false, true, _) => Follow::Unsafe,
+            (false, false, true) => Follow::Dirs,
+            (false, false, false) => Follow::Never,
+        };
+        Links { follow, safe: self.safe_links, munge: self.munge_links }
+    }
+}

@@ -1,0 +1,95 @@
+//! What is removed, and what is kept of it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use anyhow::{Result, bail, ensure};
+use deltic_protocol::options::{Backup, Delete, Remove};
+
+/// The words of it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What is removed and what is kept of it")]
+pub(crate) struct RemoveArgs {
+    /// Remove names that the sources do not have, when all else is in place; stops at what looks like an accident
+    #[arg(long, visible_alias = "del")]
+    #[arg(aliases = ["delete-before", "delete-during", "delete-delay", "delete-after"])]
+    delete: bool,
+    /// Remove up to N names, whatever they are, instead of the guard against accidents
+    #[arg(long, value_name = "N")]
+    max_delete: Option<u64>,
+    /// Remove whatever --delete finds, accident or not
+    #[arg(long)]
+    force_delete: bool,
+    /// Let a full directory give way to a file, though nothing else is removed
+    #[arg(long, overrides_with = "no_force")]
+    force: bool,
+    /// Take back --force
+    #[arg(long, overrides_with = "force", hide = true)]
+    no_force: bool,
+    /// Remove though the sources could not be read in full
+    #[arg(long, overrides_with = "no_ignore_errors")]
+    ignore_errors: bool,
+    /// Take back --ignore-errors
+    #[arg(long, overrides_with = "ignore_errors", hide = true)]
+    no_ignore_errors: bool,
+    /// Remove source files, not directories, once they are safe at the destination
+    #[arg(long)]
+    remove_source_files: bool,
+    /// Keep what is replaced or removed under another name
+    #[arg(short = 'b', long, overrides_with = "no_backup")]
+    backup: bool,
+    /// Take back --backup
+    #[arg(long, overrides_with = "backup", hide = true)]
+    no_backup: bool,
+    /// Keep it in DIR, from the destination's directory (-b)
+    #[arg(long, value_name = "DIR")]
+    backup_dir: Option<OsString>,
+    /// Keep it with this behind its name (-b) [default: ~, or nothing with --backup-dir]
+    #[arg(long, value_name = "SUFFIX")]
+    suffix: Option<OsString>,
+}
+
+impl RemoveArgs {
+    /// Whether, and how far, names are removed at the destination.
+    pub(crate) fn deletes(&self, takes_dirs: bool) -> Result<Delete> {
+        if !self.delete {
+            ensure!(self.max_delete.is_none() && !self.force_delete, "--delete is missing");
+            return Ok(Delete::Never);
+        }
+        if !takes_dirs {
+            bail!("--delete removes nothing without -r, -a or -d");
+        }
+        Ok(match (self.max_delete, self.force_delete) {
+            (Some(most), _) => Delete::AtMost(most),
+            (None, true) => Delete::AtMost(u64::MAX),
+            (None, false) => Delete::Guarded,
+        })
+    }
+
+    /// The rest of it.
+    pub(crate) fn remove(&self) -> Result<Remove> {
+        Ok(Remove {
+            force: self.force,
+            ignore_errors: self.ignore_errors,
+            sources: self.remove_source_files,
+            backup: self.kept()?,
+        })
+    }
+
+    fn kept(&self) -> Result<Option<Backup>> {
+        let backs_up = self.backup || self.backup_dir.is_some() && !self.no_backup;
+        if !backs_up {
+            return Ok(None);
+        }
+        let default = if self.backup_dir.is_some() { "" } else { "~" };
+        let suffix = self.suffix.clone().unwrap_or_else(|| default.into());
+        if suffix.as_bytes().contains(&b'/') {
+            bail!("--suffix cannot contain slashes: {}", suffix.display());
+        }
+        if suffix.is_empty() && self.backup_dir.is_none() {
+            bail!("--suffix cannot be empty when --backup-dir is not specified");
+        }
+        let bytes = |word: OsString| word.into_vec().into();
+        Ok(Some(Backup { dir: self.backup_dir.clone().map(bytes), suffix: bytes(suffix) }))
+    }
+}

@@ -1,0 +1,159 @@
+//! Which names take part, besides the rules.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Context, Result, bail};
+use clap::ArgAction;
+use deltic_core::path::printable;
+use deltic_net::plan::{Names, Sources};
+use deltic_net::read_names;
+use deltic_protocol::options::{Missing, Mounts, Select};
+
+use crate::place::Place;
+
+/// The words of it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Which names take part")]
+pub(crate) struct SelectArgs {
+    /// Take directories without what is in them (but for those that end in a slash)
+    #[arg(short = 'd', long, aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
+    dirs: bool,
+    /// Skip directories, though --files-from or --list-only says otherwise
+    #[arg(long, alias = "no-d", overrides_with = "dirs", hide = true)]
+    no_dirs: bool,
+    /// Keep the whole path of each source; `/./` in it says where it starts
+    #[arg(short = 'R', long, overrides_with = "no_relative")]
+    relative: bool,
+    /// Keep only the last name, though --files-from says otherwise
+    #[arg(long, alias = "no-R", overrides_with = "relative", hide = true)]
+    no_relative: bool,
+    /// Make directories on the way to sources (-R), but leave their attributes alone
+    #[arg(long, alias = "no-i-d", overrides_with = "implied_dirs")]
+    no_implied_dirs: bool,
+    /// Take back --no-implied-dirs
+    #[arg(long, alias = "i-d", overrides_with = "no_implied_dirs", hide = true)]
+    implied_dirs: bool,
+    /// Do not enter other file systems; twice: leave out where they are mounted as well
+    #[arg(short = 'x', long, action = ArgAction::Count, overrides_with = "no_one_file_system")]
+    one_file_system: u8,
+    /// Take back --one-file-system
+    #[arg(long, alias = "no-x", overrides_with = "one_file_system", hide = true)]
+    no_one_file_system: bool,
+    /// Leave out directories below which there is no file
+    #[arg(short = 'm', long, overrides_with = "no_prune_empty_dirs")]
+    prune_empty_dirs: bool,
+    /// Take back --prune-empty-dirs
+    #[arg(long, alias = "no-m", overrides_with = "prune_empty_dirs", hide = true)]
+    no_prune_empty_dirs: bool,
+    /// Make every missing directory on the way to the destination
+    #[arg(long, overrides_with = "no_mkpath")]
+    mkpath: bool,
+    /// Take back --mkpath
+    #[arg(long, overrides_with = "mkpath", hide = true)]
+    no_mkpath: bool,
+    /// Take the names in FILE, below the one source: - for standard input, :FILE for a file of the remote side
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<OsString>,
+    /// Names in files end in NULs, not with their lines
+    #[arg(short = '0', long, overrides_with = "no_from0")]
+    from0: bool,
+    /// Take back --from0
+    #[arg(long, overrides_with = "from0", hide = true)]
+    no_from0: bool,
+    /// List the sources, copy nothing; so it is with one operand
+    #[arg(long)]
+    list_only: bool,
+    /// Say nothing of sources that are not there
+    #[arg(long)]
+    ignore_missing_args: bool,
+    /// Remove at the destination what the sources name and is not there
+    #[arg(long)]
+    delete_missing_args: bool,
+    /// Accepted as in rsync: no remote shell sees a path, so none is split
+    #[arg(long, alias = "no-old-args", action = ArgAction::Count, hide = true)]
+    old_args: u8,
+    /// Accepted as in rsync: paths never travel in a command line
+    #[arg(short = 's', long, action = ArgAction::Count, hide = true)]
+    #[arg(aliases = ["protect-args", "no-s", "no-secluded-args", "no-protect-args"])]
+    secluded_args: u8,
+}
+
+impl SelectArgs {
+    /// What the words mean; with one operand only they ask for a list.
+    pub(crate) fn select(&self, operands: usize, recursive: bool) -> Select {
+        let list_only = self.lists(operands);
+        let listed = self.files_from.is_some();
+        Select {
+            dirs: !recursive && (self.dirs || (listed || list_only) && !self.no_dirs),
+            relative: self.relative || listed && !self.no_relative,
+            plain_implied_dirs: self.no_implied_dirs,
+            prune_empty_dirs: self.prune_empty_dirs,
+            mkpath: self.mkpath,
+            list_only,
+            mounts: match self.one_file_system {
+                0 => Mounts::Enter,
+                1 => Mounts::Empty,
+                _ => Mounts::LeaveOut,
+            },
+            missing: match (self.delete_missing_args, self.ignore_missing_args) {
+                (true, _) => Missing::Delete,
+                (false, true) => Missing::Ignore,
+                (false, false) => Missing::Fail,
+            },
+        }
+    }
+
+    /// Whether the sources are only listed.
+    pub(crate) const fn lists(&self, operands: usize) -> bool {
+        self.list_only || operands == 1
+    }
+
+    /// Whether names come from a file: then `-a` does not mean `-r`.
+    pub(crate) const fn has_names(&self) -> bool {
+        self.files_from.is_some()
+    }
+
+    /// The names in the file that is named, if one is.
+    pub(crate) fn names(&self, sources: &Sources) -> Result<Names> {
+        let Some(file) = &self.files_from else { return Ok(Names::None) };
+        let count = match sources {
+            Sources::Local(paths) => paths.len(),
+            Sources::Remote { paths, .. } => paths.len(),
+        };
+        if count != 1 {
+            bail!("--files-from takes one source and a destination");
+        }
+        if file == "-" {
+            let names = read_names(std::io::stdin(), self.from0);
+            return Ok(Names::Here(names.context("read standard input")?));
+        }
+        match (remote(file)?, sources) {
+            (None, _) => {
+                let names = File::open(file).and_then(|open| read_names(open, self.from0));
+                let shown = printable(file.as_bytes());
+                Ok(Names::Here(names.with_context(|| format!("read {shown}"))?))
+            }
+            (Some((on, path)), Sources::Remote { host, .. })
+                if on.as_ref().is_none_or(|on| on == host) =>
+            {
+                Ok(Names::There { path, nul: self.from0 })
+            }
+            (Some(_), Sources::Remote { .. }) => {
+                bail!("--files-from: its host is not the transfer's")
+            }
+            (Some(_), Sources::Local(_)) => {
+                bail!("--files-from: a list on the other machine is for sources there")
+            }
+        }
+    }
+}
+
+/// The host, if one is named, and the path of a list on the remote side.
+fn remote(file: &OsStr) -> Result<Option<(Option<String>, OsString)>> {
+    match Place::parse(file)? {
+        Place::Local(_) => Ok(None),
+        Place::Remote { host, path } => Ok(Some((host, path))),
+    }
+}

@@ -1,0 +1,241 @@
+//! What counts as changed, and other trees to compare with.
+
+mod common;
+
+use common::{WAYS, Way, World, edited, noise};
+
+/// A world where `dst` has an old version of `src/file` of the same length.
+fn world() -> World {
+    let world = World::new();
+    world.write("src/file", "new bytes");
+    world.write("dst/file", "old bytes");
+    world.set_time("src/file", 1_000_000_100);
+    world.set_time("dst/file", 1_000_000_100);
+    world
+}
+
+fn words(way: Way, options: &str) -> String {
+    format!("-rt --no-fsync {options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+#[test]
+fn size_only_takes_files_of_one_length_as_equal() {
+    for way in WAYS {
+        let world = world();
+        world.set_time("dst/file", 1_000_000_000);
+        world.ok(&words(way, "--size-only"));
+        assert_eq!(world.read("dst/file"), b"old bytes", "{way:?}");
+        assert_eq!(world.time("dst/file"), world.time("src/file"), "times are set all the same");
+        world.write("dst/file", "another length");
+        world.ok(&words(way, "--size-only"));
+        assert_eq!(world.read("dst/file"), b"new bytes", "{way:?}");
+    }
+}
+
+#[test]
+fn ignore_times_brings_over_what_looks_equal() {
+    for (way, option) in WAYS.into_iter().zip(["-I", "--ignore-times", "-I"]) {
+        let world = world();
+        world.ok(&words(way, ""));
+        assert_eq!(world.read("dst/file"), b"old bytes", "{way:?}");
+        world.ok(&words(way, option));
+        assert_eq!(world.read("dst/file"), b"new bytes", "{way:?}");
+    }
+}
+
+#[test]
+fn a_window_says_how_near_times_are_the_same() {
+    for way in WAYS {
+        for (option, apart, same) in [
+            ("", 0, true),
+            ("", 1, false),
+            ("--modify-window=1", 1, true),
+            ("-@2", 2, true),
+            ("-@2", 3, false),
+            ("-@-1", 1, false),
+        ] {
+            let world = world();
+            world.set_time("dst/file", 1_000_000_100 - apart);
+            world.ok(&words(way, option));
+            assert_eq!(world.read("dst/file") == b"old bytes", same, "{way:?} {option} {apart}");
+        }
+    }
+}
+
+#[test]
+fn update_leaves_alone_what_is_newer() {
+    for (way, option) in WAYS.into_iter().zip(["-u", "--update", "-u"]) {
+        let world = world();
+        world.set_time("dst/file", 1_000_000_200);
+        world.ok(&words(way, option));
+        assert_eq!(world.read("dst/file"), b"old bytes", "{way:?}");
+        world.set_time("dst/file", 1_000_000_000);
+        world.ok(&words(way, option));
+        assert_eq!(world.read("dst/file"), b"new bytes", "{way:?}");
+    }
+}
+
+#[test]
+fn existing_makes_nothing_and_ignore_existing_changes_nothing() {
+    for way in WAYS {
+        let world = world();
+        world.write("src/fresh", "x");
+        world.write("src/dir/fresh", "x");
+        for option in ["--existing -I", "--ignore-non-existing -I"] {
+            world.ok(&words(way, option));
+            assert_eq!(world.read("dst/file"), b"new bytes", "{way:?}");
+            assert!(!world.exists("dst/fresh") && !world.exists("dst/dir"), "{way:?}");
+        }
+        world.write("dst/file", "old bytes");
+        world.ok(&words(way, "--ignore-existing -I"));
+        assert_eq!(world.read("dst/file"), b"old bytes", "{way:?}");
+        assert!(world.exists("dst/fresh") && world.exists("dst/dir/fresh"), "{way:?}");
+    }
+}
+
+#[test]
+fn sizes_bound_what_is_brought_over_and_not_what_stays() {
+    for way in WAYS {
+        let world = World::new();
+        for len in [1, 1023, 1024, 1025, 3000] {
+            world.write(format!("src/{len}"), noise(len, 1));
+        }
+        world.write("dst/3000", "stays");
+        world.ok(&words(way, "--delete --max-size=1K --min-size=2"));
+        let mut names = world.names("dst");
+        names.sort();
+        assert_eq!(names, ["1023", "1024", "3000"], "{way:?}");
+        assert_eq!(world.read("dst/3000"), b"stays");
+        world.ok(&words(way, "--max-size=1k+1"));
+        assert!(world.exists("dst/1025") && world.exists("dst/1"), "{way:?}");
+    }
+}
+
+/// `alt` has `same` as it is, `touched` with another mode, and an old version of `changed`.
+fn with_alternate() -> World {
+    let world = World::new();
+    let old = noise(300_000, 3);
+    for (name, bytes) in [("same", noise(5000, 1)), ("touched", noise(5000, 2))] {
+        world.write(format!("src/{name}"), &bytes);
+        world.write(format!("alt/{name}"), &bytes);
+    }
+    world.write("src/changed", edited(&old, 1000));
+    world.write("alt/changed", &old);
+    for name in ["src/same", "alt/same", "src/touched", "alt/touched"] {
+        world.set_time(name, 1_000_000_000);
+    }
+    world.chmod("alt/touched", 0o600);
+    world.mkdir("dst");
+    world
+}
+
+#[test]
+fn compare_dest_leaves_out_what_the_alternate_has() {
+    for way in WAYS {
+        let world = with_alternate();
+        let run = world.ok(&words(way, "-p --stats --no-whole-file --compare-dest=../alt"));
+        let mut names = world.names("dst");
+        names.sort();
+        assert_eq!(names, ["changed", "touched"], "{way:?}");
+        assert_eq!(world.read("dst/changed"), world.read("src/changed"));
+        assert_eq!(world.mode("dst/touched"), 0o644);
+        assert!(run.stat("Literal data") < 50_000, "{way:?} {run:#?}");
+    }
+}
+
+#[test]
+fn copy_dest_copies_what_the_alternate_has() {
+    for way in WAYS {
+        let world = with_alternate();
+        let run = world.ok(&words(way, "-p --stats --no-whole-file --copy-dest=../alt"));
+        world.assert_same("src", "dst");
+        assert_ne!(world.inode("dst/same"), world.inode("alt/same"));
+        assert!(run.stat("Literal data") < 50_000, "{way:?} {run:#?}");
+    }
+}
+
+#[test]
+fn link_dest_links_what_is_equal_in_every_carried_attribute() {
+    for way in WAYS {
+        let world = with_alternate();
+        world.link("there", "src/link");
+        world.link("there", "alt/link");
+        world.set_time("src/link", 1_000_000_000);
+        world.set_time("alt/link", 1_000_000_000);
+        world.ok(&words(way, "-pl --link-dest=../none --link-dest=../alt").replace("-rt", "-rtq"));
+        world.assert_same("src", "dst");
+        for (name, linked) in
+            [("same", true), ("touched", false), ("changed", false), ("link", true)]
+        {
+            let same = world.inode(&format!("dst/{name}")) == world.inode(&format!("alt/{name}"));
+            assert_eq!(same, linked, "{way:?} {name}");
+        }
+        // Again: nothing to do, and nothing is undone.
+        world.ok(&words(way, "-pl --link-dest=../alt"));
+        assert_eq!(world.inode("dst/same"), world.inode("alt/same"), "{way:?}");
+    }
+}
+
+#[test]
+fn link_dest_takes_the_place_of_an_old_file_and_never_goes_through_a_link() {
+    let world = with_alternate();
+    world.write("dst/same", "old");
+    world.ok(&words(Way::Push, "-p --link-dest=../alt"));
+    assert_eq!(world.inode("dst/same"), world.inode("alt/same"));
+    // What an alternate holds behind a symlink is not its own.
+    let world = World::new();
+    world.write("src/dir/file", "x");
+    world.write("elsewhere/file", "x");
+    world.mkdir("alt");
+    world.link("../elsewhere", "alt/dir");
+    for name in ["src/dir/file", "elsewhere/file"] {
+        world.set_time(name, 1_000_000_000);
+    }
+    world.mkdir("dst");
+    world.ok(&words(Way::Local, "--link-dest=../alt"));
+    assert_ne!(world.inode("dst/dir/file"), world.inode("elsewhere/file"));
+}
+
+#[test]
+fn contents_are_compared_with_an_alternate_where_that_is_asked_for() {
+    for way in WAYS {
+        let world = with_alternate();
+        world.set_time("src/same", 1_000_000_000);
+        world.write("src/liar", "new bytes");
+        world.write("alt/liar", "old bytes");
+        world.set_time("src/liar", 1_000_000_000);
+        world.set_time("alt/liar", 1_000_000_000);
+        world.ok(&words(way, "-pc --link-dest=../alt"));
+        assert_eq!(world.inode("dst/same"), world.inode("alt/same"), "{way:?}");
+        assert_eq!(world.read("dst/liar"), b"new bytes", "{way:?}");
+    }
+}
+
+#[test]
+fn several_alternates_are_of_one_use() {
+    let world = world();
+    let run = world.fails(1, "--compare-dest=a --link-dest=b src/ dst/");
+    assert!(run.stderr.contains("conflicts"), "{run:#?}");
+    let many = "--link-dest=a ".repeat(21);
+    let run = world.fails(1, &format!("{many} src/ dst/"));
+    assert!(run.stderr.contains("at most 20"), "{run:#?}");
+}
+
+#[test]
+fn an_old_version_of_a_similar_name_is_matched_against() {
+    for (way, option) in
+        [(Way::Push, "-y"), (Way::Pull, "--fuzzy"), (Way::Push, "-yy --copy-dest=../alt")]
+    {
+        let world = World::new();
+        let old = noise(400_000, 9);
+        world.write("src/release-2.tar", edited(&old, 70_000));
+        let dir = if option.contains("alt") { "alt" } else { "dst" };
+        world.mkdir("dst");
+        world.write(format!("{dir}/release-1.tar"), &old);
+        let plain = world.ok(&words(way, "-n --stats"));
+        assert_eq!(plain.stat("Number of regular files transferred"), 1);
+        let run = world.ok(&words(way, &format!("--stats {option}")));
+        assert_eq!(world.read("dst/release-2.tar"), world.read("src/release-2.tar"));
+        assert!(run.stat("Literal data") < 50_000, "{way:?} {option} {run:#?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Symbolic links that are followed, left out or made to lead nowhere.
+
+mod common;
+
+use common::{WAYS, Way, World};
+
+/// Links within the tree and out of it, to files and to directories, and one to nowhere.
+fn world() -> World {
+    let world = World::new();
+    world.write("src/dir/file", "inside");
+    world.write("outside/file", "outside");
+    for (target, name) in [
+        ("dir/file", "to file"),
+        ("dir", "to dir"),
+        ("../outside", "out to dir"),
+        ("../outside/file", "out to file"),
+    ] {
+        world.link(target, &format!("src/{name}"));
+    }
+    world
+}
+
+fn sync(world: &World, way: Way, options: &str) {
+    world.ok(&format!("-a --no-fsync {options} {} {}", way.from("src/"), way.to("dst/")));
+}
+
+/// Which of the links are links at the destination, by the order above.
+fn links(world: &World) -> [bool; 4] {
+    ["to file", "to dir", "out to dir", "out to file"]
+        .map(|name| world.path(format!("dst/{name}")).is_symlink())
+}
+
+#[test]
+fn links_are_followed_as_the_words_say() {
+    for way in WAYS {
+        for (options, are_links) in [
+            ("", [true, true, true, true]),
+            ("-L", [false, false, false, false]),
+            ("-k", [true, false, false, true]),
+            ("--copy-unsafe-links", [true, true, false, false]),
+        ] {
+            let world = world();
+            sync(&world, way, options);
+            assert_eq!(links(&world), are_links, "{way:?} {options}");
+            let behind = ["to file", "to dir/file", "out to dir/file", "out to file"];
+            let behind = behind.map(|name| (format!("dst/{name}"), name.contains("out")));
+            for ((name, is_out), is_link) in behind.into_iter().zip(are_links) {
+                if !is_link {
+                    let bytes: &[u8] = if is_out { b"outside" } else { b"inside" };
+                    assert_eq!(world.read(name), bytes, "{way:?} {options}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_to_nowhere_fails_where_links_are_followed() {
+    for way in WAYS {
+        let world = world();
+        world.link("nowhere", "src/dangling");
+        let run = world.fails(23, &format!("-aL {} {}", way.from("src/"), way.to("dst/")));
+        assert!(run.stderr.contains("dangling"), "{run:#?}");
+        assert_eq!(world.read("dst/to file"), b"inside");
+    }
+}
+
+#[test]
+fn unsafe_links_are_left_out_and_nothing_goes_for_them() {
+    for way in WAYS {
+        let world = world();
+        world.write("dst/out to file", "stays");
+        let words = format!("-a --delete --safe-links {} {}", way.from("src/"), way.to("dst/"));
+        let run = world.sync(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert!(run.stderr.contains("skip unsafe symbolic link out to dir"), "{run:#?}");
+        assert!(world.exists("dst/to dir") && !world.exists("dst/out to dir"), "{way:?}");
+        assert_eq!(world.read("dst/out to file"), b"stays", "{way:?}");
+    }
+}
+
+#[test]
+fn munged_links_lead_nowhere_and_come_back() {
+    for way in WAYS {
+        let world = world();
+        sync(&world, way, "--munge-links");
+        let target = std::fs::read_link(world.path("dst/to dir")).unwrap();
+        assert_eq!(target.to_str(), Some("/rsyncd-munged/dir"), "{way:?}");
+        let run = world.ok(&format!("-ai --munge-links {} {}", way.from("src/"), way.to("dst/")));
+        assert_eq!(run.stdout, "", "they are what they should be");
+        world.ok("-a --munge-links dst/ plain/");
+        let target = std::fs::read_link(world.path("plain/to dir")).unwrap();
+        assert_eq!(target.to_str(), Some("/rsyncd-munged/dir"), "unmunged and munged again");
+    }
+}

@@ -1,0 +1,172 @@
+//! What goes besides, and what is kept of it.
+
+mod common;
+
+use common::{WAYS, Way, World};
+
+fn words(way: Way, options: &str) -> String {
+    format!("-a --no-fsync {options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+fn world() -> World {
+    let world = World::new();
+    world.write("src/file", "new");
+    world.write("src/sub/same", "same");
+    world.ok("-a --no-fsync src/ dst/");
+    world.write("dst/file", "old bytes");
+    world.write("dst/sub/extra", "extra");
+    world
+}
+
+#[test]
+fn every_way_to_say_delete_deletes() {
+    for (n, option) in
+        ["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"]
+            .into_iter()
+            .enumerate()
+    {
+        let world = world();
+        world.ok(&words(WAYS[n % 3], option));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_limit_or_a_word_takes_the_place_of_the_guard() {
+    let world = world();
+    for n in 0..30 {
+        world.write(format!("dst/more/{n}"), "");
+    }
+    world.fails(25, &words(Way::Push, "--delete"));
+    world.fails(25, &words(Way::Push, "--delete --max-delete=31"));
+    assert!(world.exists("dst/sub/extra") && world.exists("dst/more/0"));
+    world.ok(&words(Way::Push, "--delete --force-delete"));
+    world.assert_same("src", "dst");
+    world.fails(1, &words(Way::Local, "--max-delete=3"));
+    world.fails(1, &words(Way::Local, "--force-delete"));
+}
+
+#[test]
+fn force_lets_a_full_directory_give_way() {
+    for way in WAYS {
+        let world = world();
+        world.write("src/other", "a file");
+        world.link("nowhere", "src/link");
+        for name in ["other", "link"] {
+            world.write(format!("dst/{name}/full/of"), "x");
+        }
+        world.fails(23, &words(way, ""));
+        assert!(world.exists("dst/other/full/of"), "{way:?}");
+        world.ok(&words(way, "--force"));
+        assert_eq!(world.read("dst/other"), b"a file", "{way:?}");
+        assert!(world.exists("dst/sub/extra") && !world.exists("dst/link/full"), "{way:?}");
+        world.write("src/third", "a file");
+        world.write("dst/third/full/of", "x");
+        world.fails(23, &words(way, "--force --no-force"));
+    }
+}
+
+#[test]
+fn ignore_errors_deletes_though_a_source_is_missing() {
+    for way in WAYS {
+        let world = world();
+        let missing = if way == Way::Pull { ":missing" } else { "missing" };
+        let all = |options: &str| {
+            let source = way.from("src/");
+            words(way, options).replace(&source, &format!("{source} {missing}"))
+        };
+        world.fails(23, &all("--delete"));
+        assert!(world.exists("dst/sub/extra"), "{way:?}");
+        world.fails(23, &all("--delete --ignore-errors"));
+        assert!(!world.exists("dst/sub/extra"), "{way:?}");
+    }
+}
+
+#[test]
+fn sources_go_once_they_have_arrived_and_no_sooner() {
+    for way in WAYS {
+        let world = world();
+        world.link("there", "src/link");
+        world.write("src/newer here", "x");
+        world.write("dst/newer here", "newer");
+        for name in ["src/newer here", "dst/file"] {
+            world.set_time(name, 1_000_000_000);
+        }
+        world.ok(&words(way, "--remove-source-files -n"));
+        assert!(world.exists("src/file"), "{way:?}: a dry run removes nothing");
+        world.ok(&words(way, "-u --remove-source-files"));
+        for (name, stays) in
+            [("file", false), ("sub/same", false), ("link", false), ("newer here", true)]
+        {
+            assert_eq!(world.exists(format!("src/{name}")), stays, "{way:?} {name}");
+            assert!(world.exists(format!("dst/{name}")), "{way:?} {name}");
+        }
+        assert!(world.exists("src/sub"), "directories stay");
+    }
+}
+
+#[test]
+fn a_source_that_is_its_own_destination_stays() {
+    let world = world();
+    world.fails(1, "--remove-source-files src/file src/");
+    world.fails(1, "-r --remove-source-files src/ src/");
+    assert!(world.exists("src/file"));
+}
+
+#[test]
+fn old_versions_are_kept_beside_the_new_ones() {
+    for (way, option, suffix) in WAYS
+        .into_iter()
+        .zip(["-b", "--backup --suffix=.old", "-b"])
+        .map(|(way, option)| (way, option, if option.contains(".old") { ".old" } else { "~" }))
+    {
+        let world = world();
+        world.ok(&words(way, &format!("{option} --delete")));
+        assert_eq!(world.read("dst/file"), b"new", "{way:?}");
+        assert_eq!(world.read(format!("dst/file{suffix}")), b"old bytes", "{way:?}");
+        assert_eq!(world.read(format!("dst/sub/extra{suffix}")), b"extra", "{way:?}");
+        // They stay, and there are no backups of backups.
+        world.ok(&words(way, &format!("{option} --delete")));
+        assert!(world.exists(format!("dst/sub/extra{suffix}")), "{way:?}");
+        assert!(!world.exists(format!("dst/file{suffix}{suffix}")), "{way:?}");
+        world.ok(&words(way, "--delete"));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn old_versions_are_kept_in_a_tree_of_their_own() {
+    for (way, dir) in WAYS.into_iter().zip(["../kept/today", "kept", "../kept/today"]) {
+        let world = world();
+        world.link("a", "src/link");
+        world.link("b", "dst/link");
+        world.mkdir("src/was a file");
+        world.write("dst/was a file", "x");
+        world.chmod("src/sub", 0o750);
+        world.chmod("dst/sub", 0o750);
+        for round in 0..2 {
+            world.ok(&words(way, &format!("-b --backup-dir={dir} --delete")));
+            let kept = format!("dst/{dir}");
+            assert_eq!(world.read(format!("{kept}/file")), b"old bytes", "{way:?} {round}");
+            assert_eq!(world.read(format!("{kept}/sub/extra")), b"extra", "{way:?} {round}");
+            assert_eq!(world.read(format!("{kept}/was a file")), b"x", "{way:?} {round}");
+            assert!(world.path(format!("{kept}/link")).is_symlink(), "{way:?} {round}");
+            assert_eq!(world.mode(&format!("{kept}/sub")), 0o750, "{way:?} {round}");
+            assert!(!world.exists("dst/file~") && !world.exists("dst/sub/extra"));
+        }
+    }
+    let world = world();
+    world.fails(1, &words(Way::Local, "-b --suffix="));
+    world.fails(1, &words(Way::Local, "-b --suffix=a/b"));
+}
+
+#[test]
+fn a_backup_never_leaves_the_destination_through_a_link() {
+    let world = world();
+    world.mkdir("outside");
+    world.mkdir("dst/kept");
+    world.link("../../outside", "dst/kept/sub");
+    world.fails(23, &words(Way::Local, "-b --backup-dir=kept --delete"));
+    assert!(world.names("outside").is_empty());
+    assert!(world.exists("dst/sub/extra"), "what cannot be kept is not removed");
+}

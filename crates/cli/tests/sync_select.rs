@@ -1,0 +1,247 @@
+//! Which names take part: directories, paths that are kept, lists of names, and what is not there.
+
+mod common;
+
+use common::{Run, WAYS, Way, World, rsync};
+
+fn world() -> World {
+    let world = World::new();
+    for name in ["src/a/b/file", "src/a/other", "src/c/file", "src/top"] {
+        world.write(name, name);
+    }
+    world.mkdir("src/empty/deep");
+    world.mkdir("dst");
+    world
+}
+
+fn all(world: &World, dir: &str) -> Vec<String> {
+    let mut paths: Vec<_> = common::tree::picture(&world.path(dir))
+        .into_keys()
+        .map(|path| path.to_string_lossy().into_owned())
+        .filter(|path| !path.is_empty())
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn sync(world: &World, way: Way, options: &str, sources: &[&str]) -> Run {
+    let sources: Vec<_> = sources.iter().map(|source| way.from(source)).collect();
+    world.ok(&format!("--no-fsync {options} {} {}", sources.join(" "), way.to("dst/")))
+}
+
+#[test]
+fn dirs_takes_directories_and_not_what_is_in_them() {
+    for way in WAYS {
+        let world = world();
+        sync(&world, way, "-dt", &["src/a", "src/top"]);
+        assert_eq!(all(&world, "dst"), ["a", "top"], "{way:?}");
+        world.write("dst/a/extra", "x");
+        sync(&world, way, "-d --delete", &["src/"]);
+        assert_eq!(all(&world, "dst"), ["a", "a/extra", "c", "empty", "top"], "{way:?}");
+        world.write("dst/gone", "x");
+        sync(&world, way, "-d --delete", &["src/"]);
+        assert!(!world.exists("dst/gone") && world.exists("dst/a/extra"), "{way:?}");
+    }
+}
+
+#[test]
+fn without_r_or_d_directories_are_skipped_by_name() {
+    let world = world();
+    let run = Run::of(&mut world.command(common::DELTIC, ["sync", "src/a", "src/top", "dst/"]));
+    assert_eq!(run.code, Some(0));
+    assert!(run.stderr.contains("skip directory a"), "{run:#?}");
+    assert_eq!(all(&world, "dst"), ["top"]);
+}
+
+#[test]
+fn relative_keeps_the_path_and_a_dot_says_where_it_starts() {
+    for way in WAYS {
+        let world = world();
+        world.chmod("src/a", 0o750);
+        sync(&world, way, "-Rrtp", &["src/a/b", "src/./c/file"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/file", "src", "src/a", "src/a/b", "src/a/b/file"]);
+        assert_eq!(world.mode("dst/src/a"), 0o750, "{way:?}");
+        // Names beside those on the way are nobody's to remove.
+        world.write("dst/src/a/extra", "x");
+        world.write("dst/src/a/b/extra", "x");
+        sync(&world, way, "-Rrt --delete", &["src/a/b"]);
+        assert!(world.exists("dst/src/a/extra") && !world.exists("dst/src/a/b/extra"), "{way:?}");
+    }
+}
+
+#[test]
+fn implied_directories_keep_their_attributes_where_that_is_asked_for() {
+    for way in WAYS {
+        let world = world();
+        world.chmod("src/a", 0o700);
+        world.mkdir("dst/src/a");
+        world.chmod("dst/src/a", 0o755);
+        world.set_time("src/a", 1_000_000_000);
+        sync(&world, way, "-Rrtp --no-implied-dirs", &["src/a/b", "src/c/file"]);
+        assert_eq!(world.mode("dst/src/a"), 0o755, "{way:?}");
+        assert_ne!(world.time("dst/src/a").0, 1_000_000_000, "{way:?}");
+        assert_eq!(world.mode("dst/src/c"), 0o755, "made with a mode of its own");
+        sync(&world, way, "-Rrtp", &["src/a/b"]);
+        assert_eq!((world.mode("dst/src/a"), world.time("dst/src/a").0), (0o700, 1_000_000_000));
+    }
+}
+
+#[test]
+fn directories_without_files_are_pruned() {
+    for way in WAYS {
+        let world = world();
+        world.write("src/only/excluded", "x");
+        world.mkdir("dst/empty");
+        sync(&world, way, "-rm --delete --exclude excluded", &["src/"]);
+        assert!(!world.exists("dst/empty") && !world.exists("dst/only"), "{way:?}");
+        assert!(world.exists("dst/a/b/file"), "{way:?}");
+    }
+}
+
+#[test]
+fn mkpath_makes_every_directory_on_the_way() {
+    for way in WAYS {
+        let world = world();
+        let to = way.to("new/deep/er/");
+        let fails = format!("-r {} {to}", way.from("src/"));
+        world.fails(3, &fails);
+        world.ok(&format!("-n --mkpath {fails}"));
+        assert!(!world.exists("new"));
+        world.ok(&format!("--mkpath {fails}"));
+        assert!(world.exists("new/deep/er/a/b/file"), "{way:?}");
+        let to = way.to("one/file.name");
+        world.ok(&format!("--mkpath {} {to}", way.from("src/top")));
+        assert_eq!(world.read("one/file.name"), b"src/top", "{way:?}");
+    }
+}
+
+#[test]
+fn a_list_of_names_says_what_is_taken() {
+    for way in WAYS {
+        for (list, zero) in [("# no\na/b\n\n/c/file\r\n../top\n", ""), ("a/b\0c/file\0top\0", "-0")]
+        {
+            let world = world();
+            world.write("list", list);
+            sync(&world, way, &format!("-t {zero} --files-from=list"), &["src"]);
+            let names = ["a", "a/b", "c", "c/file", "top"];
+            assert_eq!(all(&world, "dst"), names, "{way:?}: directories come empty without -r");
+            sync(&world, way, &format!("-rt {zero} --files-from list"), &["src/"]);
+            assert!(world.exists("dst/a/b/file") && !world.exists("dst/a/other"), "{way:?}");
+        }
+        let world = world();
+        world.write("list", "a/b/\nc/file\n");
+        sync(&world, way, "-a --files-from=list", &["src/"]);
+        assert!(world.exists("dst/a/b/file"), "a slash asks for what is in it");
+        world.write("list", "c/file\n");
+        sync(&world, way, "-a --no-relative --files-from=list", &["src/"]);
+        assert_eq!(world.read("dst/file"), b"src/c/file", "{way:?}");
+    }
+}
+
+#[test]
+fn a_list_may_be_standard_input_or_a_file_of_the_remote_side() {
+    let world = world();
+    world.write("list", "c/file\n");
+    for list in [":list", "h:list"] {
+        sync(&world, Way::Pull, &format!("--files-from={list}"), &["src"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/file"]);
+    }
+    let words = ["sync", "--files-from=-", "src", "dst/"];
+    let run = Run::of(world.command(common::DELTIC, words).write_stdin("top\n"));
+    assert_eq!((run.code, world.exists("dst/top")), (Some(0), true), "{run:#?}");
+    world.fails(1, "--files-from=other:list h:src dst/");
+    world.fails(1, "--files-from=list src c dst/");
+    world.fails(1, "--files-from=:list src h:dst/");
+}
+
+#[test]
+fn a_long_list_travels_in_many_frames() {
+    let world = World::new();
+    let names: Vec<_> = (0..5000).map(|n| format!("{:0>40}/{n}", n % 7)).collect();
+    for name in names.iter().step_by(2) {
+        world.write(format!("src/{name}"), "x");
+    }
+    world.write("list", names.join("\n"));
+    world.mkdir("dst");
+    sync(&world, Way::Pull, "--ignore-missing-args --files-from=list", &["src"]);
+    assert_eq!(all(&world, "dst").len(), 7 + 2500);
+}
+
+#[test]
+fn what_is_not_there_fails_is_ignored_or_goes() {
+    for way in WAYS {
+        let world = world();
+        world.write("dst/gone", "x");
+        world.write("dst/full/of", "x");
+        world.mkdir("dst/hollow");
+        let sources = ["src/top", "src/gone", "src/full", "src/hollow"]
+            .map(|source| way.from(source))
+            .join(" ");
+        let words = format!("{sources} {}", way.to("dst/"));
+        world.fails(23, &words);
+        world.ok(&format!("--ignore-missing-args {words}"));
+        assert!(world.exists("dst/gone"), "{way:?}");
+        let run = world.fails(23, &format!("--delete-missing-args {words}"));
+        assert!(run.stderr.contains("full: directory not empty"), "{run:#?}");
+        assert!(!world.exists("dst/gone") && !world.exists("dst/hollow"), "{way:?}");
+        assert!(world.exists("dst/full/of"), "{way:?}");
+        world.ok(&format!("-d --delete --delete-missing-args {words}"));
+        assert!(!world.exists("dst/full"), "{way:?}");
+    }
+}
+
+#[test]
+fn patterns_of_remote_sources_are_expanded_there() {
+    let world = world();
+    for name in ["x.c", "y.c", ".z.c", "x.h"] {
+        world.write(format!("src/{name}"), name);
+    }
+    world.ok("h:src/*.c dst/");
+    assert_eq!(all(&world, "dst"), ["x.c", "y.c"]);
+    world.ok("-R h:src/[ac]*/*r :src/?.h dst/");
+    assert!(world.exists("dst/src/a/other") && world.exists("dst/src/x.h"));
+    world.fails(23, "h:src/*.zip dst/");
+    world.write("src/with space", "x");
+    world.ok("-s --old-args h:src/with* dst/");
+    assert!(world.exists("dst/with space"));
+}
+
+#[test]
+fn a_list_looks_like_that_of_rsync() {
+    let world = world();
+    world.link("a/other", "src/link");
+    world.write("src/long", vec![0; 12_345]);
+    for name in ["src/a/b/file", "src/a/other", "src/c/file", "src/top", "src/long", "src/link"] {
+        world.set_time(name, 1_600_000_000);
+    }
+    for words in [
+        "-r --list-only src/ dst/",
+        "src/",
+        "-r src",
+        "h:src/",
+        "-r --list-only src/a src/top dst/",
+    ] {
+        let run = world.ok(words);
+        let files = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('d')).map(String::from).collect()
+        };
+        let names = |text: &str| -> Vec<String> {
+            text.lines()
+                .filter_map(|line| line.split_whitespace().nth(4))
+                .map(String::from)
+                .collect()
+        };
+        let theirs = words.replace("h:", "");
+        let theirs: Vec<_> = theirs.split_whitespace().collect();
+        if let Some(theirs) = rsync_in_utc(&world, &theirs) {
+            assert_eq!(files(&run.stdout), files(&theirs.stdout), "{words}");
+            assert_eq!(names(&run.stdout), names(&theirs.stdout), "{words}");
+        }
+    }
+    assert!(all(&world, "dst").is_empty());
+}
+
+fn rsync_in_utc(world: &World, words: &[&str]) -> Option<Run> {
+    rsync(world, &["--version"])?;
+    Some(Run::of(world.command("rsync", words).env("TZ", "UTC")))
+}

@@ -1,0 +1,51 @@
+//! Where symlinks lead, as far as their words tell.
+
+/// Whether a symlink at `path`, below a root, whose target reads `target`, may lead out of that root. Absolute targets do, and
+/// those with `..` behind a name: what that name is nobody knows. As rsync's `--safe-links` has it.
+#[must_use]
+pub fn leaves_root(path: &[u8], target: &[u8]) -> bool {
+    if target.is_empty() || target.starts_with(b"/") {
+        return true;
+    }
+    let names = target.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    let mut depth = path.split(|byte| *byte == b'/').count() - 1;
+    let mut descended = false;
+    for name in names {
+        if name != b".." {
+            descended = true;
+            continue;
+        }
+        if descended || depth == 0 {
+            return true;
+        }
+        depth -= 1;
+    }
+    false
+}
+
+/// What `--munge-links` puts before targets, so that they lead nowhere.
+pub const MUNGED: &[u8] = b"/rsyncd-munged/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_may_leave_are_told_from_those_that_stay() {
+        for (path, target, leaves) in [
+            ("a", "b", false),
+            ("a", "b/c", false),
+            ("a", "..", true),
+            ("a", "../b", true),
+            ("d/a", "../b", false),
+            ("d/a", "../../b", true),
+            ("d/a", "./../b", false),
+            ("d/a", "x/../b", true),
+            ("d/a", "x/..", true),
+            ("a", "/b", true),
+            ("a", "", true),
+        ] {
+            assert_eq!(leaves_root(path.as_bytes(), target.as_bytes()), leaves, "{path} {target}");
+        }
+    }
+}

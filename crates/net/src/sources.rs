@@ -1,0 +1,190 @@
+//! What source arguments, and lists of names in files, stand for on this machine.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "looks at roots that users name, never below them"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use deltic_core::glob;
+use deltic_core::path::{BadPath, printable};
+use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
+use deltic_protocol::options::{Follow, Missing, Mounts, Options};
+use deltic_store::Filter;
+use deltic_store::local::{self, SourceArg, SourceOptions, Sources};
+
+use crate::error::SyncError;
+
+/// Holds the sources that `paths` name; with `names`, what these mean below the only path.
+///
+/// # Errors
+/// [`SyncError::Selection`] where an argument cannot be one.
+pub(crate) fn open(
+    paths: &[OsString],
+    names: Option<&[Box<[u8]>]>,
+    options: &Options,
+) -> Result<Sources, SyncError> {
+    let args: Vec<_> = match (names, paths) {
+        (None, _) => paths.iter().map(|path| argument(path, options)).collect::<Result<_, _>>()?,
+        (Some(names), [dir]) => {
+            names.iter().map(|name| listed(dir, name, options)).collect::<Result<_, _>>()?
+        }
+        (Some(_), _) => {
+            return Err(SyncError::Usage("--files-from takes one source and a destination".into()));
+        }
+    };
+    Ok(Sources::new(args, source_options(options)))
+}
+
+fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
+    let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
+    read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
+}
+
+fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, SyncError> {
+    let read = if options.select.relative {
+        SourceArg::listed(dir, name)
+    } else {
+        // Without the slashes in front it stays below its directory.
+        let below = &name[name.iter().take_while(|byte| **byte == b'/').count()..];
+        let path = PathBuf::from(dir).join(OsStr::from_bytes(below));
+        SourceArg::new(path.as_os_str())
+    };
+    read.map_err(|bad| unusable(name, &bad))
+}
+
+fn unusable(path: &[u8], bad: &BadPath) -> SyncError {
+    SyncError::Selection(format!("source {}: {bad}", printable(path)))
+}
+
+fn source_options(options: &Options) -> SourceOptions {
+    let select = options.select;
+    SourceOptions {
+        rules: Filter::new(&options.rules),
+        recursive: options.recursive,
+        dirs: select.dirs || !select.relative,
+        prune_empty_dirs: select.prune_empty_dirs,
+        mounts: match select.mounts {
+            Mounts::Enter => local::Mounts::Enter,
+            Mounts::Empty => local::Mounts::Empty,
+            Mounts::LeaveOut => local::Mounts::LeaveOut,
+        },
+        ignore_missing: select.missing != Missing::Fail,
+        follow: match options.follow.follow {
+            Follow::Never => local::Follow::Never,
+            Follow::Dirs => local::Follow::Dirs,
+            Follow::Unsafe => local::Follow::Unsafe,
+            Follow::All => local::Follow::All,
+        },
+        see: options.metadata.seen_by_sender(),
+    }
+}
+
+/// The names of a list in a file: lines, or what ends in a NUL. Empty ones and comments are none.
+///
+/// # Errors
+/// Where it cannot be read, or is too long for one session.
+pub fn read_names(from: impl Read, nul: bool) -> io::Result<Vec<Box<[u8]>>> {
+    let mut text = Vec::new();
+    from.take(MAX_NAMES_BYTES as u64 + 1).read_to_end(&mut text)?;
+    let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
+    let is_name = |line: &&[u8]| !matches!(line, [] | [b'#' | b';', ..]);
+    let names: Vec<Box<[u8]>> = text.split(ends).filter(is_name).map(Into::into).collect();
+    if names.len() > MAX_NAMES || text.len() > MAX_NAMES_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too many names for one run"));
+    }
+    Ok(names)
+}
+
+/// The names of the list in the file `path` on this machine.
+pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Vec<Box<[u8]>>, SyncError> {
+    let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, nul));
+    read.map_err(|error| SyncError::Selection(format!("read {}: {error}", printable(path))))
+}
+
+/// The paths that `argument` stands for: itself, or what its wildcards match, in order. Where nothing does, itself.
+pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
+    let bytes = argument.as_os_str().as_bytes();
+    if !glob::has_wildcards(bytes) {
+        return vec![argument.into_os_string()];
+    }
+    let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut names = bytes.split(|byte| *byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        let slash: &[u8] = if names.peek().is_some() { b"/" } else { b"" };
+        found = found
+            .into_iter()
+            .flat_map(|above| {
+                let expanded = if glob::has_wildcards(name) {
+                    matching(&above, name)
+                } else {
+                    vec![name.to_vec()]
+                };
+                let join = move |name: Vec<u8>| [&above[..], &name, slash].concat();
+                expanded.into_iter().map(join).collect::<Vec<_>>()
+            })
+            .filter(|path| {
+                path.last() != Some(&b'/') || Path::new(OsStr::from_bytes(path)).is_dir()
+            })
+            .take(MAX_MATCHES)
+            .collect();
+    }
+    found.retain(|path| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok());
+    found.sort();
+    if found.is_empty() {
+        return vec![argument.into_os_string()];
+    }
+    found.into_iter().map(OsString::from_vec).collect()
+}
+
+/// The names in the directory `above` that `pattern` matches.
+fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
+    let dir: &[u8] = if above.is_empty() { b"." } else { above };
+    let Ok(entries) = fs::read_dir(OsStr::from_bytes(dir)) else { return Vec::new() };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().into_vec()));
+    names.filter(|name| glob::matches(pattern, name)).collect()
+}
+
+/// Most paths that an argument may stand for.
+const MAX_MATCHES: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_lines_or_end_in_nul_and_have_comments() {
+        let names = |text: &str, nul| {
+            let names = read_names(text.as_bytes(), nul).unwrap();
+            names.iter().map(|name| String::from_utf8(name.to_vec()).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("a\r\n\n# no\n;no\nb c", false), ["a", "b c"]);
+        assert_eq!(names("a\nb\0c\0", true), ["a\nb", "c"]);
+    }
+
+    #[test]
+    fn wildcards_stand_for_names_and_else_for_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.c", "b.c", "c.d", ".x.c"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/d.c"), "").unwrap();
+        let expand = |pattern: &str| {
+            let all = expand_globs(dir.path().join(pattern));
+            let prefix = dir.path().as_os_str().len() + 1;
+            let tail = |path: OsString| String::from_utf8(path.into_vec()[prefix..].to_vec());
+            all.into_iter().map(|path| tail(path).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(expand("*.c"), ["a.c", "b.c"]);
+        assert_eq!(expand("*/*.c"), ["sub/d.c"]);
+        assert_eq!(expand("*/"), ["sub/"]);
+        assert_eq!(expand("*.zip"), ["*.zip"]);
+    }
+}

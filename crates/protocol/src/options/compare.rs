@@ -1,0 +1,189 @@
+//! What counts as changed, and with what else a name is compared.
+
+use deltic_core::Timestamp;
+use deltic_core::codec::{CodecError, Put, Reader};
+
+use crate::limits::MAX_ALTERNATES;
+use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+
+/// How the receiver tells what is to be brought up to date. Everything is off by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compare {
+    /// Files of one length are equal (`--size-only`).
+    pub size_only: bool,
+    /// Size and time prove nothing (`--ignore-times`).
+    pub ignore_times: bool,
+    /// Leave files alone that are newer here (`--update`).
+    pub update: bool,
+    /// Make nothing new (`--existing`).
+    pub existing: bool,
+    /// Change nothing that is there (`--ignore-existing`).
+    pub ignore_existing: bool,
+    /// How near times are the same time (`--modify-window`).
+    pub window: Window,
+    /// Shortest file that is brought over, in bytes (`--min-size`).
+    pub min_bytes: u64,
+    /// Longest one (`--max-size`).
+    pub max_bytes: Option<u64>,
+    /// Other trees of the receiver.
+    pub alternates: Alternates,
+    /// Where a file without an old version may find one of another name (`--fuzzy`).
+    pub fuzzy: Fuzzy,
+}
+
+/// Which times are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// Equal ones, to the nanosecond.
+    #[default]
+    Exact,
+    /// Those whose seconds are so far apart at most.
+    Secs(u32),
+}
+
+impl Window {
+    /// Whether these are the same time.
+    #[must_use]
+    pub fn holds(self, one: Timestamp, other: Timestamp) -> bool {
+        match self {
+            Self::Exact => one == other,
+            Self::Secs(most) => one.secs.abs_diff(other.secs) <= u64::from(most),
+        }
+    }
+
+    /// Whether `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in rsync.
+    #[must_use]
+    pub fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
+        match self {
+            Self::Exact => old > new,
+            Self::Secs(most) => new.secs.saturating_sub(old.secs) < i64::from(most),
+        }
+    }
+}
+
+/// Trees of the receiver besides the destination; each is an *alternate*.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alternates {
+    /// What becomes of a file that one of them has.
+    pub usage: AlternateUse,
+    /// Paths, absolute or from the destination's root; at most [`MAX_ALTERNATES`].
+    pub dirs: Vec<Box<[u8]>>,
+}
+
+/// What becomes of a file that an alternate has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlternateUse {
+    /// It is not made here (`--compare-dest`).
+    #[default]
+    Compare,
+    /// It is copied (`--copy-dest`).
+    Copy,
+    /// It is linked (`--link-dest`).
+    Link,
+}
+
+/// Where old versions of similar names are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fuzzy {
+    /// Nowhere.
+    #[default]
+    Never,
+    /// In the file's directory (`-y`).
+    Here,
+    /// In that of the alternates as well (`-yy`).
+    Everywhere,
+}
+
+closed_set!(AlternateUse: Compare = 0, Copy = 1, Link = 2);
+closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
+
+/// 0 is exact; else seconds and one.
+impl Wire for Window {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_varint(match self {
+            Self::Exact => 0,
+            Self::Secs(secs) => u64::from(*secs) + 1,
+        });
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.varint()?.checked_sub(1) {
+            None => Ok(Self::Exact),
+            Some(secs) => Ok(Self::Secs(u32::try_from(secs).map_err(|_| CodecError::OutOfRange)?)),
+        }
+    }
+}
+
+impl Wire for Alternates {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.usage.put(to);
+        self.dirs.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (usage, dirs) = (Wire::take(from)?, Vec::<Box<[u8]>>::take(from)?);
+        if dirs.len() > MAX_ALTERNATES {
+            return Err(Bad::Limit("alternates"));
+        }
+        Ok(Self { usage, dirs })
+    }
+}
+
+impl Wire for Compare {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self { size_only, ignore_times, update, existing, ignore_existing, .. } = *self;
+        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing]);
+        self.window.put(to);
+        self.min_bytes.put(to);
+        self.max_bytes.put(to);
+        self.alternates.put(to);
+        self.fuzzy.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let [size_only, ignore_times, update, existing, ignore_existing] = take_flags(from)?;
+        Ok(Self {
+            size_only,
+            ignore_times,
+            update,
+            existing,
+            ignore_existing,
+            window: Wire::take(from)?,
+            min_bytes: Wire::take(from)?,
+            max_bytes: Wire::take(from)?,
+            alternates: Wire::take(from)?,
+            fuzzy: Wire::take(from)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64, nanos: u32) -> Timestamp {
+        Timestamp { secs, nanos }
+    }
+
+    #[test]
+    fn a_window_takes_seconds_only_and_none_takes_everything() {
+        assert!(
+            !Window::Exact.holds(at(5, 1), at(5, 2)) && Window::Exact.holds(at(5, 1), at(5, 1))
+        );
+        assert!(Window::Secs(0).holds(at(5, 1), at(5, 2)));
+        assert!(!Window::Secs(0).holds(at(5, 0), at(6, 0)));
+        assert!(Window::Secs(2).holds(at(-1, 0), at(1, 9)));
+        assert!(!Window::Secs(u32::MAX).holds(at(i64::MIN, 0), at(i64::MAX, 0)));
+    }
+
+    #[test]
+    fn newer_is_strictly_newer_unless_a_window_says_otherwise() {
+        assert!(
+            Window::Exact.is_newer(at(5, 2), at(5, 1))
+                && !Window::Exact.is_newer(at(5, 1), at(5, 1))
+        );
+        assert!(!Window::Secs(0).is_newer(at(5, 2), at(5, 1)));
+        assert!(Window::Secs(1).is_newer(at(5, 0), at(5, 0)));
+        assert!(!Window::Secs(1).is_newer(at(i64::MIN, 0), at(i64::MAX, 0)));
+    }
+}

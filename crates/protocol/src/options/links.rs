@@ -1,0 +1,44 @@
+//! What becomes of symlinks.
+
+use deltic_core::codec::{Put, Reader};
+
+use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+
+/// Which symlinks are what they point at, and which are left out. By default all are links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Which are followed where the sources are.
+    pub follow: Follow,
+    /// Leave out those that may lead out of the tree (`--safe-links`).
+    pub safe: bool,
+    /// Put a word before targets that makes them lead nowhere, and take it off at the source (`--munge-links`).
+    pub munge: bool,
+}
+
+/// Which symlinks are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// None.
+    #[default]
+    Never,
+    /// Those to directories (`--copy-dirlinks`).
+    Dirs,
+    /// Those that may lead out of the tree (`--copy-unsafe-links`).
+    Unsafe,
+    /// All (`--copy-links`).
+    All,
+}
+
+closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
+
+impl Wire for Links {
+    fn put(&self, to: &mut Vec<u8>) {
+        put_flags(to, [self.safe, self.munge]);
+        self.follow.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let [safe, munge] = take_flags(from)?;
+        Ok(Self { follow: Wire::take(from)?, safe, munge })
+    }
+}

@@ -1,0 +1,56 @@
+//! What is removed, at either end, and what is kept of it.
+
+use deltic_core::codec::{CodecError, Reader};
+
+use crate::wire::{Bad, Wire, put_flags, take_flags};
+
+/// How far removing goes, besides [`Delete`](super::Delete). Everything is off by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remove {
+    /// A full directory gives way to what is no directory, though nothing else is deleted (`--force`).
+    pub force: bool,
+    /// Delete though the source could not be listed or read in full (`--ignore-errors`).
+    pub ignore_errors: bool,
+    /// Sources that have arrived go, but for directories (`--remove-source-files`).
+    pub sources: bool,
+    /// What is replaced or deleted is kept under another name (`--backup`).
+    pub backup: Option<Backup>,
+}
+
+/// Where old versions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// In a tree of their own, absolute or from the destination's root; else beside the new ones.
+    pub dir: Option<Box<[u8]>>,
+    /// What is put behind their names.
+    pub suffix: Box<[u8]>,
+}
+
+impl Wire for Backup {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.dir.put(to);
+        self.suffix.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (dir, suffix): (Option<Box<[u8]>>, Box<[u8]>) = (Wire::take(from)?, Wire::take(from)?);
+        let is_name = |byte: &u8| !matches!(byte, b'/' | 0);
+        // Without either an old version would be kept as itself.
+        if dir.is_none() && suffix.is_empty() || !suffix.iter().all(is_name) {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self { dir, suffix })
+    }
+}
+
+impl Wire for Remove {
+    fn put(&self, to: &mut Vec<u8>) {
+        put_flags(to, [self.force, self.ignore_errors, self.sources]);
+        self.backup.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let [force, ignore_errors, sources] = take_flags(from)?;
+        Ok(Self { force, ignore_errors, sources, backup: Wire::take(from)? })
+    }
+}

@@ -1,0 +1,79 @@
+//! What of the sources is taken.
+
+use deltic_core::codec::{Put, Reader};
+
+use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+
+/// Which names take part, besides the rules. Everything is off by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    /// Take directories without what is in them (`--dirs`).
+    pub dirs: bool,
+    /// Names keep the directories that they were named with (`--relative`).
+    pub relative: bool,
+    /// Those directories are made, and otherwise left alone (`--no-implied-dirs`).
+    pub plain_implied_dirs: bool,
+    /// Leave out directories without files (`--prune-empty-dirs`).
+    pub prune_empty_dirs: bool,
+    /// Make every missing directory on the way to the destination (`--mkpath`).
+    pub mkpath: bool,
+    /// Tell what there is, and bring nothing (`--list-only`).
+    pub list_only: bool,
+    /// Whether other file systems are entered (`--one-file-system`).
+    pub mounts: Mounts,
+    /// What a source means that is not there.
+    pub missing: Missing,
+}
+
+/// What becomes of directories on which another file system is mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mounts {
+    /// They are like any other.
+    #[default]
+    Enter,
+    /// They are taken without what is in them (`-x`).
+    Empty,
+    /// They are left out (`-xx`).
+    LeaveOut,
+}
+
+/// What a source means that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// It fails.
+    #[default]
+    Fail,
+    /// Nothing (`--ignore-missing-args`).
+    Ignore,
+    /// That it is to go at the destination as well (`--delete-missing-args`).
+    Delete,
+}
+
+closed_set!(Mounts: Enter = 0, Empty = 1, LeaveOut = 2);
+closed_set!(Missing: Fail = 0, Ignore = 1, Delete = 2);
+
+impl Wire for Select {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self {
+            dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only, ..
+        } = *self;
+        put_flags(to, [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only]);
+        self.mounts.put(to);
+        self.missing.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only] =
+            take_flags(from)?;
+        Ok(Self {
+            dirs,
+            relative,
+            plain_implied_dirs,
+            prune_empty_dirs,
+            mkpath,
+            list_only,
+            mounts: Wire::take(from)?,
+            missing: Wire::take(from)?,
+        })
+    }
+}

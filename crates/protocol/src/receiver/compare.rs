@@ -1,0 +1,81 @@
+//! What counts as changed: pure comparisons of what is listed with what is here.
+
+use deltic_core::{Kind, Meta};
+
+use crate::options::{Compare, Options};
+use crate::report::Differs;
+
+/// What size and time say of two files' contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quick {
+    /// They are equal, for all that is asked.
+    Same,
+    /// They differ.
+    Differs,
+    /// Only the contents can tell (`-c`).
+    Unknown,
+}
+
+/// Compares two regular files without reading them.
+pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> Quick {
+    let Compare { size_only, ignore_times, window, .. } = options.compare;
+    match () {
+        () if new.len != old.len => Quick::Differs,
+        () if options.checksum && new.len == 0 => Quick::Same,
+        () if options.checksum => Quick::Unknown,
+        () if size_only => Quick::Same,
+        () if ignore_times => Quick::Differs,
+        () if window.holds(new.modified, old.modified) => Quick::Same,
+        () => Quick::Differs,
+    }
+}
+
+/// Whether both are known, and not the same.
+fn differ(new: Option<u32>, old: Option<u32>) -> bool {
+    new.zip(old).is_some_and(|(new, old)| new != old)
+}
+
+/// In which of the carried attributes two entries of one kind differ.
+pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
+    let asked = &options.metadata;
+    let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
+    let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
+    let executes = |meta: &Meta| meta.mode & deltic_core::meta::EXECUTE_BITS != 0;
+    let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
+    // As rsync, which keeps whole seconds of it.
+    let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
+    let is_read = !new.is_partly_unread();
+    let acls_differ = !match (new.access_acl(), old.access_acl()) {
+        (Some(new), Some(old)) => new.is_like(old),
+        (new, old) => new == old,
+    } || new.default_acl() != old.default_acl();
+    Differs {
+        time: options.times
+            && !omitted
+            && !options.compare.window.holds(new.modified, old.modified),
+        mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
+        user: differ(new.user, old.user),
+        group: differ(new.group, old.group),
+        accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
+        acl: asked.acls && !is_link && is_read && acls_differ,
+        xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),
+        ..Differs::default()
+    }
+}
+
+impl Compare {
+    /// Whether an entry is passed over because of what stands in its place, or because nothing does.
+    pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> bool {
+        match old {
+            None => self.existing,
+            Some(old) => self.ignore_existing && !(new.is_dir() && old.is_dir()),
+        }
+    }
+
+    /// Whether a file is passed over because of its length, or because the old one is newer.
+    pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> bool {
+        let sized = self.min_bytes <= new.len && self.max_bytes.is_none_or(|most| new.len <= most);
+        let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
+        !sized || self.update && old.is_some_and(newer)
+    }
+}

@@ -1,0 +1,28 @@
+//! What a receiver asked for: a sender must not bring anything else.
+
+use std::collections::HashSet;
+
+use deltic_core::{Name, glob};
+
+/// The names that may be listed at the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// These.
+    pub names: HashSet<Name>,
+    /// And what one of these patterns matches (`deltic_core::glob`).
+    pub globs: Vec<Box<[u8]>>,
+}
+
+impl Expect {
+    /// Whether `name` was asked for.
+    #[must_use]
+    pub fn admits(&self, name: &Name) -> bool {
+        self.names.contains(name) || self.globs.iter().any(|g| glob::matches(g, name.as_bytes()))
+    }
+}
+
+impl<const N: usize> From<[Name; N]> for Expect {
+    fn from(names: [Name; N]) -> Self {
+        Self { names: names.into(), globs: Vec::new() }
+    }
+}

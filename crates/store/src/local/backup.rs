@@ -1,0 +1,103 @@
+//! Old versions under other names, before they are replaced or removed (`--backup`).
+//!
+//! The old version gets its second name while it still has its first: at no time is there none of the two. So the second
+//! name is on the same file system.
+
+use std::path::{Path, PathBuf};
+
+use deltic_core::{Name, RelPath};
+use rustix::fs::{self, Mode};
+use rustix::io::Errno;
+
+use super::place::Place;
+use super::snapshot::file_type;
+use crate::StoreError;
+use crate::dir::{Dir, Use};
+use crate::error::At;
+
+/// Where old versions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// A tree of their own, made where it is missing; else they are kept beside the new ones.
+    pub dir: Option<PathBuf>,
+    /// What is put behind their names.
+    pub suffix: Box<[u8]>,
+}
+
+/// Why an old version goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// Another takes its place.
+    Replaced,
+    /// Nothing does: then what is a backup itself goes for good.
+    Removed,
+}
+
+impl Backup {
+    /// Keeps what is at `place`, if it is there and no directory.
+    pub(super) fn keep(&self, root: &Dir, place: &Place, goes: Goes) -> Result<(), StoreError> {
+        let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
+            return Ok(());
+        };
+        let is_backup = self.dir.is_none() && place.name.as_bytes().ends_with(&self.suffix);
+        if file_type(&stat).is_dir() || goes == Goes::Removed && is_backup {
+            return Ok(());
+        }
+        let name = [place.name.as_bytes(), &self.suffix].concat();
+        let bad_name = |_| StoreError::BadName { action: BACK_UP, path: place.path.clone() };
+        let name = Name::new(&name).map_err(bad_name)?;
+        self.link(root, place, &name).at(BACK_UP, &place.path)
+    }
+
+    /// Whether what is kept stands beside what it was replaced by.
+    pub(super) fn is_beside(&self) -> bool {
+        self.dir.is_none()
+    }
+
+    fn link(&self, root: &Dir, place: &Place, name: &Name) -> Result<(), Errno> {
+        let tree = match &self.dir {
+            None => None,
+            Some(dir) => Some(mirror(make_all(dir)?, root, &place.dir_path)?),
+        };
+        let dir = tree.as_ref().unwrap_or(&place.dir);
+        match dir.find(name)? {
+            Some(stat) if file_type(&stat).is_dir() => dir.remove_dir(name)?,
+            Some(_) => dir.remove_file(name)?,
+            None => {}
+        }
+        place.dir.link(&place.name, dir, name)
+    }
+}
+
+/// The directory at `path`, which is made with all above it.
+fn make_all(path: &Path) -> Result<Dir, Errno> {
+    let missing = |dir: &&Path| Dir::open_root(dir).is_err_and(|errno| errno == Errno::NOENT);
+    let above: Vec<_> =
+        path.ancestors().filter(|dir| *dir != Path::new("")).take_while(missing).collect();
+    for dir in above.into_iter().rev() {
+        Dir::make_root(dir)?;
+    }
+    Dir::open_root(path)
+}
+
+/// The directory below `tree` that has the path `path` has below `root`; what is missing is made with the modes there.
+fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
+    let (mut held, mut at) = (tree, RelPath::root());
+    for name in path.components() {
+        let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+        at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+        let below = RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+        let made = match held.make_dir(&name) {
+            Err(Errno::EXIST) => false,
+            made => made.map(|()| true)?,
+        };
+        held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
+        if made {
+            let mode = fs::fstat(root.dir(&at, Use::Pass)?)?.st_mode & 0o7777;
+            fs::fchmod(&held, Mode::from_raw_mode(mode | 0o700))?;
+        }
+    }
+    Ok(held)
+}
+
+const BACK_UP: &str = "back up";

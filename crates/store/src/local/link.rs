@@ -1,0 +1,72 @@
+//! Another name for what a neighbouring tree has.
+
+use deltic_core::{Meta, More, RelPath, See};
+use rustix::fs::Stat;
+
+use super::backup::Goes;
+use super::place::Place;
+use super::snapshot::{inode_of, look_at};
+use super::stage::new_name;
+use super::store::Inner;
+use crate::StoreError;
+use crate::error::At;
+
+/// Gives what `from` has at `path`, and `is`, the same path in `store`, in place of what was `seen`.
+///
+/// The link is made in the staging directory and looked at there, so that what takes the place is what was looked at,
+/// whatever happens to its first name meanwhile; then it is moved.
+pub(super) fn link(
+    store: &Inner,
+    from: &Inner,
+    path: &RelPath,
+    (is, seen): (&Meta, Option<&Meta>),
+) -> Result<(), StoreError> {
+    let place = Place::of(&store.root, LINK, path)?;
+    let there = Place::of(&from.root, LINK, path)?;
+    let found = place.dir.find(&place.name).at(LINK, path)?;
+    let source = there.dir.stat(&there.name).at(LINK, path)?;
+    // A rename over another name of the same file does nothing, and leaves both.
+    if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
+        return Ok(());
+    }
+    check_seen(&place, found, seen)?;
+    let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
+    there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
+    let landed = match look_at(&dir, &name, lasting(from.see)) {
+        Ok(linked) if linked == lasting_of(is) => store
+            .back_up(&place, Goes::Replaced)
+            .and_then(|()| place.land(&dir, &name).at(LINK, path)),
+        Ok(_) => Err(StoreError::Changed { path: path.clone() }),
+        Err(errno) => Err(StoreError::new(LINK, path, errno)),
+    };
+    if landed.is_err() {
+        // What stays is litter for the sweep.
+        let _ = dir.remove_file(&name);
+    }
+    store.touched.add(&place.dir_path);
+    landed
+}
+
+fn check_seen(place: &Place, found: Option<Stat>, seen: Option<&Meta>) -> Result<(), StoreError> {
+    let as_seen = match (found, seen) {
+        (None, None) => true,
+        (Some(_), Some(seen)) => {
+            look_at(&place.dir, &place.name, See::default()).at(LINK, &place.path)?.is_like(seen)
+        }
+        _ => false,
+    };
+    if as_seen { Ok(()) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
+}
+
+/// What stays when a file is read, or gets another name.
+fn lasting(see: See) -> See {
+    See { accessed: false, linked: false, ..see }
+}
+
+/// That part of `meta`.
+fn lasting_of(meta: &Meta) -> Meta {
+    let more = meta.more.as_deref().cloned().unwrap_or_default();
+    Meta { more: More { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
+}
+
+const LINK: &str = "link";
