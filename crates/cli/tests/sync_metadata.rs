@@ -108,6 +108,81 @@ fn an_archive_carries_owners_and_special_files() {
 }
 
 #[test]
+fn what_is_left_out_by_its_kind_keeps_what_stands_in_its_place() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/always", "x");
+        node(&world.path("src/fifo"), FileType::Fifo, (0, 0));
+        let mut names = vec!["always", "fifo"];
+        if is_root() {
+            node(&world.path("src/device"), FileType::CharacterDevice, (1, 3));
+            names.insert(1, "device");
+        }
+        for name in &names[1..] {
+            world.write(format!("dst/{name}"), "stays");
+        }
+        world.write("dst/extra", "goes");
+        let words = format!("--delete {} {}", way.from("src/"), way.to("dst/"));
+        world.ok(&format!("-rlptq {words}"));
+        let mut left = world.names("dst");
+        left.sort();
+        assert_eq!(left, names, "{way:?}");
+        assert_eq!(world.read("dst/fifo"), b"stays", "{way:?}");
+        world.ok(&format!("-rlptD --backup --suffix=.old {words}"));
+        assert!(world.path("dst/fifo").symlink_metadata().unwrap().file_type().is_fifo());
+        assert_eq!(world.read("dst/fifo.old"), b"stays", "{way:?}");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn what_an_alternate_has_is_linked_only_where_owner_and_attributes_agree() {
+    if !as_root() {
+        return;
+    }
+    for way in WAYS {
+        let world = World::new();
+        for name in ["same", "owned", "noted"] {
+            for tree in ["src", "alt"] {
+                world.write(format!("{tree}/{name}"), name);
+                world.set_time(format!("{tree}/{name}"), 1_000_000_000);
+            }
+        }
+        for tree in ["src", "alt"] {
+            node(&world.path(format!("{tree}/fifo")), FileType::Fifo, (0, 0));
+            set_times(&world.path(format!("{tree}/fifo")), (1, 1_000_000_000));
+            note(&world.path(format!("{tree}/noted")), "user.note", tree.as_bytes());
+        }
+        own(&world.path("src/owned"), 1000, 2000);
+        let [from, to] = [way.from("src/"), way.to("dst/")];
+        world.ok(&format!("-aX --link-dest=../alt {from} {to}"));
+        for (name, linked) in [("same", true), ("fifo", true), ("owned", false), ("noted", false)] {
+            let is_link =
+                world.inode(&format!("dst/{name}")) == world.inode(&format!("alt/{name}"));
+            assert_eq!(is_link, linked, "{way:?} {name}");
+        }
+        let stat = world.path("dst/owned").symlink_metadata().unwrap();
+        assert_eq!((stat.uid(), stat.gid()), (1000, 2000), "{way:?}");
+        assert_eq!(noted(&world.path("dst/noted"), "user.note").unwrap(), b"src", "{way:?}");
+        assert_eq!(noted(&world.path("alt/noted"), "user.note").unwrap(), b"alt", "{way:?}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_link_brings_its_own_attributes() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("behind", "x");
+        note(&world.path("behind"), "user.note", b"behind");
+        world.mkdir("src");
+        world.link("../behind", "src/link");
+        world.ok(&format!("-rptLX --open-noatime {} {}", way.from("src/"), way.to("dst/")));
+        assert!(world.path("dst/link").symlink_metadata().unwrap().is_file());
+        assert_eq!(noted(&world.path("dst/link"), "user.note").unwrap(), b"behind", "{way:?}");
+    }
+}
+
+#[test]
 fn what_only_differs_in_metadata_is_only_touched() {
     if !as_root() {
         return;

@@ -16,7 +16,7 @@ use super::{Extra, Place, Receiver, Work};
 /// What waits until the directory in its place is gone.
 #[derive(Debug)]
 pub(super) enum Cleared {
-    File(Candidate),
+    File(Box<Candidate>),
     Other {
         meta: Meta,
         change: Change,
@@ -76,7 +76,7 @@ impl Receiver {
         match (entry, removed) {
             (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
-                self.queue.push(candidate);
+                self.queue.push(*candidate);
             }
             (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
             (Cleared::File(candidate), Err(trouble)) => {

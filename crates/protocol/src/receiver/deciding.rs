@@ -490,7 +490,7 @@ impl Receiver {
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
-            self.clear(file, candidate.path.clone(), Cleared::File(candidate));
+            self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
             self.queue.push(candidate);
         }
