@@ -4,6 +4,7 @@ pub(crate) mod accepted;
 mod compare;
 pub(crate) mod filters;
 mod links;
+mod metadata;
 mod remove;
 mod select;
 pub(crate) mod show;
@@ -28,6 +29,8 @@ use self::travel::Travel;
 use crate::commands::{agent, bench, completions, delta, man, patch, signature};
 use crate::exit::Exit;
 use crate::output;
+
+pub(crate) use metadata::MetadataArgs;
 
 /// Keeps huge files and whole trees identical between machines, and moves only what changed.
 #[derive(Debug, Parser)]
@@ -147,7 +150,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
 
-    /// Same as -rlpt; owner, group and devices are not carried yet
+    /// Same as -rlptgoD
     #[arg(short, long, help_heading = CARRY)]
     pub(crate) archive: bool,
     /// Descend into directories
@@ -174,6 +177,9 @@ pub(crate) struct SyncArgs {
     /// Leave modification times alone, though -a says otherwise
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
+    /// Owners, devices, ACLs and the like.
+    #[command(flatten)]
+    pub(crate) metadata: MetadataArgs,
 
     /// Which names take part.
     #[command(flatten)]
@@ -300,12 +306,9 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 
 /// Options that hands used to rsync will try.
 const NOT_YET: &[(&str, &str)] = &[
-    (
-        "-o -g -D --owner --group --devices --specials",
-        "owner, group and devices are not carried yet",
-    ),
     ("-H --hard-links", "hard links are not carried yet; each name gets its own copy"),
-    ("-A -X --acls --xattrs", "ACLs and extended attributes are not carried yet"),
+    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
+    ("--fake-super", "what only the superuser may set is skipped, not noted in attributes"),
     ("--append", "an interrupted run resumes by itself"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
 ];

@@ -104,6 +104,8 @@ pub(crate) struct Summary {
     files: u64,
     dirs: u64,
     links: u64,
+    devices: u64,
+    specials: u64,
     total_bytes: u64,
     created: u64,
     transferred: u64,
@@ -190,6 +192,8 @@ impl<'a> Event<'a> {
             files: totals.files,
             dirs: totals.dirs,
             links: totals.links,
+            devices: totals.devices,
+            specials: totals.specials,
             total_bytes: totals.bytes,
             created: totals.created,
             transferred: totals.transferred,
@@ -251,6 +255,8 @@ fn kind(item: Item) -> &'static str {
         Item::File => "file",
         Item::Dir => "dir",
         Item::Symlink => "symlink",
+        Item::Device => "device",
+        Item::Special => "special",
     }
 }
 
@@ -270,6 +276,11 @@ fn differs(change: &Change) -> Vec<&'static str> {
         (differs.size, "size"),
         (differs.time, "time"),
         (differs.mode, "mode"),
+        (differs.user, "owner"),
+        (differs.group, "group"),
+        (differs.accessed, "atime"),
+        (differs.acl, "acl"),
+        (differs.xattrs, "xattrs"),
     ];
     names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
 }
@@ -356,8 +367,8 @@ mod tests {
         );
         assert_eq!(
             keys(&Event::summary(&outcome, false, Exit::Success)),
-            "created deleted dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
-             received_bytes sent_bytes total_bytes transferred transferred_bytes"
+            "created deleted devices dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
+             received_bytes sent_bytes specials total_bytes transferred transferred_bytes"
         );
         assert_eq!(
             parsed(&Event::trouble(TroubleKind::DeleteLimit, "m")),

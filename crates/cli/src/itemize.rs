@@ -1,7 +1,6 @@
 //! What changes of a name, in rsync's `--itemize-changes` format: `YXcstpoguax`.
 //!
-//! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes. The letters of what
-//! Deltic does not carry yet (`oguax`) are always dots.
+//! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes.
 
 use deltic_net::Plan;
 use deltic_net::plan::Destination;
@@ -40,23 +39,30 @@ impl Style {
         match (change.action, change.item) {
             (Action::Touched, _) => '.',
             (_, Item::File) => self.arrow,
-            (_, Item::Dir | Item::Symlink) => 'c',
+            _ => 'c',
         }
     }
 
     /// `cstpoguax` of something that was there before.
     fn attributes(self, change: &Change) -> String {
-        let Differs { content, size, time, mode } = change.differs;
+        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs } =
+            change.differs;
         let replaced = change.action == Action::Updated;
-        let content = content || (replaced && change.item == Item::Symlink);
+        let content = content || (replaced && change.item != Item::File);
         let size = size && change.item == Item::File;
         let time = time || (replaced && self.time == 'T');
-        let letters = [(content, 'c'), (size, 's'), (time, self.time), (mode, 'p')];
-        letters
-            .map(|(differs, letter)| if differs { letter } else { '.' })
-            .iter()
-            .collect::<String>()
-            + "....."
+        let letters = [
+            (content, 'c'),
+            (size, 's'),
+            (time, self.time),
+            (mode, 'p'),
+            (user, 'o'),
+            (group, 'g'),
+            (accessed, 'u'),
+            (acl, 'a'),
+            (xattrs, 'x'),
+        ];
+        letters.map(|(differs, letter)| if differs { letter } else { '.' }).iter().collect()
     }
 }
 
@@ -66,6 +72,8 @@ fn kind(item: Item) -> char {
         Item::File => 'f',
         Item::Dir => 'd',
         Item::Symlink => 'L',
+        Item::Device => 'D',
+        Item::Special => 'S',
     }
 }
 
@@ -87,7 +95,17 @@ mod tests {
 
     fn change(item: Item, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
-        let differs = Differs { content: has('c'), size: has('s'), time: has('t'), mode: has('p') };
+        let differs = Differs {
+            content: has('c'),
+            size: has('s'),
+            time: has('t'),
+            mode: has('p'),
+            user: has('o'),
+            group: has('g'),
+            accessed: has('u'),
+            acl: has('a'),
+            xattrs: has('x'),
+        };
         let (path, facts) = (RelPath::parse(b"d/n").unwrap(), Facts::default());
         Change { path, item, action, differs, facts }
     }
@@ -95,7 +113,7 @@ mod tests {
     #[test]
     fn codes_are_those_that_rsync_prints() {
         use Action::{Created, Touched, Updated};
-        use Item::{Dir, File, Symlink};
+        use Item::{Device, Dir, File, Special, Symlink};
         for (style, item, action, differs, line) in [
             (PULL, File, Created, "", ">f+++++++++"),
             (PUSH, File, Created, "", "<f+++++++++"),
@@ -112,6 +130,12 @@ mod tests {
             (PULL, Symlink, Updated, "", "cLc........"),
             (PULL, Symlink, Updated, "st", "cLc.t......"),
             (TIMELESS, Symlink, Updated, "", "cLc.T......"),
+            (PULL, File, Touched, "og", ".f....og..."),
+            (PULL, Dir, Touched, "tpogax", ".d..tpog.ax"),
+            (PUSH, File, Updated, "sux", "<f.s....u.x"),
+            (PULL, Device, Created, "", "cD+++++++++"),
+            (PULL, Device, Updated, "t", "cDc.t......"),
+            (PULL, Special, Touched, "p", ".S...p....."),
         ] {
             assert_eq!(style.code(&change(item, action, differs)), line);
         }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use deltic_core::meta::{Device, DeviceClass};
 use deltic_core::path::printable;
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 use indicatif::HumanCount;
@@ -59,7 +60,10 @@ fn mode(meta: &Meta) -> String {
         Kind::File => '-',
         Kind::Dir => 'd',
         Kind::Symlink(_) => 'l',
-        _ => 's',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::Device(Device { class: DeviceClass::Char, .. }) => 'c',
+        Kind::Device(Device { class: DeviceClass::Block, .. }) => 'b',
     };
     let bits = if matches!(meta.kind, Kind::Symlink(_)) { 0o777 } else { meta.mode };
     let mut text = String::from(kind);
@@ -103,7 +107,7 @@ mod tests {
     use super::*;
 
     fn meta(kind: Kind, len: u64, mode: u32) -> Meta {
-        Meta { kind, len, modified: Timestamp { secs: 1_664_542_391, nanos: 9 }, mode }
+        Meta::plain(kind, len, Timestamp { secs: 1_664_542_391, nanos: 9 }, mode)
     }
 
     #[test]

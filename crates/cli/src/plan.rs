@@ -140,10 +140,11 @@ fn show(word: &OsStr) -> String {
 /// a strategy wants to see it.
 fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
     let (compress, compress_level) = args.travel.compression()?;
+    let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
-        modes: args.perms || (args.archive && !args.no_perms),
+        modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
         whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
@@ -162,6 +163,7 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
         select,
         compare: args.compare.compare()?,
         rules: args.filters.rules(args.select.ends_in_nuls())?,
+        metadata,
     })
 }
 
@@ -188,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn archive_stands_for_rlpt() {
+    fn archive_stands_for_rlptgod() {
         let archive = request("-a a b").unwrap().plan.options;
-        assert_eq!(archive, request("-rlpt a b").unwrap().plan.options);
+        assert_eq!(archive, request("-rlptgoD a b").unwrap().plan.options);
         assert!(
             archive.recursive && archive.links && archive.modes && archive.times && archive.durable
         );

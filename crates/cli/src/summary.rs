@@ -9,11 +9,14 @@ use indicatif::{HumanBytes, HumanCount};
 use crate::numbers::Numbers;
 use crate::view::{Summary, View};
 
+/// rsync's words for kinds of names, in its order.
+const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];
+
 /// What kinds of names came and went, as far as each was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    created: [u64; 3],
-    deleted: [u64; 3],
+    created: [u64; KINDS.len()],
+    deleted: [u64; KINDS.len()],
 }
 
 impl Tally {
@@ -28,6 +31,8 @@ impl Tally {
             Item::File => 0,
             Item::Dir => 1,
             Item::Symlink => 2,
+            Item::Device => 3,
+            Item::Special => 4,
         }] += 1;
     }
 }
@@ -113,7 +118,7 @@ pub(crate) fn logged(outcome: &Outcome, numbers: Numbers) -> String {
 fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
     let Outcome { totals, traffic, .. } = outcome;
     let bytes = |label: &str, n| format!("{label}: {} bytes", numbers.show(n));
-    let kinds = [totals.files, totals.dirs, totals.links];
+    let kinds = [totals.files, totals.dirs, totals.links, totals.devices, totals.specials];
     let all = kinds.iter().sum();
     vec![
         String::new(),
@@ -132,8 +137,8 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
 }
 
 /// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur; without any where not all were named.
-fn by_kind(all: u64, kinds: [u64; 3], numbers: Numbers) -> String {
-    let named: Vec<_> = ["reg", "dir", "link"]
+fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
+    let named: Vec<_> = KINDS
         .iter()
         .zip(kinds)
         .filter(|(_, count)| *count > 0)
@@ -182,6 +187,8 @@ mod tests {
                 files: 1200,
                 dirs: 30,
                 links: 0,
+                devices: 0,
+                specials: 0,
                 bytes: 5 << 30,
                 created: 3,
                 transferred: 2,
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn statistics_are_rsyncs_lines() {
-        let tally = Tally { created: [1, 1, 1], deleted: [1, 0, 0] };
+        let tally = Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0] };
         let lines = |numbers| {
             let full = full(&outcome(), &tally, numbers);
             full.into_iter().chain(totals(&outcome(), true, numbers)).collect::<Vec<_>>().join("\n")
@@ -253,7 +260,7 @@ mod tests {
     #[test]
     fn a_run_that_moved_nothing_has_no_speedup() {
         assert_eq!(speedup(&Outcome::default()), 0.0);
-        assert_eq!(by_kind(0, [0; 3], Numbers::Grouped), "0");
+        assert_eq!(by_kind(0, [0; KINDS.len()], Numbers::Grouped), "0");
     }
 
     #[test]

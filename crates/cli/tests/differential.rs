@@ -13,6 +13,8 @@
 //!   They are left out.
 //! - Without `-p`, what is made of a file of an alternate or of another name has the mode of a new file; rsync gives it that of
 //!   the file that it was matched against. Such options come with `-p` here.
+//! - Without `-p`, a FIFO that takes the place of another kind of entry has the mode of a new one; rsync gives it that of the
+//!   entry. `--specials` comes with `-p` here.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
@@ -35,6 +37,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use common::tree::{picture, set_time};
 use common::{DELTIC, Run, World, is_installed, noise, skip};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// Cases without a word to the contrary.
 const CASES: u64 = 80;
@@ -52,6 +55,10 @@ const fn at(percent: u64, words: fn(&mut Dice) -> Vec<String>) -> Choice {
 /// Every option that both know; one line each.
 const CHOICES: &[Choice] = &[
     at(100, |dice| some(dice, &["-rlpt", "-rlpt", "-rlpt", "-rlt", "-rlp", "-rt", "-r", "-rl"])),
+    at(30, |dice| some(dice, &["--specials -p", "-D -p", "-D --no-devices -p"])),
+    at(10, |dice| {
+        some(dice, &["-o", "-g", "-og --numeric-ids", "-E", "--chmod=Fg-w,o=", "-O", "-J"])
+    }),
     at(35, |_| words("--delete")),
     at(15, |_| words("-c")),
     at(15, |_| words("--no-whole-file")),
@@ -64,7 +71,7 @@ const CHOICES: &[Choice] = &[
     at(8, |_| words("--ignore-existing")),
     at(8, |dice| vec![format!("--max-size={}", dice.pick(&["0", "20", "1k", "1K-1", "2KB+1"]))]),
     at(8, |dice| vec![format!("--min-size={}", dice.pick(&["1", "20", "1.5k", "1K-1", "2KB+1"]))]),
-    at(25, |dice| alternates(dice)),
+    at(25, alternates),
     at(10, |dice| some(dice, &["-y -p", "-yy -p"])),
     at(10, |_| words("-m")),
     at(10, |dice| some(dice, &["-b", "-b --suffix=.old", "-b --backup-dir=kept"])),
@@ -88,7 +95,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn some(dice: &mut Dice, all: &[&str]) -> Vec<String> {
-    words(*dice.pick(all))
+    words(dice.pick::<&str>(all))
 }
 
 fn alternates(dice: &mut Dice) -> Vec<String> {
@@ -260,6 +267,7 @@ enum What {
     Dir,
     File { len: usize, seed: u64 },
     Link(&'static str),
+    Fifo,
 }
 
 impl Tree {
@@ -271,6 +279,10 @@ impl Tree {
                 What::Dir => fs::create_dir(&path).expect("it is free"),
                 What::File { len, seed } => fs::write(&path, noise(len, seed)).expect("it is free"),
                 What::Link(target) => symlink(target, &path).expect("it is free"),
+                What::Fifo => {
+                    let mode = Mode::from_raw_mode(0o600);
+                    mknodat(CWD, &path, FileType::Fifo, mode, 0).expect("it is free");
+                }
             }
         }
         // From the leaves up: a directory's time changes with what is put in it.
@@ -333,11 +345,17 @@ fn name(dice: &mut Dice) -> OsString {
 }
 
 fn what(dice: &mut Dice) -> What {
-    match dice.below(10) {
+    match dice.below(11) {
+        10 => What::Fifo,
         0..3 => What::Dir,
-        3 => {
-            What::Link(*dice.pick(&["a", "../b", "nowhere", "/etc/passwd", "../../x", "a/../../c"]))
-        }
+        3 => What::Link(dice.pick::<&str>(&[
+            "a",
+            "../b",
+            "nowhere",
+            "/etc/passwd",
+            "../../x",
+            "a/../../c",
+        ])),
         _ => {
             let long = 3000 + dice.below(9000);
             let len = *dice.pick(&[0, 1, 20, 20, 21, 1024, 1023, 2001, 2049, long]) as usize;

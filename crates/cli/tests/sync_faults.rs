@@ -147,7 +147,7 @@ fn a_link_in_place_of_the_staging_directory_is_not_followed() {
         world.mkdir("outside");
         world.mkdir("dst");
         world.link("../outside", "dst/.deltic");
-        let run = world.sync(&["-a".into(), way.from("src/"), way.to("dst/")]);
+        let run = world.sync(&["-rlpt".into(), way.from("src/"), way.to("dst/")]);
         assert!(world.names("outside").is_empty(), "{way:?} {run:#?}");
         assert!(run.code == Some(0) || !run.stderr.is_empty(), "{way:?} {run:#?}");
     }
@@ -340,7 +340,7 @@ fn special_files_are_skipped_by_name() {
     rustix::fs::mknodat(rustix::fs::CWD, world.path("src/fifo"), kind, mode, 0).unwrap();
     world.write("src/file", "x");
     for way in WAYS {
-        let run = world.sync(&["-a".into(), way.from("src/"), way.to("dst/")]);
+        let run = world.sync(&["-rlpt".into(), way.from("src/"), way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
         assert!(run.stderr.starts_with("deltic: skip ") && run.stderr.contains("fifo"), "{run:#?}");
         assert!(world.exists("dst/file") && !world.exists("dst/fifo"));

@@ -141,9 +141,9 @@ fn quiet_runs_say_nothing_but_errors() {
         0,
     )
     .unwrap();
-    let loud = world.sync(&["-an", "src/", "dst/"]);
+    let loud = world.sync(&["-an", "--no-D", "src/", "dst/"]);
     assert!(loud.stderr.contains("fifo") && loud.code == Some(0), "{loud:#?}");
-    world.ok("-aqi --delete src/ dst/");
+    world.ok("-aqi --no-D --delete src/ dst/");
     let run = world.fails(23, "-aq src/ missing dst/");
     assert_eq!((run.stdout.as_str(), run.stderr.lines().count()), ("", 1), "{run:#?}");
 }

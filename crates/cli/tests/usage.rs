@@ -21,7 +21,7 @@ fn refusal(words: &[&str]) -> String {
 fn words_that_make_no_sense_are_refused_by_name() {
     for (words, culprit) in [
         (&["sync", "--fooo", "a", "b"][..], "--fooo"),
-        (&["sync", "-aJ", "a", "b"], "-J"),
+        (&["sync", "-aZ", "a", "b"], "-Z"),
         (&["sync", "h:a", "g:b"], "'h' and destination 'g'"),
         (&["sync", "h:a", "g:b", "c"], "'g:b'"),
         (&["sync", "--bwlimit", "5x", "a", "b"], "5x"),

@@ -35,7 +35,7 @@ pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::{ChunkNo, Index};
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
-pub use meta::{Entry, Kind, Meta, Timestamp};
+pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};

@@ -1,6 +1,14 @@
 //! What a tree says of an entry besides its content.
 
+mod acl;
+mod ids;
+mod modes;
+
 use crate::path::Name;
+
+pub use acl::{Acl, Named, Who};
+pub use ids::{BadIdRules, IdRules, To};
+pub use modes::{BadModeRules, ModeRules};
 
 /// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,14 +28,50 @@ pub enum Kind {
     Dir,
     /// A symbolic link and the bytes it points at; never followed below a root.
     Symlink(Box<[u8]>),
-    /// A device, FIFO or socket: listed, never transferred.
-    Other,
+    /// A named pipe.
+    Fifo,
+    /// A socket's name.
+    Socket,
+    /// A device's name.
+    Device(Device),
+}
+
+/// What a device's name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// How it is driven.
+    pub class: DeviceClass,
+    /// Which driver.
+    pub major: u32,
+    /// Which of the driver's devices.
+    pub minor: u32,
+}
+
+/// How a device is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceClass {
+    /// A byte at a time.
+    Char,
+    /// In blocks.
+    Block,
 }
 
 /// The mode bits that an owner needs of a directory to work in it.
 pub const OWNER_BITS: u32 = 0o700;
+/// The mode bits of who may execute.
+pub const EXECUTE_BITS: u32 = 0o111;
+/// Most bytes in the name of an extended attribute, as on Linux.
+pub const MAX_XATTR_NAME_BYTES: usize = 255;
+/// Most bytes in the value of one, as on Linux.
+pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
+/// Most bytes in the names and values of one entry together.
+pub const MAX_XATTRS_BYTES: usize = 512 << 10;
+/// Most extended attributes of one entry.
+pub const MAX_XATTRS: usize = 4096;
+/// Most named users and groups in one ACL.
+pub const MAX_ACL_NAMED: usize = 4096;
 
-/// An entry's kind, size, modification time and mode.
+/// An entry's kind, size, modification time and mode; and, where that was asked for, whose it is and more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meta {
     /// What it is.
@@ -38,9 +82,21 @@ pub struct Meta {
     pub modified: Timestamp,
     /// Permission bits (`0o7777`).
     pub mode: u32,
+    /// Number of its owner.
+    pub user: Option<u32>,
+    /// Number of its group.
+    pub group: Option<u32>,
+    /// What few entries have, or few runs ask for.
+    pub more: Option<Box<More>>,
 }
 
 impl Meta {
+    /// Without owner and the like.
+    #[must_use]
+    pub const fn plain(kind: Kind, len: u64, modified: Timestamp, mode: u32) -> Self {
+        Self { kind, len, modified, mode, user: None, group: None, more: None }
+    }
+
     /// Whether this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
@@ -52,7 +108,143 @@ impl Meta {
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
     }
+
+    /// Whether this is a symbolic link.
+    #[must_use]
+    pub const fn is_symlink(&self) -> bool {
+        matches!(self.kind, Kind::Symlink(_))
+    }
+
+    /// Whether kind, size, time and mode are equal, whatever else was looked at.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let plain = |meta: &Self| (meta.len, meta.modified, meta.mode);
+        self.kind == other.kind && plain(self) == plain(other)
+    }
+
+    /// When it was last read, if that was asked for.
+    #[must_use]
+    pub fn accessed(&self) -> Option<Timestamp> {
+        self.more.as_ref()?.accessed
+    }
+
+    /// Its ACL, if it has one that says more than its mode.
+    #[must_use]
+    pub fn access_acl(&self) -> Option<&Acl> {
+        self.more.as_ref()?.access_acl.as_ref()
+    }
+
+    /// The ACL that new entries of this directory get.
+    #[must_use]
+    pub fn default_acl(&self) -> Option<&Acl> {
+        self.more.as_ref()?.default_acl.as_ref()
+    }
+
+    /// Its extended attributes, in order of name.
+    #[must_use]
+    pub fn xattrs(&self) -> &[Xattr] {
+        self.more.as_ref().map_or(&[], |more| &more.xattrs)
+    }
+
+    /// Whether it has attributes that could not be read.
+    #[must_use]
+    pub fn is_partly_unread(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.unread)
+    }
 }
+
+/// What few entries have, or few runs ask for. Nothing, where it is empty: then [`Meta::more`] is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct More {
+    /// When it was last read.
+    pub accessed: Option<Timestamp>,
+    /// Which inode it is, where that has other names as well.
+    pub linked: Option<Inode>,
+    /// What it says besides the mode of who may do what.
+    pub access_acl: Option<Acl>,
+    /// What new entries of this directory get.
+    pub default_acl: Option<Acl>,
+    /// In order of name, each name once.
+    pub xattrs: Vec<Xattr>,
+    /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same keeps
+    /// those it has.
+    pub unread: bool,
+}
+
+impl More {
+    /// Boxed, unless it is empty.
+    #[must_use]
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
+/// What all names of one file share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// The device that it is on.
+    pub device: u64,
+    /// Its number there.
+    pub number: u64,
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xattr {
+    /// With its namespace, as `user.note`; no NUL.
+    pub name: Box<[u8]>,
+    /// Any bytes.
+    pub value: Box<[u8]>,
+}
+
+/// What is looked at besides what every look shows: a plain run asks for nothing, and pays for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct See {
+    /// [`Meta::user`].
+    pub users: bool,
+    /// [`Meta::group`].
+    pub groups: bool,
+    /// [`More::accessed`].
+    pub accessed: bool,
+    /// [`More::linked`].
+    pub linked: bool,
+    /// Both ACLs.
+    pub acls: bool,
+    /// [`More::xattrs`].
+    pub xattrs: Scope,
+    /// Files are read without a change of when they were last read, where we may ask for that.
+    pub untouched: bool,
+}
+
+/// Which extended attributes are looked at. Those of `system.*` never are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those of `user.*`: an ordinary user's.
+    User,
+    /// All but those in which rsync notes what it could not set.
+    Foreign,
+    /// All.
+    All,
+}
+
+impl Scope {
+    /// Whether an attribute of this name is looked at.
+    #[must_use]
+    pub fn admits(self, name: &[u8]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::User => name.starts_with(b"user."),
+            Self::Foreign => !name.starts_with(b"system.") && !name.starts_with(NOTED),
+            Self::All => !name.starts_with(b"system."),
+        }
+    }
+}
+
+/// How the names begin of attributes in which rsync notes what it could not set.
+pub const NOTED: &[u8] = b"user.rsync.%";
 
 /// A name in a directory and what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

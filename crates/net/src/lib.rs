@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use deltic_store::local::umask;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use deltic_core::rule::Side;
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Name, RelPath, glob};
+use deltic_core::{Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
@@ -24,12 +24,13 @@ use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 use deltic_store::local::{Backup, LocalOptions, LocalStore, SourceArg, Sources, create_root};
 use deltic_store::memory::MemoryStore;
-use deltic_store::{Durability, Filter, Keep, Store};
+use deltic_store::{Durability, Filter, Store};
 
 use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
+use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
@@ -370,7 +371,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let setting = Setting { options: options.clone(), expect, rename };
+        let is_privileged = is_privileged(options.metadata.powers);
+        let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
             let alternates = Alternates::new(Vec::new());
@@ -391,9 +393,11 @@ impl Session {
                 create_root(dir, durability(&options)).map_err(unusable)?;
             }
         }
+        let see = options.metadata.seen_by_receiver(is_privileged);
         let local = LocalOptions {
             durability: durability(&options),
             rules: Filter::new(&options.rules, Side::Receiver),
+            see,
             backup: options.remove.backup.as_ref().map(|backup| Backup {
                 dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
                 suffix: backup.suffix.clone(),
@@ -401,7 +405,7 @@ impl Session {
             one_file_system: options.select.mounts != Mounts::Enter,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        let alternates = open_alternates(&root, &options, watch);
+        let alternates = open_alternates(&root, (&options, see), watch);
         self.receive_into((store, alternates), setting, agreed, watch).await
     }
 
@@ -412,9 +416,8 @@ impl Session {
         Agreed { terms, joining }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let Options { modes, times, threads, .. } = setting.options;
-        let names = (terms, &setting.options.strategy);
-        let hands = ReceivingHands::new(store, alternates, Keep { modes, times }, names);
+        let threads = setting.options.threads;
+        let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
         let course = Course { joining, greeting: None, threads };
         self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
     }
@@ -471,10 +474,14 @@ fn durability(options: &Options) -> Durability {
 }
 
 /// Opens the other trees that are compared with, and says which are not there.
-fn open_alternates(root: &Path, options: &Options, watch: Watch<'_>) -> Alternates<LocalStore> {
+fn open_alternates(
+    root: &Path,
+    (options, see): (&Options, See),
+    watch: Watch<'_>,
+) -> Alternates<LocalStore> {
     let mut open = |dir: &[u8]| {
         let path = root.join(OsStr::from_bytes(dir));
-        let opened = LocalStore::open(&path, LocalOptions::default());
+        let opened = LocalStore::open(&path, LocalOptions { see, ..LocalOptions::default() });
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
             let message = format!("compare with {path}: {error}");

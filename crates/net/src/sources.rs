@@ -83,6 +83,7 @@ fn source_options(options: &Options) -> SourceOptions {
             Follow::Unsafe => local::Follow::Unsafe,
             Follow::All => local::Follow::All,
         },
+        see: options.metadata.seen_by_sender(),
     }
 }
 

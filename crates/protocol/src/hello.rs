@@ -16,7 +16,7 @@ use crate::limits::{
     MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES, MAX_NAMES_BYTES,
     MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
-use crate::options::{Delete, Options};
+use crate::options::{Delete, Metadata, Options};
 use crate::streams::Join;
 use crate::wire::{Bad, Wire, whole};
 
@@ -334,7 +334,11 @@ impl Request {
         };
         let mut payload = Vec::new();
         self.put(&mut payload);
-        sources.max(options.rules.list.len()) <= MAX_BATCH && payload.len() <= MAX_GREETING_BYTES
+        let Metadata { chmod, user_map, group_map, .. } = &options.metadata;
+        let texts = [chmod.text(), user_map.text(), group_map.text()];
+        sources.max(options.rules.list.len()) <= MAX_BATCH
+            && texts.iter().all(|text| text.len() <= MAX_TEXT_BYTES)
+            && payload.len() <= MAX_GREETING_BYTES
     }
 
     fn put(&self, to: &mut Vec<u8>) {
@@ -477,6 +481,7 @@ impl Wire for Options {
         self.remove.put(to);
         self.select.put(to);
         self.compare.put(to);
+        self.metadata.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
@@ -498,7 +503,7 @@ impl Wire for Options {
         let rules = Wire::take(from)?;
         let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
-        let compare = Wire::take(from)?;
+        let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -520,6 +525,7 @@ impl Wire for Options {
             select,
             compare,
             rules,
+            metadata,
         })
     }
 }

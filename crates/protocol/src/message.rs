@@ -8,6 +8,7 @@ use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
+use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
 use deltic_core::{Entry, Key, Meta, RelPath};
 
@@ -63,6 +64,15 @@ pub struct GapLine {
     pub sums: GapSums,
 }
 
+/// What a number of a user or group is called where the sender is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameLine {
+    /// The number.
+    pub id: u32,
+    /// The name; not empty.
+    pub name: Box<[u8]>,
+}
+
 /// Whether a directory's list is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -109,6 +119,8 @@ impl std::fmt::Debug for Payload {
 pub enum ToReceiver {
     /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
+    /// What users and groups are called that entries to come are of, or their ACLs name; each once in a session.
+    Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
     Listed { intact: bool },
     /// A file's new version was opened; what follows is of this version.
@@ -232,6 +244,18 @@ impl Wire for ChunkLine {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self { len: from.varint_u32()?, short: Wire::take(from)? })
+    }
+}
+
+impl Wire for NameLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.id.put(to);
+        to.put_prefixed(&self.name);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (id, name) = (from.varint_u32()?, from.prefixed(MAX_NAME_BYTES)?);
+        let bad = name.is_empty() || name.contains(&0);
+        if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self { id, name: name.into() }) }
     }
 }
 
@@ -395,7 +419,8 @@ frames!(ToReceiver {
     25 Mended { file, gaps, bytes, payload }
     26 Sums { file, sums, extent }
     27 Deny { file, chunks }
-    28 Patch { file, steps, payload };
+    28 Patch { file, steps, payload }
+    50 Owners { users, groups };
     24 Trouble(trouble)
     31 Missing(paths)
     45 Gone(troubles)

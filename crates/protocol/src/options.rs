@@ -2,14 +2,16 @@
 
 mod compare;
 mod links;
+mod metadata;
 mod remove;
 mod select;
 
-use deltic_core::Strategy;
 use deltic_core::rule::Rules;
+use deltic_core::{Kind, Strategy};
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 pub use links::{Follow, Links};
+pub use metadata::{Metadata, Powers};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Mounts, Select};
 
@@ -28,6 +30,8 @@ pub struct Options {
     pub checksum: bool,
     /// Send changed files whole instead of by recipe (`-W`).
     pub whole_file: bool,
+    /// Whose entries are, and what else they get.
+    pub metadata: Metadata,
     /// Say what would change, change nothing (`-n`).
     pub dry_run: bool,
     /// Whether names that the sender does not have are removed (`--delete`).
@@ -59,6 +63,18 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether entries of this kind are brought over.
+    #[must_use]
+    pub const fn takes(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::File => true,
+            Kind::Dir => self.recursive || self.select.dirs || self.select.relative,
+            Kind::Symlink(_) => self.links,
+            Kind::Fifo | Kind::Socket => self.metadata.specials,
+            Kind::Device(_) => self.metadata.devices,
+        }
+    }
+
     /// Whether full directories give way to what is none.
     #[must_use]
     pub fn clears(&self) -> bool {

@@ -42,6 +42,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Gone(_)
             | Self::Listed { .. }

@@ -38,7 +38,7 @@ impl Facts {
     pub fn of(meta: &Meta) -> Self {
         let target = match &meta.kind {
             Kind::Symlink(target) => Some(target.clone()),
-            Kind::Dir | Kind::File | Kind::Other => None,
+            _ => None,
         };
         Self { len: meta.len, modified: meta.modified, mode: meta.mode, target, literal: 0 }
     }
@@ -53,16 +53,22 @@ pub enum Item {
     Dir,
     /// A symbolic link.
     Symlink,
+    /// A device's name.
+    Device,
+    /// A FIFO or a socket's name.
+    Special,
 }
 
 impl Item {
-    /// The kind that a change of such an entry is said to be of; a device counts as a file.
+    /// The kind that a change of such an entry is said to be of.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {
         match kind {
             Kind::Dir => Self::Dir,
             Kind::Symlink(_) => Self::Symlink,
-            Kind::File | Kind::Other => Self::File,
+            Kind::File => Self::File,
+            Kind::Device(_) => Self::Device,
+            Kind::Fifo | Kind::Socket => Self::Special,
         }
     }
 }
@@ -91,6 +97,16 @@ pub struct Differs {
     pub time: bool,
     /// The permission bits.
     pub mode: bool,
+    /// The owner.
+    pub user: bool,
+    /// The group.
+    pub group: bool,
+    /// When it was last read.
+    pub accessed: bool,
+    /// The ACL, or that of what is made in it.
+    pub acl: bool,
+    /// The extended attributes.
+    pub xattrs: bool,
 }
 
 /// Something that went wrong with one name; the rest of the run went on.
@@ -124,6 +140,10 @@ pub struct Totals {
     pub dirs: u64,
     /// Symbolic links in the sender's list.
     pub links: u64,
+    /// Devices in the sender's list.
+    pub devices: u64,
+    /// FIFOs and sockets in the sender's list.
+    pub specials: u64,
     /// Length of all listed files and of where links point, in bytes.
     pub bytes: u64,
     /// Names that were created.

@@ -1,12 +1,15 @@
 //! How each noun is written in a payload: one `put` and one `take` side by side.
 
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::meta::{
+    Device, DeviceClass, Inode, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Who,
+};
 use deltic_core::path::BadPath;
 use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
-use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES};
+use crate::limits::{MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
 use crate::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 
 /// Why a payload could not be read; the caller adds which frame it was.
@@ -106,7 +109,7 @@ macro_rules! closed_set {
 }
 pub(crate) use closed_set;
 
-closed_set!(Item: File = 0, Dir = 1, Symlink = 2);
+closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
 closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3);
 closed_set!(rule::Action: Include = 0, Exclude = 1);
@@ -216,10 +219,20 @@ impl Wire for Kind {
                 to.put_u8(2);
                 target.put(to);
             }
-            Self::Other => to.put_u8(3),
+            Self::Fifo => to.put_u8(3),
+            Self::Socket => to.put_u8(4),
+            Self::Device(Device { class, major, minor }) => {
+                to.put_u8(if *class == DeviceClass::Char { 5 } else { 6 });
+                major.put(to);
+                minor.put(to);
+            }
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let device = |class, from: &mut Reader<'_>| {
+            let (major, minor) = (from.varint_u32()?, from.varint_u32()?);
+            Ok(Self::Device(Device { class, major, minor }))
+        };
         match from.u8()? {
             0 => Ok(Self::File),
             1 => Ok(Self::Dir),
@@ -228,11 +241,24 @@ impl Wire for Kind {
                 let bad = target.is_empty() || target.contains(&0);
                 if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self::Symlink(target)) }
             }
-            3 => Ok(Self::Other),
+            3 => Ok(Self::Fifo),
+            4 => Ok(Self::Socket),
+            5 => device(DeviceClass::Char, from),
+            6 => device(DeviceClass::Block, from),
             _ => Err(CodecError::OutOfRange.into()),
         }
     }
 }
+
+/// Which of the fields follow that not every run asks for, and not every entry has: a bit above the mode for each.
+const USER: u32 = 1 << 12;
+const GROUP: u32 = 1 << 13;
+const ACCESSED: u32 = 1 << 14;
+const LINKED: u32 = 1 << 15;
+const ACCESS_ACL: u32 = 1 << 16;
+const DEFAULT_ACL: u32 = 1 << 17;
+const XATTRS: u32 = 1 << 18;
+const UNREAD: u32 = 1 << 19;
 
 impl Wire for Meta {
     fn put(&self, to: &mut Vec<u8>) {
@@ -241,16 +267,133 @@ impl Wire for Meta {
             self.len.put(to);
         }
         self.modified.put(to);
-        self.mode.put(to);
+        let none = More::default();
+        let more = self.more.as_deref().unwrap_or(&none);
+        let fields = [
+            (self.user.is_some(), USER),
+            (self.group.is_some(), GROUP),
+            (more.accessed.is_some(), ACCESSED),
+            (more.linked.is_some(), LINKED),
+            (more.access_acl.is_some(), ACCESS_ACL),
+            (more.default_acl.is_some(), DEFAULT_ACL),
+            (!more.xattrs.is_empty(), XATTRS),
+            (more.unread, UNREAD),
+        ];
+        let has = fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit);
+        (self.mode | has).put(to);
+        self.user.iter().chain(&self.group).for_each(|id| id.put(to));
+        more.accessed.iter().for_each(|time| time.put(to));
+        if let Some(Inode { device, number }) = more.linked {
+            device.put(to);
+            number.put(to);
+        }
+        more.access_acl.iter().chain(&more.default_acl).for_each(|acl| acl.put(to));
+        if !more.xattrs.is_empty() {
+            more.xattrs.put(to);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let kind = Kind::take(from)?;
         let len = if kind == Kind::File { from.varint()? } else { 0 };
-        let (modified, mode) = (Timestamp::take(from)?, u32::take(from)?);
-        if mode > 0o7777 || len > i64::MAX as u64 {
+        let (modified, bits) = (Timestamp::take(from)?, u32::take(from)?);
+        if bits >= UNREAD << 1 || len > i64::MAX as u64 {
             return Err(CodecError::OutOfRange.into());
         }
-        Ok(Self { kind, len, modified, mode })
+        let mut meta = Self::plain(kind, len, modified, bits & 0o7777);
+        meta.user = take_if(bits & USER, from)?;
+        meta.group = take_if(bits & GROUP, from)?;
+        let more = More {
+            accessed: take_if(bits & ACCESSED, from)?,
+            linked: take_if(bits & LINKED, from)?,
+            access_acl: take_if(bits & ACCESS_ACL, from)?,
+            default_acl: take_if(bits & DEFAULT_ACL, from)?,
+            xattrs: take_if(bits & XATTRS, from)?
+                .map(checked_xattrs)
+                .transpose()?
+                .unwrap_or_default(),
+            unread: bits & UNREAD != 0,
+        };
+        meta.more = more.boxed();
+        Ok(meta)
+    }
+}
+
+fn take_if<T: Wire>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, Bad> {
+    if bit == 0 { Ok(None) } else { T::take(from).map(Some) }
+}
+
+/// At least one, few bytes, in order of name.
+fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
+    let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+    if bytes > MAX_XATTRS_BYTES {
+        return Err(Bad::Limit("bytes of extended attributes"));
+    }
+    let ascend = xattrs.windows(2).all(|pair| pair[0].name < pair[1].name);
+    if ascend && bytes > 0 { Ok(xattrs) } else { Err(CodecError::OutOfRange.into()) }
+}
+
+impl Wire for Inode {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.device.put(to);
+        self.number.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { device: from.varint()?, number: from.varint()? })
+    }
+}
+
+impl Wire for Xattr {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_prefixed(&self.name);
+        to.put_prefixed(&self.value);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let name: Box<[u8]> = from.prefixed(MAX_XATTR_NAME_BYTES)?.into();
+        let value = from.prefixed(MAX_XATTR_VALUE_BYTES)?.into();
+        let spaces = [&b"user."[..], b"security.", b"trusted."];
+        let known = spaces.iter().any(|space| name.starts_with(space) && name.len() > space.len());
+        if !known || name.contains(&0) {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self { name, value })
+    }
+}
+
+impl Wire for Acl {
+    fn put(&self, to: &mut Vec<u8>) {
+        let mask = self.mask.map_or(NO_MASK, u8::into);
+        let perms = [mask, self.owner.into(), self.group.into(), self.other.into()];
+        perms.into_iter().fold(0, |all: u32, perms| all << 3 | perms).put(to);
+        self.named.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let perms = from.varint_u32()?;
+        let three = |place: u32| (perms >> place & 7) as u8;
+        let mask = (perms >> 9 != NO_MASK).then(|| three(9));
+        let named = Vec::take(from)?;
+        let acl = Self { mask, owner: three(6), group: three(3), other: three(0), named };
+        if perms >> 9 > NO_MASK || !acl.is_valid() {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(acl)
+    }
+}
+
+/// What stands for a mask that there is none of.
+const NO_MASK: u32 = 8;
+
+impl Wire for Named {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_u8(self.perms | if self.who == Who::Group { 8 } else { 0 });
+        self.id.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.u8()?;
+        if bits > 15 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let who = if bits & 8 == 0 { Who::User } else { Who::Group };
+        Ok(Self { who, id: from.varint_u32()?, perms: bits & 7 })
     }
 }
 
@@ -338,16 +481,28 @@ impl Wire for Rules {
 
 impl Wire for Differs {
     fn put(&self, to: &mut Vec<u8>) {
-        let bits = [self.content, self.size, self.time, self.mode];
-        to.put_u8(bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit)));
+        let Self { content, size, time, mode, user, group, accessed, acl, xattrs } = *self;
+        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs];
+        let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
+        to.put_varint(number);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let byte = from.u8()?;
-        let bit = |n: u8| byte >> n & 1 == 1;
-        if byte > 15 {
+        let bits = from.varint()?;
+        let bit = |n: u8| bits >> n & 1 == 1;
+        if bits >> 9 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
-        Ok(Self { content: bit(0), size: bit(1), time: bit(2), mode: bit(3) })
+        Ok(Self {
+            content: bit(0),
+            size: bit(1),
+            time: bit(2),
+            mode: bit(3),
+            user: bit(4),
+            group: bit(5),
+            accessed: bit(6),
+            acl: bit(7),
+            xattrs: bit(8),
+        })
     }
 }
 
@@ -401,9 +556,10 @@ impl Wire for Trouble {
 impl Wire for Totals {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { files, dirs, links, bytes, created, transferred, transferred_bytes, .. } = *self;
-        let Self { literal, matched, deleted, failed, .. } = *self;
+        let Self { literal, matched, deleted, failed, devices, specials, .. } = *self;
         let counts = [files, dirs, links, bytes, created, transferred, transferred_bytes];
-        counts.into_iter().chain([literal, matched, deleted, failed]).for_each(|n| n.put(to));
+        let rest = [literal, matched, deleted, failed, devices, specials];
+        counts.into_iter().chain(rest).for_each(|n| n.put(to));
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self {
@@ -418,6 +574,8 @@ impl Wire for Totals {
             matched: from.varint()?,
             deleted: from.varint()?,
             failed: from.varint()?,
+            devices: from.varint()?,
+            specials: from.varint()?,
         })
     }
 }

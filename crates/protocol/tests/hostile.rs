@@ -16,16 +16,18 @@ use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind, Meta,
-    RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp,
+    Acl, AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind,
+    Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_SUMS, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, WHOLE_BLOCK_BYTES,
 };
-use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
+use deltic_protocol::message::{
+    ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+};
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
@@ -45,15 +47,16 @@ const A: FileNo = FileNo(0);
 const SPEC_MIN: u64 = 512;
 
 fn options() -> Options {
-    Options { recursive: true, links: true, times: true, ..Options::default() }
+    let metadata = Metadata { users: true, ..Metadata::default() };
+    Options { recursive: true, links: true, times: true, metadata, ..Options::default() }
 }
 
 fn file_of(len: u64) -> Meta {
-    Meta { kind: Kind::File, len, modified: Timestamp { secs: 1, nanos: 0 }, mode: 0o644 }
+    Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
 }
 
 fn dir() -> Meta {
-    Meta { kind: Kind::Dir, len: 0, modified: NOW, mode: 0o755 }
+    Meta::plain(Kind::Dir, 0, NOW, 0o755)
 }
 
 fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
@@ -295,6 +298,11 @@ fn failed(attempt: u32) -> ToReceiver {
     ToReceiver::Failed { file: A, attempt, trouble: trouble(TroubleKind::Failed) }
 }
 
+fn owners(id: u32, name: &str) -> ToReceiver {
+    let users = vec![NameLine { id, name: name.as_bytes().into() }];
+    ToReceiver::Owners { users, groups: Vec::new() }
+}
+
 /// One of each frame, as it could be about the file `a`.
 fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
     let foreign = FileNo(1 << 40);
@@ -302,6 +310,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Listing", listing("", &[("z", file_of(1))], Extent::Last)),
         ("Listing.More", listing("", &[("z", file_of(1))], Extent::More)),
         ("Listing.below", listing("d", &[("z", file_of(1))], Extent::Last)),
+        ("Owners", owners(1, "root")),
         ("Listed", ToReceiver::Listed { intact: true }),
         ("Start", start(3000)),
         ("Start.whole", start_whole(3000)),
@@ -859,7 +868,8 @@ fn metadata_of_its_own_belongs_to_the_first_section_of_the_root() {
 
 #[test]
 fn names_that_were_not_asked_for_are_refused() {
-    let setting = || Setting { options: options(), expect: Some([name("a")].into()), rename: None };
+    let setting =
+        || Setting { options: options(), expect: Some([name("a")].into()), ..Setting::default() };
     let other = PeerError::Unexpected("a name that was not asked for");
     for text in ["b", "aa", "A"] {
         let frame = listing("", &[(text, file_of(1))], Extent::Last);
@@ -883,6 +893,7 @@ fn a_renamed_file_stays_alone() {
         options: options(),
         expect: Some([name("a")].into()),
         rename: Some(name("there")),
+        ..Setting::default()
     };
     let mut victim = Victim::new(setting);
     victim.take([listing("", &[("a", file_of(0))], Extent::Last)]).unwrap();
@@ -897,13 +908,110 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
     let mut victim = Victim::new(Setting::default());
     assert_eq!(victim.refusal(listing("", &[("x", dir())], Extent::Last)), left_out);
     let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
-    let device = Meta { kind: Kind::Other, ..dir() };
+    let device = Meta { kind: Kind::Fifo, ..dir() };
     for meta in [link, device] {
         let mut victim = Victim::new(Setting::default());
         let before = victim.hands.tree.0.clone().into_keys().collect::<Vec<_>>();
         victim.take([listing("", &[("x", meta)], Extent::Last)]).unwrap();
         assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), before);
     }
+}
+
+#[test]
+fn metadata_that_was_not_asked_for_is_refused() {
+    let unasked = PeerError::Unexpected("metadata that was not asked for");
+    let with = |more: More| Meta { more: more.boxed(), ..file_of(1) };
+    let inode = deltic_core::meta::Inode { device: 1, number: 2 };
+    let xattrs = vec![xattr("user.a", 1)];
+    for meta in [
+        Meta { user: Some(1), ..file_of(1) },
+        Meta { group: Some(1), ..file_of(1) },
+        with(More { accessed: Some(NOW), ..More::default() }),
+        with(More { linked: Some(inode), ..More::default() }),
+        with(More { access_acl: Some(Acl::default()), ..More::default() }),
+        with(More { default_acl: Some(Acl::default()), ..More::default() }),
+        with(More { xattrs, ..More::default() }),
+        with(More { unread: true, ..More::default() }),
+    ] {
+        let mut victim = Victim::new(Setting::default());
+        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
+    }
+    let all = Metadata { acls: true, xattrs: true, accessed: true, ..Metadata::default() };
+    let options = Options { metadata: all, ..options() };
+    let default_acl = Some(Acl::default());
+    let of_file = with(More { default_acl: default_acl.clone(), ..More::default() });
+    let of_link = Meta {
+        kind: Kind::Symlink(b"x"[..].into()),
+        ..with(More { access_acl: default_acl, ..More::default() })
+    };
+    let read_dir = Meta { more: More { accessed: Some(NOW), ..More::default() }.boxed(), ..dir() };
+    for meta in [of_file, of_link, read_dir] {
+        let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
+        assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
+    }
+}
+
+#[test]
+fn what_a_file_was_opened_with_says_nothing_of_owners() {
+    let mut victim = Victim::plain();
+    victim.take([listing("", &[("a", file_of(3000))], Extent::Last)]).unwrap();
+    let ToReceiver::Start { file, meta, how, spec } = start_whole(3000) else { unreachable!() };
+    let meta = Meta { user: Some(0), ..meta };
+    let refused = victim.refusal(ToReceiver::Start { file, meta, how, spec });
+    assert_eq!(refused, PeerError::Unexpected("start"));
+}
+
+fn xattr(name: &str, len: usize) -> Xattr {
+    Xattr { name: name.as_bytes().into(), value: vec![7; len].into() }
+}
+
+#[test]
+fn attributes_too_long_too_many_or_of_other_namespaces_are_no_frame() {
+    let decoded = |xattrs: Vec<Xattr>| {
+        let meta = Meta { more: More { xattrs, ..More::default() }.boxed(), ..file_of(1) };
+        let frame = listing("", &[("x", meta)], Extent::Last).encode();
+        ToReceiver::decode(frame[0], &frame[deltic_protocol::frame::HEADER_BYTES..])
+    };
+    let many = |count: usize| {
+        (0..count).map(|n| xattr(&format!("user.{n:02}"), 60_000)).collect::<Vec<_>>()
+    };
+    assert!(decoded(vec![xattr("user.a", 64 << 10), xattr("user.b", 0)]).is_ok());
+    assert!(decoded(many(MAX_XATTRS_BYTES / 60_007)).is_ok());
+    assert_eq!(
+        decoded(many(MAX_XATTRS_BYTES / 60_007 + 1)).unwrap_err(),
+        PeerError::Limit("bytes of extended attributes")
+    );
+    for bad in [
+        vec![xattr("user.a", (64 << 10) + 1)],
+        vec![xattr(&format!("user.{}", "n".repeat(251)), 1)],
+        vec![xattr("system.posix_acl_access", 4)],
+        vec![xattr("user.", 1)],
+        vec![xattr("elsewhere", 1)],
+        vec![xattr("user.a\0b", 1)],
+        vec![xattr("user.b", 1), xattr("user.a", 1)],
+        vec![xattr("user.a", 1), xattr("user.a", 1)],
+    ] {
+        let refused = decoded(bad.clone());
+        assert!(matches!(refused, Err(PeerError::Malformed { .. })), "{bad:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn names_are_told_once_and_not_without_end() {
+    let mut victim = Victim::plain();
+    victim.take([owners(1, "daemon"), owners(0, "root")]).unwrap();
+    let again = PeerError::Unexpected("a name of a user or group, again");
+    assert_eq!(victim.refusal(owners(1, "other")), again);
+    let mut victim = Victim::plain();
+    (0..MAX_OWNER_NAMES as u32).for_each(|id| victim.take([owners(id, "x")]).unwrap());
+    let limit = PeerError::Limit("names of users or groups");
+    assert_eq!(victim.refusal(owners(MAX_OWNER_NAMES as u32, "x")), limit);
+    let unasked = PeerError::Unexpected("names of users or groups");
+    assert_eq!(Victim::new(Setting::default()).refusal(owners(1, "x")), unasked);
+    let numeric = Metadata { users: true, numeric_ids: true, ..Metadata::default() };
+    let options = Options { metadata: numeric, ..options() };
+    let setting = Setting { options, ..Setting::default() };
+    assert_eq!(Victim::new(setting).refusal(owners(1, "x")), unasked);
 }
 
 #[test]
@@ -1101,7 +1209,7 @@ fn a_start_must_fit_what_was_wanted() {
     let mut victim = Victim::plain();
     victim.take([listing("", &[("b", file_of(9000))], Extent::Last)]).unwrap();
     assert_eq!(victim.refusal(small), error);
-    for kind in [Kind::Dir, Kind::Other, Kind::Symlink(b"x"[..].into())] {
+    for kind in [Kind::Dir, Kind::Fifo, Kind::Symlink(b"x"[..].into())] {
         let meta = Meta { kind, len: 0, ..file_of(0) };
         let spec = ChunkerSpec::for_len(0);
         assert_eq!(Victim::wanted().refusal(frame(meta, How::Recipe, spec)), error);
@@ -1644,7 +1752,9 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
     let (id, _) = machine.poll_work().unwrap();
     assert!(machine.answer(id, receiver::Answer::Removed(Ok(1))).is_err());
-    assert!(machine.answer(id, receiver::Answer::Looked(Vec::new())).is_err());
+    assert!(
+        machine.answer(id, receiver::Answer::Looked(Vec::new(), (Vec::new(), Vec::new()))).is_err()
+    );
 }
 
 fn fast() -> ProptestConfig {
@@ -1781,14 +1891,14 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     let work = &work;
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
-        Work::Look { paths } => {
+        Work::Look { paths, .. } => {
             let metas =
                 [None, Some(file_of(3000)), Some(file_of(5)), Some(dir()), Some(file_of(0))];
             let look = |n: usize| match (luck as usize + n) % 7 {
                 n @ 0..5 => Ok(metas[n].clone()),
                 _ => Err(trouble(TroubleKind::Failed)),
             };
-            Answer::Looked((0..paths.len()).map(look).collect())
+            Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
         }
         Work::LookBeside { .. } => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];

@@ -73,11 +73,15 @@ fn meta(store: &impl Store, at: &str) -> Meta {
 }
 
 fn file_meta() -> Meta {
-    Meta { kind: Kind::File, len: 0, modified: WHEN, mode: 0o640 }
+    Meta::plain(Kind::File, 0, WHEN, 0o640)
 }
 
 fn dir_meta() -> Meta {
     Meta { kind: Kind::Dir, ..file_meta() }
+}
+
+fn special_meta() -> Meta {
+    Meta { kind: Kind::Fifo, ..file_meta() }
 }
 
 fn symlink_meta(target: &[u8]) -> Meta {
@@ -90,4 +94,12 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 const WHEN: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 123_456_789 };
-const KEEP_ALL: Keep = Keep { modes: true, times: true };
+const KEEP_ALL: Keep = Keep {
+    modes: true,
+    times: true,
+    executability: false,
+    omit_dir_times: false,
+    omit_link_times: false,
+    acls: false,
+    xattrs: false,
+};

@@ -5,12 +5,13 @@
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use deltic_core::{Name, RelPath};
 use rustix::fs::{
-    self, AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat, Timestamps,
+    self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat,
+    Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -121,10 +122,10 @@ impl Dir {
         fs::statat(&self.fd, name.as_bytes(), AtFlags::empty())
     }
 
-    /// Opens what `name` is or points at to read; blocks on nothing.
-    pub(crate) fn open_behind(&self, name: &Name) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())
+    /// Opens what `name` is or points at to read, or with `more` than that; blocks on nothing.
+    pub(crate) fn open_behind(&self, name: &Name, more: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
     }
 
     /// What `name` itself is, if it is.
@@ -163,6 +164,11 @@ impl Dir {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }
 
+    /// Makes the FIFO, socket or device `name`, its owner's alone.
+    pub(crate) fn make_special(&self, name: &Name, kind: FileType, dev: Dev) -> Result<(), Errno> {
+        fs::mknodat(&self.fd, name.as_bytes(), kind, Mode::RUSR | Mode::WUSR, dev)
+    }
+
     /// Makes `new_name` in `dir` another name of `name` itself, be it a symlink; it must not exist.
     pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
@@ -189,6 +195,27 @@ impl Dir {
     /// Sets the times of `name` itself, be it a symlink.
     pub(crate) fn set_times(&self, name: &Name, times: &Timestamps) -> Result<(), Errno> {
         fs::utimensat(&self.fd, name.as_bytes(), times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Sets owner and group of `name` itself, be it a symlink.
+    pub(crate) fn set_owner(
+        &self,
+        name: &Name,
+        user: Option<Uid>,
+        group: Option<Gid>,
+    ) -> Result<(), Errno> {
+        fs::chownat(&self.fd, name.as_bytes(), user, group, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// A path to `name` itself for calls that take no handle of its directory: it starts at the held one, and what such a
+    /// call does not follow is the last name.
+    pub(crate) fn path_to(&self, name: &Name) -> Vec<u8> {
+        [&self.own_path()[..], name.as_bytes()].concat()
+    }
+
+    /// The same to the directory itself, ending in a slash.
+    pub(crate) fn own_path(&self) -> Vec<u8> {
+        format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes()
     }
 }
 

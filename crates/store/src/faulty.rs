@@ -132,6 +132,11 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.make_symlink(path, target, meta, keep)
     }
 
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        self.plan.enter(Call::MakeSpecial, path)?;
+        self.inner.make_special(path, meta, keep)
+    }
+
     fn link(
         &self,
         path: &RelPath,

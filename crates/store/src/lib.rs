@@ -14,7 +14,8 @@ pub mod memory;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use deltic_core::{Entry, Meta, RelPath};
+use deltic_core::meta::EXECUTE_BITS;
+use deltic_core::{Entry, Kind, Meta, RelPath};
 
 pub use error::StoreError;
 pub use filter::Filter;
@@ -137,6 +138,13 @@ pub trait Store: Tree {
         keep: Keep,
     ) -> Result<(), StoreError>;
 
+    /// Puts the FIFO, socket or device that `meta` describes at `path`, in one step, in place of anything but a full
+    /// directory.
+    ///
+    /// # Errors
+    /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
+
     /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
     /// what `seen` says. A store without links makes an equal entry.
     ///
@@ -150,7 +158,8 @@ pub trait Store: Tree {
         is_and_seen: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError>;
 
-    /// Gives the entry at `path` the mode and times of `meta` that `keep` names; a symlink takes times only.
+    /// Gives the entry at `path` what `keep` names of `meta`, and the owner, the group and the time of the last read that it
+    /// has; a symlink takes no mode and no ACL.
     ///
     /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
     ///
@@ -294,8 +303,51 @@ pub enum Replaces<'a, S> {
 pub struct Keep {
     /// Permission bits; without it a new file gets the sender's less the umask, an old one stays as it is.
     pub modes: bool,
+    /// Without [`Self::modes`]: whether files may be executed.
+    pub executability: bool,
     /// Modification times.
     pub times: bool,
+    /// Those of directories, and when they were read, stay out.
+    pub omit_dir_times: bool,
+    /// Those of symlinks, and when they were read, stay out.
+    pub omit_link_times: bool,
+    /// ACLs: what the sender's entry does not have, ours loses.
+    pub acls: bool,
+    /// Extended attributes, as far as this store looks at them: what the sender's entry does not have, ours loses.
+    pub xattrs: bool,
+}
+
+impl Keep {
+    /// Whether times of such entries are set.
+    pub(crate) fn times_of(self, kind: &Kind) -> bool {
+        match kind {
+            Kind::Dir => !self.omit_dir_times,
+            Kind::Symlink(_) => !self.omit_link_times,
+            _ => true,
+        }
+    }
+
+    /// The mode of a new entry, or of one whose old version had `old_mode`.
+    pub(crate) fn mode_of_new(self, meta: &Meta, old_mode: Option<u32>, umask: u32) -> u32 {
+        match old_mode {
+            _ if self.modes => meta.mode & 0o7777,
+            // What its old content was trusted with its new one is not.
+            Some(old) if meta.is_file() => self.executable(meta, old) & 0o777,
+            Some(old) => old & 0o7777,
+            None => meta.mode & !umask & 0o777,
+        }
+    }
+
+    /// `old`, made executable or not as the sender's is.
+    pub(crate) fn executable(self, meta: &Meta, old: u32) -> u32 {
+        match (meta.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
+            _ if !self.executability || !meta.is_file() => old,
+            (false, _) => old & !EXECUTE_BITS,
+            (true, true) => old,
+            // Whoever may read it.
+            (true, false) => old | (old & 0o444) >> 2,
+        }
+    }
 }
 
 /// When bytes and names are safe from a power cut.

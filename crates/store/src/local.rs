@@ -5,9 +5,11 @@ mod attrs;
 mod backup;
 mod copy;
 mod follow;
+mod heritage;
 mod link;
 mod list;
 mod log;
+mod more;
 mod place;
 mod rebuild;
 mod remove;
@@ -21,6 +23,7 @@ mod touched;
 #[cfg(test)]
 mod tests;
 
+pub use attrs::umask;
 pub use backup::Backup;
 pub use follow::Follow;
 pub use rebuild::LocalRebuild;

@@ -13,7 +13,8 @@ use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{Filter, Keep, Listing, Resumed, Snapshot, Store, StoreError, Tree, check_path, lock};
 pub use rebuild::MemoryRebuild;
-use tree::{Node, TreeState};
+use rebuild::UMASK;
+use tree::{Node, TreeState, give};
 
 /// A tree in memory. Clones are the same tree.
 #[derive(Clone, Debug)]
@@ -210,9 +211,23 @@ impl Store for MemoryStore {
     ) -> Result<(), StoreError> {
         check_path("make symlink", path)?;
         let mut state = lock(&self.state);
-        let now = Meta { kind: Kind::Symlink(target.into()), ..state.new_meta(0o777) };
-        let modified = if keep.times { meta.modified } else { now.modified };
-        state.put(path, Meta { modified, ..now }, Arc::default()).at("make symlink", path)
+        let kind = Kind::Symlink(target.into());
+        let mut now = Meta { kind: kind.clone(), ..state.new_meta(0o777) };
+        give(&mut now, &Meta { kind, ..meta.clone() }, keep);
+        state.put(path, now, Arc::default()).at("make symlink", path)
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        check_path(action, path)?;
+        if matches!(meta.kind, Kind::File | Kind::Dir | Kind::Symlink(_)) {
+            return Err(StoreError::new(action, path, Errno::INVAL));
+        }
+        let mut state = lock(&self.state);
+        let mode = keep.mode_of_new(meta, None, UMASK);
+        let mut now = Meta { kind: meta.kind.clone(), ..state.new_meta(mode) };
+        give(&mut now, meta, keep);
+        state.put(path, now, Arc::default()).at(action, path)
     }
 
     fn link(
@@ -239,13 +254,14 @@ impl Store for MemoryStore {
         let kind = state.get(path).at(SET_META, path)?.meta.kind.clone();
         match (&meta.kind, kind) {
             (Kind::File, Kind::File) | (Kind::Dir, Kind::Dir) => {}
-            (Kind::Symlink(_), Kind::Symlink(_)) => {
-                let keep = Keep { modes: false, ..keep };
-                return state.set_meta(path, meta, keep).at(SET_META, path);
-            }
+            (Kind::Symlink(_), Kind::Symlink(_)) => {}
             (_, Kind::Symlink(_)) => return Err(StoreError::new(SET_META, path, Errno::LOOP)),
             (Kind::Dir, _) => return Err(StoreError::new(SET_META, path, Errno::NOTDIR)),
             (Kind::Symlink(_), _) => return Err(StoreError::Conflict { path: path.clone() }),
+            (wanted, found) if *wanted == found => {}
+            (Kind::Fifo | Kind::Socket | Kind::Device(_), _) => {
+                return Err(StoreError::Conflict { path: path.clone() });
+            }
             _ => return Err(StoreError::NotAFile { action: SET_META, path: path.clone() }),
         }
         state.set_meta(path, meta, keep).at(SET_META, path)

@@ -37,7 +37,7 @@ pub fn listing(entries: Vec<Entry>) -> Vec<u8> {
 pub fn entry(name: &str, kind: Kind, len: u64) -> Entry {
     let modified = Timestamp { secs: 1, nanos: 0 };
     let name = Name::new(name.as_bytes()).expect("a good name");
-    Entry { name, meta: Meta { kind, len, mode: 0o644, modified } }
+    Entry { name, meta: Meta::plain(kind, len, modified, 0o644) }
 }
 
 /// Syncs with an other end that says `said`, whatever it hears, and listens until it is left.

@@ -54,7 +54,7 @@ impl<S: Store> Alternates<S> {
         keep: Keep,
     ) -> Result<(), StoreError> {
         let old = self.tree(alternate, path)?.open(path)?;
-        if old.meta() != is {
+        if !old.meta().is_like(is) {
             return Err(StoreError::Changed { path: path.clone() });
         }
         let rebuild = store.create(path, is.len)?;
@@ -161,7 +161,7 @@ mod tests {
 
     fn entry(name: &str, len: u64, secs: i64) -> (Option<usize>, Entry) {
         let modified = Timestamp { secs, nanos: 0 };
-        let meta = Meta { kind: Kind::File, len, modified, mode: 0o644 };
+        let meta = Meta::plain(Kind::File, len, modified, 0o644);
         (None, Entry { name: Name::new(name.as_bytes()).unwrap(), meta })
     }
 

@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn meta() -> Meta {
-        Meta { kind: Kind::File, len: LEN, modified: new().modified, mode: 0o644 }
+        Meta::plain(Kind::File, LEN, new().modified, 0o644)
     }
 
     fn kept(start: u64, text: &str, terms: Terms) -> KeptChunk {

@@ -2,6 +2,7 @@
 
 pub(crate) mod alternates;
 mod journal;
+pub(crate) mod owners;
 mod packing;
 pub(crate) mod receiving;
 pub(crate) mod sending;

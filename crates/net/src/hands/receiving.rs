@@ -11,17 +11,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, RelPath, Strategy, SumKey};
+use deltic_core::{Fingerprinter, RelPath, SumKey};
 use deltic_protocol::Terms;
+use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
 use crate::drive::Hands;
+use crate::error::SyncError;
 use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
@@ -33,6 +36,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
     keep: Keep,
+    owners: Owners,
     terms: Terms,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
@@ -79,6 +83,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
+            | Work::MakeSpecial { .. }
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
@@ -90,9 +95,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths } => {
+            Work::Look { paths, users, groups } => {
                 let looked = self.store.look_all(&paths).into_iter();
-                Answer::Looked(looked.map(|found| found.map_err(|error| failed(&error))).collect())
+                let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
+                Answer::Looked(found, self.owners.ours(&users, &groups))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
@@ -107,6 +113,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
+            }
+            Work::MakeSpecial { path, meta } => {
+                done(self.store.make_special(&path, &meta, self.keep))
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
             Work::SetDirs { dirs, carries } => {
@@ -175,21 +184,38 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     }
 }
 
+/// What of metadata the options name.
+const fn kept(options: &Options) -> Keep {
+    let Options { modes, times, metadata, .. } = options;
+    Keep {
+        modes: *modes,
+        times: *times,
+        executability: metadata.executability && !*modes,
+        omit_dir_times: metadata.omit_dir_times,
+        omit_link_times: metadata.omit_link_times,
+        acls: metadata.acls,
+        xattrs: metadata.xattrs,
+    }
+}
+
 fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
 impl<S: Store> ReceivingHands<S> {
+    /// # Errors
+    /// [`SyncError`] where the options name owners whom nobody knows here.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        keep: Keep,
-        (terms, strategy): (Terms, &Strategy),
-    ) -> Self {
-        Self {
+        (terms, options): (Terms, &Options),
+    ) -> Result<Self, SyncError> {
+        let strategy = &options.strategy;
+        Ok(Self {
             store,
             alternates,
-            keep,
+            keep: kept(options),
+            owners: Owners::new(&options.metadata)?,
             terms,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),
@@ -197,7 +223,7 @@ impl<S: Store> ReceivingHands<S> {
             key: terms.sum_key(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
-        }
+        })
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

@@ -23,6 +23,7 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
+use super::owners::Called;
 use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
@@ -35,6 +36,7 @@ pub(crate) struct SendingHands<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
+    called: Called,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
@@ -156,6 +158,7 @@ impl<T: Tree> SendingHands<T> {
         Self {
             tree,
             own,
+            called: Called::new(&options.metadata),
             missing: Mutex::new(missing),
             strategy: options.strategy,
             level: level(options.compress_level),
@@ -202,7 +205,8 @@ impl<T: Tree> SendingHands<T> {
             false => Vec::new(),
         };
         let Listing { entries, partial, .. } = listing;
-        Ok(Listed { own, entries, troubles, partial, missing })
+        let [users, groups] = self.called.names(own.as_ref(), &entries);
+        Ok(Listed { own, entries, troubles, users, groups, partial, missing })
     }
 
     fn open(

@@ -10,7 +10,7 @@ use deltic_core::{
     Timestamp,
 };
 
-use crate::message::Payload;
+use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;
 use crate::report::{Item, Trouble};
 use crate::summing::{Portion, Summed};
@@ -23,8 +23,9 @@ use super::Proof;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at these names; answer with [`Answer::Looked`].
-    Look { paths: Vec<RelPath> },
+    /// Look at these names, and say what becomes here of these users and groups of the sender's; answer with
+    /// [`Answer::Looked`].
+    Look { paths: Vec<RelPath>, users: Vec<NameLine>, groups: Vec<NameLine> },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
@@ -39,6 +40,8 @@ pub enum Work {
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
+    /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].
+    MakeSpecial { path: RelPath, meta: Meta },
     /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
     /// The same for directories, one after the other in this order; where nothing `carries` over, new ones get their mode
@@ -211,11 +214,20 @@ pub struct Extra {
     pub names: u64,
 }
 
+/// What a user or group of the sender's becomes here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// Its number.
+    pub id: u32,
+    /// Whether entries may be given to it.
+    pub may_give: bool,
+}
+
 /// What the driver answers.
 #[derive(Debug)]
 pub enum Answer {
-    /// What stands at each path.
-    Looked(Vec<Result<Option<Meta>, Trouble>>),
+    /// What stands at each path; then what each user and each group becomes.
+    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
     /// What each alternate has; nothing where it cannot be said.
     Beside(Vec<Option<Meta>>),
     /// Names in any order, each with how many names removing it would remove.

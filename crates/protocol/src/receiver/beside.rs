@@ -70,8 +70,9 @@ impl Receiver {
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
-                Kind::Symlink(_) => seen.is_none() && self.setting.options.links,
-                _ => false,
+                Kind::Dir => false,
+                Kind::Device(_) if !self.setting.is_privileged => false,
+                ref kind => seen.is_none() && self.setting.options.takes(kind),
             }
     }
 
@@ -119,10 +120,8 @@ impl Receiver {
                     Quick::Unknown if same_attributes => Likeness::Unproven,
                     Quick::Unknown | Quick::Differs => Likeness::Kind,
                 },
-                (Kind::Symlink(new), Kind::Symlink(old)) if new == old => {
-                    let time_agrees = !attributes(options, meta, &is).time;
-                    if time_agrees { Likeness::All } else { Likeness::Content }
-                }
+                (new, old) if new == old && same_attributes => Likeness::All,
+                (new, old) if new == old => Likeness::Content,
                 _ => continue,
             };
             if best.as_ref().is_none_or(|best| best.likeness < likeness) {

@@ -16,8 +16,8 @@ use super::{Extra, Place, Receiver, Work};
 /// What waits until the directory in its place is gone.
 #[derive(Debug)]
 pub(super) enum Cleared {
-    File(Candidate),
-    Symlink {
+    File(Box<Candidate>),
+    Other {
         meta: Meta,
         change: Change,
     },
@@ -79,15 +79,15 @@ impl Receiver {
         match (entry, removed) {
             (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
-                self.queue.push(candidate);
+                self.queue.push(*candidate);
             }
-            (Cleared::Symlink { meta, change }, Ok(_)) => self.make_symlink(meta, change),
+            (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
             (Cleared::File(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
                 self.trouble(trouble);
             }
             (Cleared::Nothing, Ok(_)) => {}
-            (Cleared::Symlink { .. } | Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
+            (Cleared::Other { .. } | Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What counts as changed: pure comparisons of what is listed with what is here.
 
-use deltic_core::Meta;
+use deltic_core::{Kind, Meta};
 
 use crate::options::{Compare, Options};
 use crate::report::Differs;
@@ -30,11 +30,35 @@ pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> Quick {
     }
 }
 
+/// Whether both are known, and not the same.
+fn differ(new: Option<u32>, old: Option<u32>) -> bool {
+    new.zip(old).is_some_and(|(new, old)| new != old)
+}
+
 /// In which of the carried attributes two entries of one kind differ.
 pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
+    let asked = &options.metadata;
+    let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
+    let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
+    let executes = |meta: &Meta| meta.mode & deltic_core::meta::EXECUTE_BITS != 0;
+    let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
+    // As rsync, which keeps whole seconds of it.
+    let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
+    let is_read = !new.is_partly_unread();
+    let acls_differ = !match (new.access_acl(), old.access_acl()) {
+        (Some(new), Some(old)) => new.is_like(old),
+        (new, old) => new == old,
+    } || new.default_acl() != old.default_acl();
     Differs {
-        time: options.times && !options.compare.window.holds(new.modified, old.modified),
-        mode: options.modes && new.mode != old.mode,
+        time: options.times
+            && !omitted
+            && !options.compare.window.holds(new.modified, old.modified),
+        mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
+        user: differ(new.user, old.user),
+        group: differ(new.group, old.group),
+        accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
+        acl: asked.acls && !is_link && is_read && acls_differ,
+        xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),
         ..Differs::default()
     }
 }

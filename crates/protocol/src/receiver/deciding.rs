@@ -9,14 +9,14 @@ use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
 use crate::options::{Backup, Delete, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
-use crate::sender::takes_dirs;
 use crate::work::Setback;
 
 use super::beside::Beside;
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
-use super::{Extra, Place, Receiver, Work, ends};
+use super::owning::Known;
+use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
@@ -69,6 +69,14 @@ impl Section {
     pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
         Self { dir, own, entries, first: 0 }
     }
+
+    pub(super) fn metas(&self) -> impl Iterator<Item = &Meta> {
+        self.own.iter().chain(self.entries.iter().map(|entry| &entry.meta))
+    }
+
+    fn metas_mut(&mut self) -> impl Iterator<Item = &mut Meta> {
+        self.own.iter_mut().chain(self.entries.iter_mut().map(|entry| &mut entry.meta))
+    }
 }
 
 impl Receiver {
@@ -80,6 +88,7 @@ impl Receiver {
         self.check_order(&section, extent)?;
         self.check_names(&section)?;
         section.first = self.told;
+        section.metas_mut().for_each(|meta| self.adopt(meta));
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
         self.rename(&mut section);
@@ -151,10 +160,11 @@ impl Receiver {
         if self.setting.rename.is_some() && !self.is_one_file(section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
+        section.metas().try_for_each(|meta| self.check_meta(meta))?;
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            if meta.is_dir() && !takes_dirs(&self.setting.options) {
+            if meta.is_dir() && !self.setting.options.takes(&meta.kind) {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -192,18 +202,19 @@ impl Receiver {
         self.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
             match &entry.meta.kind {
+                kind if !self.setting.options.takes(kind) => {}
                 Kind::File => {
                     self.totals.files += 1;
                     self.progress.list(entry.meta.len);
                     self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
                 }
                 Kind::Dir => self.totals.dirs += 1,
-                Kind::Symlink(target) if self.setting.options.links => {
+                Kind::Symlink(target) => {
                     self.totals.links += 1;
                     self.totals.bytes = self.totals.bytes.saturating_add(target.len() as u64);
                 }
-                Kind::Symlink(_) => {}
-                Kind::Other => {}
+                Kind::Fifo | Kind::Socket => self.totals.specials += 1,
+                Kind::Device(_) => self.totals.devices += 1,
             }
         }
         self.report_listed();
@@ -246,7 +257,8 @@ impl Receiver {
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
-        self.jobs.ask(Work::Look { paths }, Place::Look(no));
+        let (users, groups) = self.strangers(section);
+        self.jobs.ask(Work::Look { paths, users, groups }, Place::Look(no));
     }
 
     /// A directory is lost, and with it all below; it was said once.
@@ -273,8 +285,15 @@ impl Receiver {
         waiting.into_iter().flatten().for_each(|no| self.look(no));
     }
 
-    pub(super) fn looked(&mut self, no: u64, found: Vec<Result<Option<Meta>, Trouble>>) {
-        let Some(section) = self.sections.remove(&no) else { return };
+    pub(super) fn looked(
+        &mut self,
+        no: u64,
+        found: Vec<Result<Option<Meta>, Trouble>>,
+        ours: (Vec<Ours>, Vec<Ours>),
+    ) {
+        let Some(mut section) = self.sections.remove(&no) else { return };
+        let known = Known::of(&section, ours);
+        section.metas_mut().for_each(|meta| known.translate(meta));
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
@@ -333,15 +352,18 @@ impl Receiver {
         beside: Option<Beside>,
     ) {
         match &meta.kind {
+            // Listed so that what stands in its place is not removed.
+            kind if !self.setting.options.takes(kind) => {}
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
-            // Listed so that what stands in its place is not removed.
-            Kind::Symlink(_) if !self.setting.options.links => {}
-            Kind::Symlink(_) => self.decide_symlink(file, path, meta, old),
             Kind::File => self.decide_file((file, path), meta, old, beside),
-            Kind::Other => {}
+            Kind::Device(_) if !self.setting.is_privileged => {
+                let message = format!("skip device {path}: only the superuser makes devices");
+                self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            }
+            _ => self.decide_other(file, path, meta, old),
         }
     }
 
@@ -396,19 +418,20 @@ impl Receiver {
         }
     }
 
-    fn decide_symlink(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    /// A link, a FIFO, a socket or a device: what has no content to be sent.
+    fn decide_other(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+        let item = Item::of(&meta.kind);
         let action = match &old {
             Some(old) if old.kind == meta.kind => Action::Touched,
-            Some(Meta { kind: Kind::Symlink(_), .. }) => Action::Updated,
+            Some(old) if Item::of(&old.kind) == item => Action::Updated,
             _ => Action::Created,
         };
         let mut differs = match &old {
             Some(old) => attributes(&self.setting.options, &meta, old),
             None => Differs::default(),
         };
-        differs.mode = false;
         differs.content = action == Action::Updated;
-        if action == Action::Touched && !differs.time {
+        if action == Action::Touched && differs == Differs::default() {
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -420,16 +443,19 @@ impl Receiver {
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.clears() {
-            self.clear(file, path, Cleared::Symlink { meta, change });
+            self.clear(file, path, Cleared::Other { meta, change });
         } else {
-            self.make_symlink(meta, change);
+            self.make_other(meta, change);
         }
     }
 
-    pub(super) fn make_symlink(&mut self, meta: Meta, change: Change) {
-        let Kind::Symlink(target) = &meta.kind else { return };
-        let (path, target) = (change.path.clone(), target.clone());
-        self.jobs.ask(Work::MakeSymlink { path, target, meta }, Place::Symlink { change });
+    pub(super) fn make_other(&mut self, meta: Meta, change: Change) {
+        let path = change.path.clone();
+        let work = match &meta.kind {
+            Kind::Symlink(target) => Work::MakeSymlink { path, target: target.clone(), meta },
+            _ => Work::MakeSpecial { path, meta },
+        };
+        self.jobs.ask(work, Place::Make { change });
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
@@ -475,7 +501,7 @@ impl Receiver {
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
-            self.clear(file, candidate.path.clone(), Cleared::File(candidate));
+            self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
             self.queue.push(candidate);
         }

@@ -39,7 +39,9 @@ impl Receiver {
     pub(super) fn look_for_missing(&mut self) {
         let paths = std::mem::take(&mut self.missing);
         if !paths.is_empty() {
-            self.jobs.ask(Work::Look { paths: paths.clone() }, Place::LookMissing(paths));
+            let (users, groups) = (Vec::new(), Vec::new());
+            let look = Work::Look { paths: paths.clone(), users, groups };
+            self.jobs.ask(look, Place::LookMissing(paths));
         }
     }
 
@@ -112,7 +114,7 @@ impl Receiver {
         dirs: &mut Vec<(RelPath, Meta)>,
     ) -> Vec<(RelPath, Meta)> {
         let modified = Timestamp::default();
-        let plain = Meta { kind: Kind::Dir, len: 0, modified, mode: 0o777 };
+        let plain = Meta::plain(Kind::Dir, 0, modified, 0o777);
         let (implied, own) =
             std::mem::take(dirs).into_iter().partition(|(dir, _)| self.implied.contains(dir));
         *dirs = own;

@@ -18,6 +18,7 @@ mod deciding;
 mod expect;
 mod file;
 mod missing;
+mod owning;
 mod proof;
 
 use std::cmp::Ordering;
@@ -40,10 +41,11 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use owning::Owners;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens,
+    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
     Patch, Piece, Rolled, Work,
 };
 pub use expect::Expect;
@@ -57,6 +59,8 @@ pub struct Setting {
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
     pub expect: Option<Expect>,
+    /// Whether this end does what the superuser may: gives files away, makes devices.
+    pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
 }
@@ -85,6 +89,7 @@ pub struct Receiver {
     listing: Option<(RelPath, Option<Name>)>,
     /// Directories that are not made: what is below them is given up.
     lost: HashMap<RelPath, Lost>,
+    owners: Owners,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
@@ -148,7 +153,7 @@ enum Place {
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
-    Symlink { change: Change },
+    Make { change: Change },
     Touch { change: Change },
     Clear { file: FileNo },
     Remove(RelPath, Item),
@@ -213,6 +218,7 @@ impl Receiver {
             announced: HashSet::from([RelPath::root()]),
             listing: None,
             lost: HashMap::new(),
+            owners: Owners::default(),
             dirs: Vec::new(),
             keep: HashSet::new(),
             extras: Vec::new(),
@@ -299,6 +305,10 @@ impl Receiver {
                 self.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
+            ToReceiver::Owners { users, groups } => {
+                self.growing()?;
+                self.owners(users, groups)?;
+            }
             ToReceiver::Listed { intact } => {
                 self.growing()?;
                 self.end_list(intact)?;
@@ -354,8 +364,12 @@ impl Receiver {
         let place = self.jobs.answered(id)?;
         let handle = place.handle();
         match (place, answer) {
-            (Place::Look(section), Answer::Looked(found)) => self.looked(section, found),
-            (Place::LookMissing(paths), Answer::Looked(found)) => self.looked_missing(paths, found),
+            (Place::Look(section), Answer::Looked(found, ours)) => {
+                self.looked(section, found, ours);
+            }
+            (Place::LookMissing(paths), Answer::Looked(found, _)) => {
+                self.looked_missing(paths, found);
+            }
             (Place::CountMissing(path), Answer::Extra(below)) => self.counted_missing(path, below),
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
@@ -373,7 +387,7 @@ impl Receiver {
                 self.counted(file, path, below);
             }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
-            (Place::Symlink { change } | Place::Touch { change }, Answer::Done(done)) => {
+            (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }
             (Place::Clear { file }, Answer::Removed(removed)) => self.cleared(file, removed),

@@ -1,15 +1,15 @@
 //! Walking the tree and telling it, a directory at a time, never far ahead of what the receiver has settled.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
 use deltic_core::path::BadPath;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
-use crate::message::{Extent, FileNo, ToReceiver};
+use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
+use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
@@ -21,6 +21,9 @@ const LISTS_AT_ONCE: usize = 4;
 const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
 const FRAME_ENTRY_BYTES: usize = 128 << 10;
+
+/// Names of users, and as many of groups, in one frame.
+const NAMES_AT_ONCE: usize = 1 << 10;
 
 /// Where the walk stands.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(super) struct Lister {
     intact: bool,
     complete: bool,
     files: u64,
+    /// The users and groups whose names were told.
+    named: (HashSet<u32>, HashSet<u32>),
 }
 
 #[derive(Debug)]
@@ -56,6 +61,7 @@ impl Lister {
             intact: true,
             complete: false,
             files: 0,
+            named: (HashSet::new(), HashSet::new()),
         }
     }
 
@@ -96,9 +102,8 @@ impl Sender {
 
     pub(super) fn listed(&mut self, dir: &RelPath, listed: Result<Listed, Trouble>) {
         self.lister.lists_out -= 1;
-        let listed = listed
+        let mut listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
-        let mut listed = listed;
         if self.options.follow.munge {
             listed.entries.iter_mut().for_each(unmunge);
         }
@@ -106,8 +111,9 @@ impl Sender {
             self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
         }
+        self.tell_owners(listed.users, listed.groups);
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
-        if own.is_some() && !takes_dirs(&self.options) {
+        if own.is_some() && !self.options.takes(&Kind::Dir) {
             self.trouble(skipped("directory", dir));
             own = None;
             entries.clear();
@@ -118,6 +124,22 @@ impl Sender {
         }
         self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries, partial });
         self.list_more();
+    }
+
+    /// Tells what users and groups are called, each once; of too many the last stay without a name.
+    fn tell_owners(&mut self, mut users: Vec<NameLine>, mut groups: Vec<NameLine>) {
+        let news = |known: &mut HashSet<u32>, line: &NameLine| {
+            known.len() < MAX_OWNER_NAMES && known.insert(line.id)
+        };
+        users.retain(|line| news(&mut self.lister.named.0, line));
+        groups.retain(|line| news(&mut self.lister.named.1, line));
+        while !(users.is_empty() && groups.is_empty()) {
+            let frame = ToReceiver::Owners {
+                users: users.drain(..users.len().min(NAMES_AT_ONCE)).collect(),
+                groups: groups.drain(..groups.len().min(NAMES_AT_ONCE)).collect(),
+            };
+            self.frames.push_back(frame);
+        }
     }
 
     /// Tells one frame's worth of the first directory that is ready; whether there was one.
@@ -181,6 +203,10 @@ impl Sender {
             let source = (path.clone(), entry.meta.clone());
             self.sources.insert(FileNo(self.lister.next), source);
         }
+        if entry.meta.is_partly_unread() {
+            let message = format!("read attributes of {path}: too many, or not ours to read");
+            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
         match entry.meta.kind {
             Kind::Dir => self.lister.dirs.push(path),
             Kind::File => {
@@ -190,7 +216,7 @@ impl Sender {
                 let listing = Listing { path, len, modified, mode, attempts: 0, reported: 0 };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
-            Kind::Symlink(_) | Kind::Other => {}
+            _ => {}
         }
         self.lister.next += 1;
         true
@@ -218,17 +244,14 @@ fn unmunge(entry: &mut Entry) {
     }
 }
 
-/// Whether directories take part.
-pub(crate) const fn takes_dirs(options: &Options) -> bool {
-    options.recursive || options.select.dirs || options.select.relative
-}
-
+/// What an entry is that does not take part.
 fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
     match kind {
-        Kind::Dir if !takes_dirs(options) => Some("directory"),
-        Kind::Symlink(_) if !options.links => Some("symbolic link"),
-        Kind::Other => Some("special file"),
-        _ => None,
+        _ if options.takes(kind) => None,
+        Kind::File => None,
+        Kind::Dir => Some("directory"),
+        Kind::Symlink(_) => Some("symbolic link"),
+        Kind::Fifo | Kind::Socket | Kind::Device(_) => Some("special file"),
     }
 }
 
@@ -253,5 +276,9 @@ fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
 /// About the bytes that an entry takes in a frame.
 fn weight(entry: &Entry) -> usize {
     let target = if let Kind::Symlink(target) = &entry.meta.kind { target.len() } else { 0 };
-    entry.name.as_bytes().len() + target + 32
+    let acls = entry.meta.access_acl().into_iter().chain(entry.meta.default_acl());
+    let named: usize = acls.map(|acl| acl.named.len()).sum();
+    let xattr = |xattr: &Xattr| xattr.name.len() + xattr.value.len() + 4;
+    let xattrs: usize = entry.meta.xattrs().iter().map(xattr).sum();
+    entry.name.as_bytes().len() + target + 7 * named + xattrs + 48
 }

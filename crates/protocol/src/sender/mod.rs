@@ -27,7 +27,7 @@ use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, 
 use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
-use crate::message::{Done, FileNo, How, Payload, ToReceiver, ToSender};
+use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
 use crate::summing::{Portion, Step, Summed};
@@ -36,7 +36,6 @@ use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Outgoing, Resumed};
 use listing::Lister;
-pub(crate) use listing::takes_dirs;
 
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
@@ -150,6 +149,10 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+    /// What their users are called, those with a name and in any order; nothing where the options ask for none.
+    pub users: Vec<NameLine>,
+    /// The same of groups.
+    pub groups: Vec<NameLine>,
     /// Whether the directory may hold others that do not take part.
     pub partial: bool,
     /// Of the root: sources that are not there, where that is told.

@@ -123,7 +123,7 @@ impl Case {
                 Kind::File => true,
                 Kind::Dir => self.options.recursive,
                 Kind::Symlink(_) => self.options.links,
-                Kind::Other => false,
+                _ => false,
             };
             if reached && admitted {
                 listed.insert(path, node);
@@ -253,7 +253,7 @@ fn random_node(dice: &mut Dice) -> Node {
             let targets = [&b"a"[..], b"../b", b"/etc/passwd", b"\xff"];
             Node::other(Kind::Symlink(targets[dice.below(4)].into()), time, 0o777)
         }
-        6 if dice.percent(30) => Node::other(Kind::Other, time, mode),
+        6 if dice.percent(30) => Node::other(Kind::Fifo, time, mode),
         _ => Node::file(random_bytes(dice), time, mode),
     }
 }

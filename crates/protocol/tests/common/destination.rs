@@ -10,11 +10,11 @@ use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader,
     RelPath, Span,
 };
-use deltic_protocol::message::Payload;
+use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Patch, Piece, Rolled,
-    Work,
+    Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
+    Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -148,8 +148,12 @@ impl Destination {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
-            Work::Look { paths } => {
-                Answer::Looked(paths.iter().map(|path| self.look(path)).collect())
+            Work::Look { paths, users, groups } => {
+                // Every number stays what it is.
+                let ours = |line: &NameLine| Ours { id: line.id, may_give: true };
+                let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
+                let found = paths.iter().map(|path| self.look(path)).collect();
+                Answer::Looked(found, (all(users), all(groups)))
             }
             // The cases have no alternates.
             Work::LookBeside { .. } | Work::LinkBeside { .. } | Work::CopyBeside { .. } => {
@@ -200,7 +204,10 @@ impl Destination {
                 dirs.iter().for_each(|(path, meta)| self.set_meta(path, meta));
                 Answer::SetDirs(Vec::new())
             }
-            Work::MakeDir { .. } | Work::MakeSymlink { .. } | Work::SetMeta { .. } => {
+            Work::MakeDir { .. }
+            | Work::MakeSymlink { .. }
+            | Work::MakeSpecial { .. }
+            | Work::SetMeta { .. } => {
                 self.visible();
                 Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
             }
@@ -229,7 +236,7 @@ impl Destination {
         self.fails(self.faults.look).map_err(|setback| setback.trouble)?;
         if path.is_root() {
             let modified = NOW;
-            return Ok(Some(Meta { kind: Kind::Dir, len: 0, modified, mode: 0o755 }));
+            return Ok(Some(Meta::plain(Kind::Dir, 0, modified, 0o755)));
         }
         Ok(self.tree.0.get(path).map(|node| node.meta.clone()))
     }
@@ -248,6 +255,17 @@ impl Destination {
                 let time = if self.options.times { meta.modified } else { NOW };
                 self.put(&path, Node::other(Kind::Symlink(target), time, 0o777));
             }
+            Work::MakeSpecial { path, meta } => {
+                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
+                    return Err(setback("directory not empty", false));
+                }
+                let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
+                let time = if self.options.times { meta.modified } else { NOW };
+                self.put(
+                    &path,
+                    Node { meta: Meta { modified: time, mode, ..meta }, bytes: Arc::default() },
+                );
+            }
             Work::SetMeta { path, meta } => self.set_meta(&path, &meta),
             other => unreachable!("{other:?}"),
         }
@@ -262,9 +280,12 @@ impl Destination {
         if self.options.times {
             node.meta.modified = meta.modified;
         }
-        if self.options.modes {
+        if self.options.modes && !meta.is_symlink() {
             node.meta.mode = meta.mode;
         }
+        node.meta.user = meta.user.or(node.meta.user);
+        node.meta.group = meta.group.or(node.meta.group);
+        node.meta.more.clone_from(&meta.more);
     }
 
     /// Puts an entry in place, as a rename does.

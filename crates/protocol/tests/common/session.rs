@@ -79,7 +79,7 @@ impl Session {
         let setting = Setting {
             options: options.clone(),
             expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),
-            rename: None,
+            ..Setting::default()
         };
         Self {
             sender: Sender::new(options),

@@ -4,23 +4,29 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
+use deltic_core::meta::{Device, DeviceClass, IdRules, Inode, ModeRules, Named, Who};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
-    BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, Name, RelPath,
-    ShortFingerprint, StrongSum, Timestamp,
+    Acl, BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, More, Name, RelPath,
+    ShortFingerprint, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
-use deltic_protocol::message::{ChunkLine, Done, Extent, GapLine, GroupLine, How, Payload};
+use deltic_protocol::message::{
+    ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+};
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
-use deltic_protocol::options::{Backup, Follow, Links, Missing, Mounts, Remove, Select};
+use deltic_protocol::options::{
+    Backup, Follow, Links, Metadata, Missing, Mounts, Powers, Remove, Select,
+};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
-use proptest::collection::{btree_set, vec};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
 use proptest::prelude::*;
 
 /// A whole frame's type and payload.
@@ -32,23 +38,37 @@ pub fn split(frame: &[u8]) -> (u8, &[u8]) {
 pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let file = FileNo(300);
     let trouble = || Trouble { kind: TroubleKind::Vanished, message: "open a: gone".into() };
-    let meta = Meta {
-        kind: Kind::File,
-        len: 5000,
-        modified: Timestamp { secs: 1_700_000_000, nanos: 5 },
-        mode: 0o644,
-    };
+    let when = Timestamp { secs: 1_700_000_000, nanos: 5 };
+    let meta = Meta::plain(Kind::File, 5000, when, 0o644);
     let short = |byte| ShortFingerprint::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
     let chunk = ChunkLine { len: 1700, short: short(0xcd) };
     let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
     let link = Meta { kind: Kind::Symlink(b"../b"[..].into()), ..dir.clone() };
+    let named = Named { who: Who::Group, id: 1000, perms: 5 };
+    let acl = Acl { owner: 7, group: 4, mask: Some(6), other: 0, named: vec![named] };
+    let full = Meta {
+        user: Some(0),
+        group: Some(1000),
+        more: More {
+            accessed: Some(when),
+            linked: Some(Inode { device: 1, number: 300 }),
+            access_acl: Some(acl.clone()),
+            default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
+            xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
+            unread: true,
+        }
+        .boxed(),
+        ..dir.clone()
+    };
+    let device = Device { class: DeviceClass::Block, major: 7, minor: 300 };
+    let device = Meta { kind: Kind::Device(device), ..dir.clone() };
     let path = RelPath::parse(b"dir/a").unwrap();
     let entry = |name: &str, meta: &Meta| Entry {
         name: Name::new(name.as_bytes()).unwrap(),
         meta: meta.clone(),
     };
-    let differs = Differs { content: true, size: false, time: true, mode: false };
+    let differs = Differs { content: true, time: true, xattrs: true, ..Differs::default() };
     let options = Options {
         recursive: true,
         times: true,
@@ -80,6 +100,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         destination: b"/data"[..].into(),
         single: None,
         options: Options { strategy, ..options.clone() },
+    };
+    let metadata = Metadata {
+        users: true,
+        acls: true,
+        powers: Powers::Waived,
+        chmod: ModeRules::parse("D755,Fgo-w", 0o022).unwrap(),
+        user_map: IdRules::parse("0-99:nobody,*:7").unwrap(),
+        ..Metadata::default()
+    };
+    let with_metadata = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { metadata, ..options.clone() },
     };
     let compare = Compare {
         size_only: true,
@@ -137,6 +170,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Request.Receive", request.encode()),
         ("Request.strategy", by_strategy.encode()),
+        ("Request.metadata", with_metadata.encode()),
         ("Request.compare", by_comparison.encode()),
         ("Request.select", by_selection.encode()),
         ("Names", Names(vec![b"a/b"[..].into(), b"c"[..].into()]).encode()),
@@ -154,6 +188,24 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 own: Some(dir.clone()),
                 entries: vec![entry("a", &meta), entry("d", &dir), entry("l", &link)],
                 extent: Extent::Last,
+            }
+            .encode(),
+        ),
+        (
+            "Listing.metadata",
+            ToReceiver::Listing {
+                dir: RelPath::root(),
+                own: None,
+                entries: vec![entry("d", &full), entry("e", &device)],
+                extent: Extent::More,
+            }
+            .encode(),
+        ),
+        (
+            "Owners",
+            ToReceiver::Owners {
+                users: vec![NameLine { id: 0, name: b"root"[..].into() }],
+                groups: vec![NameLine { id: 1000, name: b"staff"[..].into() }],
             }
             .encode(),
         ),
@@ -280,7 +332,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn meta_of(len: u64) -> Meta {
-    Meta { kind: Kind::File, len, modified: Timestamp { secs: 1, nanos: 0 }, mode: 0o644 }
+    Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
 }
 
 fn strong_of(len: usize) -> StrongSum {
@@ -297,6 +349,8 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (rel_path(), option(meta()), vec(entry(), 0..4), any_extent()).prop_map(
             |(dir, own, entries, extent)| ToReceiver::Listing { dir, own, entries, extent }
         ),
+        (vec(name_line(), 0..3), vec(name_line(), 0..3))
+            .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
@@ -374,7 +428,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             }
         ),
         trouble().prop_map(ToSender::Trouble),
-        vec(number(), 11).prop_map(|n| {
+        vec(number(), 13).prop_map(|n| {
             ToSender::Finished(Totals {
                 files: n[0],
                 dirs: n[1],
@@ -387,6 +441,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 matched: n[8],
                 deleted: n[9],
                 failed: n[10],
+                devices: n[11],
+                specials: n[12],
             })
         }),
     ]
@@ -432,7 +488,7 @@ fn options() -> impl Strategy<Value = Options> {
             delete,
             (threads, streams, compress_level),
             strategy,
-            ((compare, select, remove, follow), rules),
+            ((compare, select, remove, follow, metadata), rules),
         )| {
             Options {
                 recursive: flag[0],
@@ -453,6 +509,7 @@ fn options() -> impl Strategy<Value = Options> {
                 select,
                 remove,
                 follow,
+                metadata,
                 rules,
             }
         },
@@ -498,14 +555,14 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links)> {
+fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)> {
     let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
     let links = (follow, any::<[bool; 2]>()).prop_map(|(follow, [safe, munge])| Links {
         follow,
         safe,
         munge,
     });
-    (compare(), select(), remove(), links)
+    (compare(), select(), remove(), links, metadata())
 }
 
 fn select() -> impl Strategy<Value = Select> {
@@ -669,15 +726,99 @@ pub fn meta() -> impl Strategy<Value = Meta> {
         4 => Just(Kind::File),
         2 => Just(Kind::Dir),
         1 => "[a-z./]{1,5}".prop_map(|text| Kind::Symlink(text.into_bytes().into())),
-        1 => Just(Kind::Other),
+        1 => of(&[Kind::Fifo, Kind::Socket]),
+        1 => (any::<bool>(), any::<u32>(), any::<u32>()).prop_map(|(block, major, minor)| {
+            let class = if block { DeviceClass::Block } else { DeviceClass::Char };
+            Kind::Device(Device { class, major, minor })
+        }),
     ];
     let len = prop_oneof![len(), Just(i64::MAX as u64)].prop_map(|len| len.min(i64::MAX as u64));
-    (kind, len, any::<i64>(), 0..1_000_000_000u32, 0..=0o7777u32).prop_map(
-        |(kind, len, secs, nanos, mode)| {
+    let owner = (option::of(any::<u32>()), option::of(any::<u32>()));
+    (kind, len, time(), 0..=0o7777u32, owner, option::of(more())).prop_map(
+        |(kind, len, modified, mode, (user, group), more)| {
             let len = if kind == Kind::File { len } else { 0 };
-            Meta { kind, len, modified: Timestamp { secs, nanos }, mode }
+            let more = more.and_then(More::boxed);
+            Meta { user, group, more, ..Meta::plain(kind, len, modified, mode) }
         },
     )
+}
+
+fn metadata() -> impl Strategy<Value = Metadata> {
+    let chmod = of(&["", "755", "Dg+s,Fo-w", "go=u"]).prop_flat_map(|text| {
+        (0..=0o777u32).prop_map(move |umask| match text {
+            "" => ModeRules::default(),
+            text => ModeRules::parse(text, umask).unwrap(),
+        })
+    });
+    let map = || of(&["", "*:7", "0-99:root,a*:b"]).prop_map(|text| IdRules::parse(text).unwrap());
+    let powers = of(&[Powers::Own, Powers::Tried, Powers::Waived]);
+    (any::<[bool; 13]>(), powers, chmod, map(), map()).prop_map(
+        |(flag, powers, chmod, user_map, group_map)| Metadata {
+            users: flag[0],
+            groups: flag[1],
+            devices: flag[2],
+            specials: flag[3],
+            executability: flag[4],
+            omit_dir_times: flag[5],
+            omit_link_times: flag[6],
+            accessed: flag[7],
+            untouched: flag[8],
+            acls: flag[9],
+            xattrs: flag[10],
+            all_xattrs: flag[11],
+            numeric_ids: flag[12],
+            powers,
+            chmod,
+            user_map,
+            group_map,
+        },
+    )
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000u32).prop_map(|(secs, nanos)| Timestamp { secs, nanos })
+}
+
+fn more() -> impl Strategy<Value = More> {
+    let inode = any::<(u64, u64)>().prop_map(|(device, number)| Inode { device, number });
+    let xattrs = btree_map("(user|security|trusted)[.][a-z]{1,4}", vec(any::<u8>(), 0..9), 0..3);
+    let xattr = |(name, value): (String, Vec<u8>)| Xattr {
+        name: name.into_bytes().into(),
+        value: value.into(),
+    };
+    let xattrs = xattrs.prop_map(move |all| all.into_iter().map(xattr).collect());
+    let acls = (option::of(acl()), option::of(acl()));
+    (option::of(time()), option::of(inode), acls, xattrs, any::<bool>()).prop_map(
+        |(accessed, linked, (access_acl, default_acl), xattrs, unread)| More {
+            accessed,
+            linked,
+            access_acl,
+            default_acl,
+            xattrs,
+            unread,
+        },
+    )
+}
+
+fn acl() -> impl Strategy<Value = Acl> {
+    let named = (any::<bool>(), any::<u32>(), 0..8u8).prop_map(|(group, id, perms)| Named {
+        who: if group { Who::Group } else { Who::User },
+        id,
+        perms,
+    });
+    (0..8u8, 0..8u8, option::of(0..8u8), 0..8u8, vec(named, 0..4)).prop_map(
+        |(owner, group, mask, other, named)| {
+            let mask = if named.is_empty() { mask } else { mask.or(Some(7)) };
+            let mut acl = Acl { owner, group, mask, other, named };
+            acl.settle();
+            acl
+        },
+    )
+}
+
+fn name_line() -> impl Strategy<Value = NameLine> {
+    (any::<u32>(), "[a-z]{1,5}")
+        .prop_map(|(id, name)| NameLine { id, name: name.into_bytes().into() })
 }
 
 fn name() -> impl Strategy<Value = Name> {
@@ -711,7 +852,7 @@ pub fn trouble() -> impl Strategy<Value = Trouble> {
 }
 
 fn item() -> impl Strategy<Value = Item> {
-    of(&[Item::File, Item::Dir, Item::Symlink])
+    of(&[Item::File, Item::Dir, Item::Symlink, Item::Device, Item::Special])
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -729,7 +870,19 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 fn differs() -> impl Strategy<Value = Differs> {
-    any::<[bool; 4]>().prop_map(|[content, size, time, mode]| Differs { content, size, time, mode })
+    any::<[bool; 9]>().prop_map(
+        |[content, size, time, mode, user, group, accessed, acl, xattrs]| Differs {
+            content,
+            size,
+            time,
+            mode,
+            user,
+            group,
+            accessed,
+            acl,
+            xattrs,
+        },
+    )
 }
 
 fn done() -> impl Strategy<Value = Done> {

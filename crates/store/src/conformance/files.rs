@@ -175,9 +175,9 @@ fn modes_and_times_are_kept_as_asked(store: &impl Store) {
     };
     let now = commit(0o4700, Keep::default());
     assert_eq!((now.mode, now.modified == WHEN), (0o700, false), "a new file is not privileged");
-    let now = commit(0o644, Keep { modes: true, times: false });
+    let now = commit(0o644, Keep { modes: true, ..Keep::default() });
     assert_eq!((now.mode, now.modified == WHEN), (0o644, false));
-    let now = commit(0o600, Keep { modes: false, times: true });
+    let now = commit(0o600, Keep { times: true, ..Keep::default() });
     assert_eq!((now.mode, now.modified), (0o644, WHEN), "an old file keeps its mode");
     let now = commit(0o4751, KEEP_ALL);
     assert_eq!((now.mode, now.modified), (0o4751, WHEN));

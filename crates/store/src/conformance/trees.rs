@@ -1,14 +1,19 @@
 //! Laws of directories, symlinks and names.
 
-use deltic_core::{Kind, Name, RelPath};
+use deltic_core::{Kind, Meta, Name, RelPath};
 
-use super::{KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, symlink_meta};
+use super::{
+    KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
+};
 use crate::{Keep, STAGING_NAME, Store, StoreError};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     names_are_any_bytes_and_sorted_by_them(&make());
     a_directory_is_made_once_and_over_anything(&make());
     a_symlink_is_made_over_anything_but_a_full_directory(&make());
+    a_special_file_is_made_over_anything_but_a_full_directory(&make());
+    a_file_becomes_executable_for_whoever_may_read_it(&make());
+    times_that_are_left_out_stay(&make());
     a_symlink_is_never_followed(&make());
     metadata_is_set_on_the_entry_itself(&make());
     removing_takes_everything_below(&make());
@@ -83,6 +88,54 @@ fn a_symlink_is_made_over_anything_but_a_full_directory(store: &impl Store) {
     assert_eq!(store.sweep().expect("sweep"), 0);
 }
 
+fn a_special_file_is_made_over_anything_but_a_full_directory(store: &impl Store) {
+    let of = |kind: Kind| Meta { kind, ..file_meta() };
+    let (fifo, socket) = (of(Kind::Fifo), of(Kind::Socket));
+    put(store, "at", b"file");
+    store.make_special(&path("at"), &fifo, KEEP_ALL).expect("over a file");
+    assert_eq!(meta(store, "at"), fifo);
+    store.make_special(&path("at"), &socket, KEEP_ALL).expect("over a FIFO");
+    assert_eq!(meta(store, "at"), socket);
+    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_special(&path("dir"), &fifo, Keep::default()).expect("over an empty directory");
+    assert_eq!((meta(store, "dir").kind, meta(store, "dir").mode), (Kind::Fifo, 0o640));
+    let read_only = Meta { mode: 0o400, ..fifo.clone() };
+    store.set_meta(&path("dir"), &read_only, KEEP_ALL).expect("set");
+    assert_eq!(meta(store, "dir"), read_only);
+    let other = store.set_meta(&path("at"), &fifo, KEEP_ALL);
+    assert!(matches!(other, Err(StoreError::Conflict { .. })), "{other:?}");
+    let file = store.make_special(&path("file"), &file_meta(), KEEP_ALL);
+    assert!(matches!(file, Err(StoreError::Io { .. })), "{file:?}");
+    store.make_dir(&path("full")).expect("make a directory");
+    put(store, "full/file", b"x");
+    let full = store.make_special(&path("full"), &fifo, KEEP_ALL);
+    assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
+    assert_eq!(store.sweep().expect("sweep"), 0);
+}
+
+fn a_file_becomes_executable_for_whoever_may_read_it(store: &impl Store) {
+    let keep = Keep { executability: true, ..Keep::default() };
+    put(store, "file", b"x");
+    for (now, sent, then) in [(0o640, 0o700, 0o750), (0o755, 0o644, 0o644), (0o611, 0o755, 0o611)] {
+        let of = |mode| Meta { mode, ..file_meta() };
+        store.set_meta(&path("file"), &of(now), KEEP_ALL).expect("set");
+        store.set_meta(&path("file"), &of(sent), keep).expect("set");
+        assert_eq!(meta(store, "file").mode, then, "{now:o} {sent:o}");
+    }
+}
+
+fn times_that_are_left_out_stay(store: &impl Store) {
+    let keep = Keep { omit_dir_times: true, omit_link_times: true, ..KEEP_ALL };
+    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_symlink(&path("link"), b"x", &symlink_meta(b"x"), keep).expect("symlink");
+    store.set_meta(&path("dir"), &dir_meta(), keep).expect("set");
+    store.set_meta(&path("link"), &symlink_meta(b"x"), keep).expect("set");
+    for at in ["dir", "link"] {
+        assert_ne!(meta(store, at).modified, super::WHEN, "{at}");
+    }
+    assert_eq!(meta(store, "dir").mode, dir_meta().mode);
+}
+
 fn a_symlink_is_never_followed(store: &impl Store) {
     store.make_dir(&path("dir")).expect("make a directory");
     put(store, "dir/file", b"untouched");
@@ -97,6 +150,7 @@ fn a_symlink_is_never_followed(store: &impl Store) {
             ("leftovers", store.leftovers(&below).map(drop)),
             ("make_dir", store.make_dir(&below)),
             ("make_symlink", store.make_symlink(&below, b"x", &file_meta(), KEEP_ALL)),
+            ("make_special", store.make_special(&below, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(&below, &file_meta(), KEEP_ALL)),
             ("set_meta of itself", store.set_meta(&path("link"), &file_meta(), KEEP_ALL)),
             ("set_meta as directory", store.set_meta(&path("link"), &dir_meta(), KEEP_ALL)),
@@ -120,7 +174,7 @@ fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
     assert_eq!(meta(store, "dir/file"), before);
     store.set_meta(&path("dir"), &dir_meta(), KEEP_ALL).expect("set");
     assert_eq!(meta(store, "dir"), dir_meta());
-    let times = Keep { modes: false, times: true };
+    let times = Keep { times: true, ..Keep::default() };
     store.set_meta(&path("dir/file"), &file_meta(), times).expect("set");
     assert_eq!(meta(store, "dir/file").modified, super::WHEN);
     assert_eq!(meta(store, "dir/file").mode, before.mode);
@@ -157,6 +211,7 @@ fn the_staging_directory_is_no_target(store: &impl Store) {
             ("leftovers", store.leftovers(at).map(drop)),
             ("make_dir", store.make_dir(at)),
             ("make_symlink", store.make_symlink(at, b"x", &file_meta(), KEEP_ALL)),
+            ("make_special", store.make_special(at, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
             ("remove", store.remove(at).map(drop)),
         ];

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use deltic_core::RelPath;
+use deltic_core::{RelPath, See};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
@@ -44,7 +44,7 @@ impl Reads for Dir {
         };
         match place.dir.find(&place.name).at(action, path)? {
             Some(stat) if !file_type(&stat).is_dir() => {
-                let snapshot = LocalSnapshot::open(&place.dir, &place.name, path);
+                let snapshot = LocalSnapshot::open(&place.dir, &place.name, path, See::default());
                 snapshot.and_then(|snapshot| read_bounded(&snapshot, path)).map(Some)
             }
             _ => Ok(None),

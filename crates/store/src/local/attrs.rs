@@ -1,84 +1,226 @@
-//! Modes and times.
+//! What an entry gets besides its content: owner, attributes, ACLs, mode and times, in this order. A change of owner takes
+//! setuid away, so the mode comes later; a mode may close a file to its owner, so attributes come before; times are last.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use deltic_core::Meta;
-use rustix::fs::{self, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use deltic_core::meta::{Scope, Timestamp};
+use deltic_core::{Meta, Name};
+use rustix::fs::{
+    self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
+};
 use rustix::io::{self, Errno};
 
+use super::heritage::Heritage;
+use super::more::{Reach, inherit, set_acls, set_xattrs};
 use crate::Keep;
+use crate::dir::Dir;
 
-/// What to set on an entry; nothing where `None`.
-#[derive(Debug, Default)]
-pub(super) struct Attrs {
+/// What to set on an entry.
+#[derive(Debug)]
+pub(super) struct Attrs<'a> {
+    meta: &'a Meta,
+    keep: Keep,
+    /// Of extended attributes.
+    scope: Scope,
     mode: Option<u32>,
     /// A mode nobody asked to keep: a file system without modes may refuse it.
     mode_is_optional: bool,
     times: Option<Timestamps>,
+    /// What its directory would have handed down.
+    heritage: Heritage,
 }
 
-impl Attrs {
+/// What to set it on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum On<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A handle that is only good to reach what it stands for (`O_PATH`).
+    Handle(BorrowedFd<'a>),
+    /// A symlink, which has no handle of its own everywhere.
+    Link(&'a Dir, &'a Name),
+}
+
+impl<'a> Attrs<'a> {
     /// For an entry that the tree has not shown yet, or whose old version had `old_mode`.
-    pub(super) fn of_new(meta: &Meta, keep: Keep, old_mode: Option<u32>, umask: u32) -> Self {
-        let default = old_mode.unwrap_or(meta.mode & !umask) & ACCESS_BITS;
-        let mode = if keep.modes { meta.mode & ALL_BITS } else { default };
-        Self { mode: Some(mode), mode_is_optional: !keep.modes, ..Self::of_existing(meta, keep) }
+    pub(super) fn of_new(
+        meta: &'a Meta,
+        (keep, scope): (Keep, Scope),
+        old_mode: Option<u32>,
+        (umask, heritage): (u32, Heritage),
+    ) -> Self {
+        let mode = Some(keep.mode_of_new(meta, old_mode, heritage.umask(umask)));
+        let mode_is_optional = !keep.modes;
+        Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, (keep, scope)) }
     }
 
     /// For an entry that was there before.
-    pub(super) fn of_existing(meta: &Meta, keep: Keep) -> Self {
+    pub(super) fn of_existing(meta: &'a Meta, (keep, scope): (Keep, Scope)) -> Self {
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
-        Self { mode, mode_is_optional: false, times: keep.times.then(|| times(meta)) }
+        let times = times(meta, keep);
+        let heritage = Heritage::default();
+        Self { meta, keep, scope, mode, mode_is_optional: false, times, heritage }
     }
 
-    /// The mode alone.
-    pub(super) fn of_mode(mode: u32) -> Self {
-        Self { mode: Some(mode & ALL_BITS), ..Self::default() }
+    /// With the setgid bit that a new directory of mode `now` got from the one above it.
+    pub(super) fn inheriting(mut self, now: u32) -> Self {
+        if !self.keep.modes {
+            self.mode = self.mode.map(|mode| mode | now & SETGID);
+        }
+        self
     }
 
+    /// Whether nothing is to be set.
     pub(super) fn is_empty(&self) -> bool {
-        self.mode.is_none() && self.times.is_none()
+        self.mode.is_none() && self.times.is_none() && !self.looks_first()
     }
 
-    /// Sets them on an open file or directory.
-    pub(super) fn set(&self, file: impl AsFd) -> Result<(), Errno> {
-        if let Some(mode) = self.mode {
-            match fs::fchmod(&file, Mode::from_raw_mode(mode)) {
+    /// Whether what to set depends on what there is.
+    fn looks_first(&self) -> bool {
+        let Keep { executability, acls, xattrs, .. } = self.keep;
+        let owned = self.meta.user.is_some() || self.meta.group.is_some();
+        let inherits = self.heritage != Heritage::default();
+        owned || acls || xattrs || inherits || executability && self.mode.is_none()
+    }
+
+    /// Sets it.
+    pub(super) fn set(&self, on: On<'_>) -> Result<(), Errno> {
+        let mode = if self.looks_first() { self.set_special(on)? } else { self.mode };
+        if let Some(mode) = mode.filter(|_| !self.meta.is_symlink()) {
+            match on.set_mode(mode) {
                 Err(Errno::PERM | Errno::OPNOTSUPP) if self.mode_is_optional => {}
                 set => set?,
             }
         }
-        self.times.as_ref().map_or(Ok(()), |times| fs::futimens(&file, times))
+        self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
     }
 
-    /// Sets them on what `handle` stands for, which cannot be opened to read.
-    pub(super) fn set_unreadable(&self, handle: impl AsFd) -> Result<(), Errno> {
-        use std::os::fd::AsRawFd;
-        // The only way to change the mode of a held file that may not be read, before Linux 6.6.
-        let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
-        if let Some(mode) = self.mode {
-            fs::chmodat(CWD, &*link, Mode::from_raw_mode(mode), fs::AtFlags::empty())?;
+    /// Sets what must come before the mode; says which mode is to be set then.
+    fn set_special(&self, on: On<'_>) -> Result<Option<u32>, Errno> {
+        let stat = on.stat()?;
+        let now = stat.st_mode & ALL_BITS;
+        let wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
+        let unread = self.meta.is_partly_unread();
+        self.set_owner(on, &stat)?;
+        self.inherit_group(on)?;
+        let at = on.reach();
+        if self.keep.xattrs && !unread {
+            match set_xattrs(&at, self.meta, self.scope) {
+                // What its owner may not write may not be noted on either.
+                Err(Errno::ACCESS) if !self.meta.is_symlink() => {
+                    on.set_mode(now | OWNER_WRITES)?;
+                    set_xattrs(&at, self.meta, self.scope)?;
+                    on.set_mode(now)?;
+                }
+                set => set?,
+            }
         }
-        let set = |times| fs::utimensat(CWD, &*link, times, fs::AtFlags::empty());
-        self.times.as_ref().map_or(Ok(()), set)
+        if self.keep.acls && !unread && !self.meta.is_symlink() {
+            set_acls(&at, self.meta, wanted)?;
+        }
+        if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
+            inherit(&at, acl, wanted)?;
+        }
+        // A change of owner, or of an ACL, may have taken special bits away.
+        let differs = self.mode.is_some() || wanted != on.stat()?.st_mode & ALL_BITS;
+        Ok(differs.then_some(wanted))
+    }
+
+    fn inherit_group(&self, on: On<'_>) -> Result<(), Errno> {
+        let group = self.heritage.group.filter(|_| self.meta.group.is_none());
+        match group.map(|group| on.set_owner(None, Some(Gid::from_raw(group)))) {
+            // The system hands down groups that we are not in; we cannot.
+            None | Some(Ok(()) | Err(Errno::PERM)) => Ok(()),
+            Some(error) => error,
+        }
+    }
+
+    fn set_owner(&self, on: On<'_>, now: &Stat) -> Result<(), Errno> {
+        let user = self.meta.user.filter(|user| *user != now.st_uid);
+        let group = self.meta.group.filter(|group| *group != now.st_gid);
+        if user.is_none() && group.is_none() {
+            return Ok(());
+        }
+        // The highest number means "leave it": nobody can have it.
+        if user == Some(u32::MAX) || group == Some(u32::MAX) {
+            return Err(Errno::INVAL);
+        }
+        on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
     }
 }
 
-/// The times of `meta`; when it was last read stays.
-pub(super) fn times(meta: &Meta) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec {
-            tv_sec: meta.modified.secs,
-            tv_nsec: meta.modified.nanos.into(),
-        },
+impl On<'_> {
+    fn stat(self) -> Result<Stat, Errno> {
+        match self {
+            Self::Open(fd) | Self::Handle(fd) => fs::fstat(fd),
+            Self::Link(dir, name) => dir.stat(name),
+        }
     }
+
+    fn reach(self) -> Reach {
+        match self {
+            Self::Link(dir, name) => Reach::Name(dir.path_to(name)),
+            Self::Open(fd) | Self::Handle(fd) => Reach::Followed(proc_path(fd)),
+        }
+    }
+
+    fn set_owner(self, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) | Self::Handle(fd) => {
+                fs::chownat(fd, "", user, group, AtFlags::EMPTY_PATH)
+            }
+            Self::Link(dir, name) => dir.set_owner(name, user, group),
+        }
+    }
+
+    fn set_mode(self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode);
+        match self {
+            Self::Open(fd) => fs::fchmod(fd, mode),
+            // The only way to change the mode of a held file that may not be read, before Linux 6.6.
+            Self::Handle(fd) => fs::chmodat(CWD, &*proc_path(fd), mode, AtFlags::empty()),
+            Self::Link(..) => Ok(()),
+        }
+    }
+
+    fn set_times(self, times: &Timestamps) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) => fs::futimens(fd, times),
+            Self::Handle(fd) => fs::utimensat(CWD, &*proc_path(fd), times, AtFlags::empty()),
+            Self::Link(dir, name) => dir.set_times(name, times),
+        }
+    }
+}
+
+/// Changes the mode of what `handle` stands for, which may not be open to read.
+pub(super) fn set_mode(handle: impl AsFd, mode: u32) -> Result<(), Errno> {
+    On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS)
+}
+
+fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
+}
+
+/// The times that are to be set; what is not said stays.
+fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
+    if !keep.times_of(&meta.kind) {
+        return None;
+    }
+    let accessed = meta.accessed().filter(|_| !meta.is_dir());
+    let modified = keep.times.then_some(meta.modified);
+    let spec = |time: Option<Timestamp>| match time {
+        Some(time) => Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() },
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    };
+    let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
+    (accessed.is_some() || modified.is_some()).then_some(times)
 }
 
 /// The bits that this process withholds from new files. Asked of `/proc`, since the system call that tells also sets,
 /// for all threads; all that can be withheld where nothing is mounted there.
-pub(super) fn umask() -> u32 {
+#[must_use]
+pub fn umask() -> u32 {
     let mut text = vec![0; 4096];
     let status = fs::openat(CWD, Path::new("/proc/self/status"), OFlags::CLOEXEC, Mode::empty());
     let read = status.and_then(|status| io::read(status, &mut text)).unwrap_or(0);
@@ -89,5 +231,5 @@ pub(super) fn umask() -> u32 {
 
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
-/// Who may read, write and execute: no setuid, setgid or sticky.
-const ACCESS_BITS: u32 = 0o777;
+const SETGID: u32 = 0o2000;
+const OWNER_WRITES: u32 = 0o200;

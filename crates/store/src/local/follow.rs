@@ -6,7 +6,7 @@
 //! a file is followed only if its own link is one of them.
 
 use deltic_core::links::leaves_root;
-use deltic_core::{Kind, Meta, Name, RelPath};
+use deltic_core::{Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::snapshot::{look_at, look_behind};
@@ -36,13 +36,18 @@ impl Follow {
         }
     }
 
-    /// What `name` of `dir`, which is at `path`, is taken for.
-    pub(super) fn look(self, dir: &Dir, name: &Name, path: &RelPath) -> Result<Meta, Errno> {
-        let meta = look_at(dir, name)?;
+    /// What `name` of `dir`, which is at `path`, is taken for, looked at as `see` says.
+    pub(super) fn look(
+        self,
+        dir: &Dir,
+        (name, path): (&Name, &RelPath),
+        see: See,
+    ) -> Result<Meta, Errno> {
+        let meta = look_at(dir, name, see)?;
         if !self.looks_behind(&meta, path) {
             return Ok(meta);
         }
-        match (look_behind(dir, name), self) {
+        match (look_behind(dir, name, see), self) {
             (Ok(behind), Self::Dirs) if !behind.is_dir() => Ok(meta),
             (Err(_), Self::Dirs) => Ok(meta),
             // It is there, but what it points at is not.
@@ -54,6 +59,6 @@ impl Follow {
     /// Whether the file `name` of `dir` is opened through its link.
     pub(super) fn opens(self, dir: &Dir, name: &Name, path: &RelPath) -> bool {
         matches!(self, Self::Unsafe | Self::All)
-            && look_at(dir, name).is_ok_and(|meta| self.looks_behind(&meta, path))
+            && look_at(dir, name, See::default()).is_ok_and(|meta| self.looks_behind(&meta, path))
     }
 }

@@ -1,6 +1,6 @@
 //! Another name for what a neighbouring tree has.
 
-use deltic_core::{Meta, RelPath};
+use deltic_core::{Meta, More, RelPath, See};
 use rustix::fs::Stat;
 
 use super::backup::Goes;
@@ -32,8 +32,8 @@ pub(super) fn link(
     check_seen(&place, found, seen)?;
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
-    let landed = match look_at(&dir, &name) {
-        Ok(linked) if linked == *is => store
+    let landed = match look_at(&dir, &name, lasting(from.see)) {
+        Ok(linked) if linked == lasting_of(is) => store
             .back_up(&place, Goes::Replaced)
             .and_then(|()| place.land(&dir, &name).at(LINK, path)),
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
@@ -50,10 +50,23 @@ pub(super) fn link(
 fn check_seen(place: &Place, found: Option<Stat>, seen: Option<&Meta>) -> Result<(), StoreError> {
     let as_seen = match (found, seen) {
         (None, None) => true,
-        (Some(_), Some(seen)) => look_at(&place.dir, &place.name).at(LINK, &place.path)? == *seen,
+        (Some(_), Some(seen)) => {
+            look_at(&place.dir, &place.name, See::default()).at(LINK, &place.path)?.is_like(seen)
+        }
         _ => false,
     };
     if as_seen { Ok(()) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
+}
+
+/// What stays when a file is read, or gets another name.
+fn lasting(see: See) -> See {
+    See { accessed: false, linked: false, ..see }
+}
+
+/// That part of `meta`.
+fn lasting_of(meta: &Meta) -> Meta {
+    let more = meta.more.as_deref().cloned().unwrap_or_default();
+    Meta { more: More { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
 }
 
 const LINK: &str = "link";

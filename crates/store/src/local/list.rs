@@ -1,6 +1,6 @@
 //! Listing one directory.
 
-use deltic_core::{Entry, Name, RelPath};
+use deltic_core::{Entry, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow::Follow;
@@ -8,12 +8,12 @@ use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
 use crate::{Listing, STAGING_NAME, StoreError};
 
-/// What `dir`, open to read and called `path`, holds and `judge` admits.
+/// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `follow` and `see` say.
 pub(super) fn list(
     dir: &Dir,
     path: &RelPath,
     (judge, fate): (&mut Judge, Fate),
-    follow: Follow,
+    (follow, see): (Follow, See),
 ) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn list(
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => match follow.look(dir, &name, &path) {
+            Some((path, name)) => match follow.look(dir, (&name, &path), see) {
                 Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
                     listing.entries.push(Entry { name, meta });
                 }

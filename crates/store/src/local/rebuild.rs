@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::RelPath;
+use deltic_core::{RelPath, See};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
-use super::attrs::Attrs;
+use super::attrs::{Attrs, On};
 use super::backup::Goes;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
@@ -105,12 +105,14 @@ impl LocalRebuild {
     fn finish(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
-        old: Option<Stat>,
+        (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
         let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
-        let attrs = Attrs::of_new(commit.meta, commit.keep, old_mode, self.store.umask);
-        attrs.set(file).at("set metadata of", &self.path)?;
+        let keep = (commit.keep, self.store.see.xattrs);
+        let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
+        let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
+        attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
         if self.store.touched.is_durable() {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
@@ -140,7 +142,8 @@ impl LocalRebuild {
             (Replaces::Version(old), Some(stat)) => Version::of(&stat) == old.version(),
             (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Replaces::Seen(meta), Some(_)) => {
-                look_at(&place.dir, &place.name).at("commit", &self.path)? == **meta
+                let now = look_at(&place.dir, &place.name, See::default());
+                now.at("commit", &self.path)?.is_like(meta)
             }
             (Replaces::Version(_) | Replaces::Seen(_), None) => false,
         };
@@ -223,7 +226,7 @@ impl Rebuild for LocalRebuild {
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let old = self.check_replaced(&commit.replaces, &place)?;
-        self.finish(&commit, old)?;
+        self.finish(&commit, (&place, old))?;
         if self.store.touched.is_durable() {
             // Again: a flush takes its time.
             self.check_replaced(&commit.replaces, &place)?;

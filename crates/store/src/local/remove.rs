@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_core::{Meta, Name, RelPath, See};
 
 use super::backup::Goes;
 use super::place::Place;
@@ -33,7 +33,7 @@ enum Step {
 
 /// Removes what is at `place`, if it `is` what was listed.
 pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
-    let found = look_at(&place.dir, &place.name).at("remove", &place.path)?;
+    let found = look_at(&place.dir, &place.name, See::default()).at("remove", &place.path)?;
     let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
     if !same || found.is_dir() {
         return Err(StoreError::Changed { path: place.path.clone() });

@@ -2,10 +2,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::meta::{Device, DeviceClass, Inode, Scope};
+use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
+use super::more::{Reach, look};
 use crate::dir::Dir;
 use crate::error::At;
 use crate::{Snapshot, StoreError};
@@ -31,8 +33,39 @@ pub(crate) struct Version {
 
 impl LocalSnapshot {
     /// Holds the regular file `name` of `dir`, which is called `path`.
-    pub(crate) fn open(dir: &Dir, name: &Name, path: &RelPath) -> Result<Self, StoreError> {
-        let file = dir.open(name, OFlags::RDONLY).at("open", path)?;
+    pub(crate) fn open(
+        dir: &Dir,
+        name: &Name,
+        path: &RelPath,
+        see: See,
+    ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open(name, more), path, see)
+    }
+
+    /// Holds the regular file that `name` of `dir`, which is called `path`, is or points at.
+    pub(crate) fn open_behind(
+        dir: &Dir,
+        name: &Name,
+        path: &RelPath,
+        see: See,
+    ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open_behind(name, more), path, see)
+    }
+
+    fn opened(
+        open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+        path: &RelPath,
+        see: See,
+    ) -> Result<Self, StoreError> {
+        let file = match see.untouched {
+            // Only its owner may ask for that.
+            true => match open(OFlags::RDONLY | OFlags::NOATIME) {
+                Err(Errno::PERM) => open(OFlags::RDONLY),
+                opened => opened,
+            },
+            false => open(OFlags::RDONLY),
+        };
+        let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
         Self::of(file, path)?.ok_or_else(not_a_file)
     }
@@ -40,7 +73,7 @@ impl LocalSnapshot {
     /// Holds `file`, if it is a regular one.
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
-        let meta = meta_of(&stat, Kind::File);
+        let meta = meta_of(&stat, Kind::File, See::default());
         let snapshot = Self { file, path: path.clone(), meta, version: Version::of(&stat) };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
@@ -100,37 +133,83 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
 }
 
 /// What `name` of `dir` is.
-pub(crate) fn look_at(dir: &Dir, name: &Name) -> Result<Meta, Errno> {
+pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     let stat = dir.stat(name)?;
-    let kind = match file_type(&stat) {
+    let kind = match kind_of(&stat) {
+        Some(kind) => kind,
+        None => Kind::Symlink(dir.read_link(name)?),
+    };
+    let mut meta = meta_of(&stat, kind, see);
+    if looks_deeper(see) {
+        look(&Reach::Name(dir.path_to(name)), &mut meta, see);
+    }
+    Ok(meta)
+}
+
+/// What it is, unless it is a symlink.
+fn kind_of(stat: &Stat) -> Option<Kind> {
+    Some(match file_type(stat) {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink(dir.read_link(name)?),
-        _ => Kind::Other,
-    };
-    Ok(meta_of(&stat, kind))
+        FileType::Symlink => return None,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => device(DeviceClass::Char, stat),
+        // There is no eighth type.
+        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
+    })
 }
 
 /// What `name` of `dir` is or points at.
-pub(crate) fn look_behind(dir: &Dir, name: &Name) -> Result<Meta, Errno> {
+pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     let stat = dir.stat_behind(name)?;
-    let kind = match file_type(&stat) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        _ => Kind::Other,
-    };
-    Ok(meta_of(&stat, kind))
+    let mut meta = meta_of(&stat, kind_of(&stat).ok_or(Errno::LOOP)?, see);
+    if looks_deeper(see) {
+        look(&Reach::Followed(dir.path_to(name)), &mut meta, see);
+    }
+    Ok(meta)
 }
 
 /// What the directory `root` is.
-pub(crate) fn look_at_root(root: &Dir) -> Result<Meta, Errno> {
-    Ok(meta_of(&fs::fstat(root)?, Kind::Dir))
+pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
+    let mut meta = meta_of(&fs::fstat(root)?, Kind::Dir, see);
+    if looks_deeper(see) {
+        look(&Reach::Followed(root.own_path()), &mut meta, see);
+    }
+    Ok(meta)
 }
 
-fn meta_of(stat: &Stat, kind: Kind) -> Meta {
+/// Whether more is to be read than one call tells of every entry.
+fn looks_deeper(see: See) -> bool {
+    see.acls || see.xattrs != Scope::Nothing
+}
+
+fn device(class: DeviceClass, stat: &Stat) -> Kind {
+    let (major, minor) = (fs::major(stat.st_rdev), fs::minor(stat.st_rdev));
+    Kind::Device(Device { class, major, minor })
+}
+
+fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
+    let is_dir = kind == Kind::Dir;
     let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
-    let modified = timestamp(stat.st_mtime, stat.st_mtime_nsec);
-    Meta { kind, len, modified, mode: stat.st_mode & 0o7777 }
+    let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
+    let (device, number) = inode_of(stat);
+    let more = More {
+        accessed: (see.accessed && !is_dir).then_some(accessed),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then_some(Inode { device, number }),
+        ..More::default()
+    };
+    Meta {
+        user: see.users.then_some(stat.st_uid),
+        group: see.groups.then_some(stat.st_gid),
+        more: more.boxed(),
+        ..Meta::plain(
+            kind,
+            len,
+            timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            stat.st_mode & 0o7777,
+        )
+    }
 }
 
 /// The types of the fields differ between platforms; their values fit.

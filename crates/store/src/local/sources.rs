@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_core::path::{BadPath, printable};
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow::Follow;
@@ -139,6 +139,14 @@ pub struct SourceOptions {
     pub ignore_missing: bool,
     /// Which symlinks are what they point at.
     pub follow: Follow,
+    /// What is looked at of an entry.
+    pub see: See,
+}
+
+impl SourceOptions {
+    fn how(&self) -> (Follow, See) {
+        (self.follow, self.see)
+    }
 }
 
 /// What becomes of directories on which another file system is mounted.
@@ -214,7 +222,7 @@ impl Sources {
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
-        let meta = self.options.follow.look(dir, &name, &arg.path).ok()?;
+        let meta = self.options.follow.look(dir, (&name, &arg.path), See::default()).ok()?;
         (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
@@ -222,7 +230,7 @@ impl Sources {
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
-        look_at_root(source.dir.as_deref().ok()?).ok()
+        look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()
     }
 
     /// The paths of arguments that are not there.
@@ -383,7 +391,7 @@ impl Sources {
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
             let held = root.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list(&held, dir, (&mut judge, Fate::Stays), self.options.follow));
+            return Ok(list(&held, dir, (&mut judge, Fate::Stays), self.options.how()));
         }
         all.partial = true;
         if !mounted {
@@ -431,7 +439,7 @@ impl Source {
             Err(errno) => return Some(Err(*errno)),
         };
         let (above, name) = self.arg.path.split_last()?;
-        Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name)))
+        Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
     /// Lists what is in its directory.
@@ -444,7 +452,7 @@ impl Source {
         let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays), options.follow);
+        let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays), options.how());
         all.entries.extend(one.entries);
         all.errors.extend(one.errors);
         Ok(())
@@ -463,7 +471,7 @@ impl Source {
         check_path("list", &path)?;
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let held = dir.dir(at, Use::Pass);
-        let found = held.and_then(|dir| options.follow.look(&dir, &name, &path));
+        let found = held.and_then(|dir| options.follow.look(&dir, (&name, &path), options.see));
         let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
@@ -492,12 +500,12 @@ impl Tree for Sources {
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
-        if !self.options.follow.opens(&place.dir, &place.name, path) {
-            return LocalSnapshot::open(&place.dir, &place.name, path);
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow.opens(&place.dir, &place.name, path) {
+            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
+        } else {
+            LocalSnapshot::open(&place.dir, &place.name, path, see)
         }
-        let file = place.dir.open_behind(&place.name).at("open", path)?;
-        let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        LocalSnapshot::of(file, path)?.ok_or_else(not_a_file)
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {

@@ -18,6 +18,7 @@ use deltic_core::{Fingerprint, Name, RelPath};
 use rustix::fs::{self, AtFlags, FlockOperation, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::heritage::disinherit;
 use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, Version};
@@ -119,7 +120,12 @@ impl Stages {
         }
         let open = || match self.open(home) {
             Err(Errno::NOENT) => match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
-                Ok(()) | Err(Errno::EXIST) => Err(Errno::AGAIN),
+                Ok(()) => match self.open(home) {
+                    // A sweep may have been quicker.
+                    Err(Errno::NOENT) => Err(Errno::AGAIN),
+                    made => disinherit(&made?).and(Err(Errno::AGAIN)),
+                },
+                Err(Errno::EXIST) => Err(Errno::AGAIN),
                 Err(errno) => Err(errno),
             },
             opened => opened.map(Some),

@@ -1,18 +1,20 @@
 //! A local directory as a destination.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::OWNER_BITS;
-use deltic_core::{Kind, Meta, RelPath};
-use rustix::fs::{self, OFlags};
+use deltic_core::meta::{Device, DeviceClass, OWNER_BITS};
+use deltic_core::{Kind, Meta, Name, RelPath, See};
+use rustix::fs::{self, Dev, FileType, OFlags};
 use rustix::io::Errno;
 
-use super::attrs::{Attrs, times, umask};
+use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
 use super::copy::Copier;
 use super::follow::Follow;
+use super::heritage::{Heritage, Heritages};
 use super::link::link;
 use super::list::list;
 use super::place::Place;
@@ -39,6 +41,8 @@ pub struct LocalOptions {
     pub durability: Durability,
     /// Which names may be removed: a receiver's filter. The others are never listed.
     pub rules: Filter,
+    /// What is looked at of an entry, and which extended attributes are ours to change.
+    pub see: See,
     /// Where old versions are kept, if they are.
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
@@ -51,10 +55,12 @@ pub(super) struct Inner {
     pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
     pub(super) scopes: Scopes,
+    pub(super) see: See,
     pub(super) stages: Stages,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
+    pub(super) heritages: Heritages,
     /// Directories that still lack their mode: those made here, and those that were opened to their owner, with the mode
     /// that they had.
     unfinished: Mutex<HashMap<RelPath, Option<u32>>>,
@@ -87,12 +93,14 @@ impl LocalStore {
         Ok(Self(Arc::new(Inner {
             root,
             scopes: Scopes::new(options.rules, path, Start::Root),
+            see: options.see,
             backup: options.backup,
             one_file_system: options.one_file_system,
             stages,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
+            heritages: Heritages::default(),
             unfinished: Mutex::default(),
         })))
     }
@@ -105,7 +113,7 @@ impl LocalStore {
     fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), Follow::Never))
+        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, See::default())))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -120,7 +128,7 @@ impl LocalStore {
         if !closed || rustix::process::geteuid().is_root() {
             return;
         }
-        let open = |dir| Attrs::of_mode(stat.st_mode | OWNER_BITS).set_unreadable(dir);
+        let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
             lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
         }
@@ -148,31 +156,56 @@ impl LocalStore {
     ) -> Result<Option<Meta>, StoreError> {
         const LOOK: &str = "look at";
         if path.is_root() {
-            return look_at_root(&self.0.root).at(LOOK, path).map(Some);
+            return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
         let place = match last.take() {
             Some(place) => place.next(&self.0.root, LOOK, path),
             None => self.place(LOOK, path),
         };
-        let look = |place: &Place| look_at(&place.dir, &place.name).at(LOOK, path);
+        let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
             found => found.map(Some),
         }
     }
 
-    fn set_dir(&self, path: &RelPath, attrs: &Attrs) -> Result<(), StoreError> {
+    fn set_dir(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+        (keep, made): (Keep, Option<Option<u32>>),
+    ) -> Result<(), StoreError> {
+        // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
+        let above = match (made, keep.modes) {
+            (Some(None), false) if !path.is_root() => {
+                let place = self.place(SET_META, path)?;
+                self.0.heritages.of(&place).at(SET_META, path)?
+            }
+            _ => Heritage::default(),
+        };
+        let umask = above.umask(self.0.umask);
+        let set = |on: On<'_>, dir: &Dir| {
+            let what = (keep, self.0.see.xattrs);
+            let attrs = match made {
+                Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
+                None => Attrs::of_existing(meta, what),
+            };
+            attrs.inheriting(fs::fstat(dir)?.st_mode).set(on)
+        };
         let open = |usage| self.0.root.dir(path, usage);
         match open(Use::Read) {
-            Err(Errno::ACCESS) => open(Use::Pass).and_then(|dir| attrs.set_unreadable(dir)),
-            opened => opened.and_then(|dir| attrs.set(dir)),
+            Err(Errno::ACCESS) => {
+                open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
+            }
+            opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
+        self.0.heritages.clear();
         self.0.touched.add(path);
         Ok(())
     }
 
-    fn set_file(&self, place: &Place, attrs: &Attrs) -> Result<(), StoreError> {
+    fn set_file(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_path) = match open(OFlags::RDONLY) {
             Err(Errno::ACCESS) => (open(OFlags::PATH), true),
@@ -183,20 +216,63 @@ impl LocalStore {
         if !file_type(&stat).is_file() {
             return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
         }
+        let open = On::Open(file.as_fd());
         match is_path {
-            true => attrs.set_unreadable(file),
-            false if self.0.touched.is_durable() => attrs.set(&file).and_then(|()| fs::fsync(file)),
-            false => attrs.set(file),
+            true => attrs.set(On::Handle(file.as_fd())),
+            false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
+            false => attrs.set(open),
         }
         .at(SET_META, &place.path)
     }
 
-    fn set_symlink(&self, place: &Place, meta: &Meta) -> Result<(), StoreError> {
+    fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
         let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
         if !file_type(&stat).is_symlink() {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        place.dir.set_times(&place.name, &times(meta)).at(SET_META, &place.path)
+        attrs.set(On::Link(&place.dir, &place.name)).at(SET_META, &place.path)
+    }
+
+    fn set_special(&self, place: &Place, kind: &Kind, attrs: &Attrs<'_>) -> Result<(), StoreError> {
+        let held = place.dir.open(&place.name, OFlags::PATH).at(SET_META, &place.path)?;
+        let stat = fs::fstat(&held).at(SET_META, &place.path)?;
+        if node_of(kind) != Some((file_type(&stat), stat.st_rdev)) {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        attrs.set(On::Handle(held.as_fd())).at(SET_META, &place.path)
+    }
+
+    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
+    /// that lacks a mode.
+    fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
+        let what = (keep, self.0.see.xattrs);
+        match made {
+            Some(old_mode) => {
+                Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
+            }
+            None => Attrs::of_existing(meta, what),
+        }
+    }
+
+    /// Makes an entry of no content by `make`, gives it what it is to get, and puts it in its place.
+    fn make_at(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+        set: impl FnOnce(&Dir, &Name, Heritage) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
+        let place = self.place(action, path)?;
+        let heritage = self.0.heritages.of(&place).at(action, path)?;
+        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
+        make(&dir, &name).at(action, path)?;
+        self.0.back_up(&place, Goes::Replaced)?;
+        let landed = set(&dir, &name, heritage).and_then(|()| place.land(&dir, &name));
+        if landed.is_err() {
+            // What stays is litter for the sweep.
+            let _ = dir.remove_file(&name);
+        }
+        self.0.touched.add(&place.dir_path);
+        landed.at(action, path)
     }
 }
 
@@ -233,7 +309,7 @@ impl Tree for LocalStore {
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let place = self.place("open", path)?;
-        LocalSnapshot::open(&place.dir, &place.name, path)
+        LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
@@ -286,6 +362,11 @@ impl Store for LocalStore {
                 made => {
                     made.at(action, path)?;
                     lock(&self.0.unfinished).insert(path.clone(), None);
+                    if self.0.heritages.of(&place).is_ok_and(|above| above.closes_to_owner()) {
+                        let made = self.0.root.dir(path, Use::Pass);
+                        let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
+                        made.and_then(open).at(action, path)?;
+                    }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
                 }
@@ -301,19 +382,25 @@ impl Store for LocalStore {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
-        let action = "make symlink";
-        let place = self.place(action, path)?;
-        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
-        dir.make_symlink(&name, target).at(action, path)?;
-        self.0.back_up(&place, Goes::Replaced)?;
-        let timed = if keep.times { dir.set_times(&name, &times(meta)) } else { Ok(()) };
-        let landed = timed.and_then(|()| place.land(&dir, &name));
-        if landed.is_err() {
-            // What stays is litter for the sweep.
-            let _ = dir.remove_file(&name);
-        }
-        self.0.touched.add(&place.dir_path);
-        landed.at(action, path)
+        let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
+        self.make_at(("make symlink", path), make, |dir, name, heritage| {
+            let heritage = Heritage { acl: None, ..heritage };
+            let what = (keep, self.0.see.xattrs);
+            Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
+        })
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        let (kind, device) =
+            node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
+        let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
+        self.make_at((action, path), make, |dir, name, heritage| {
+            let held = dir.open(name, OFlags::PATH)?;
+            let what = (keep, self.0.see.xattrs);
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            attrs.set(On::Handle(held.as_fd()))
+        })
     }
 
     fn link(
@@ -326,17 +413,17 @@ impl Store for LocalStore {
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let attrs = match lock(&self.0.unfinished).remove(path) {
-            Some(old_mode) => Attrs::of_new(meta, keep, old_mode, self.0.umask),
-            None => Attrs::of_existing(meta, keep),
-        };
-        match meta.kind {
+        let made = lock(&self.0.unfinished).remove(path);
+        let attrs = self.attrs(meta, keep, made);
+        let place = || self.place(SET_META, path);
+        match &meta.kind {
             _ if attrs.is_empty() => Ok(()),
-            Kind::Dir => check_path(SET_META, path).and_then(|()| self.set_dir(path, &attrs)),
-            Kind::File => self.set_file(&self.place(SET_META, path)?, &attrs),
-            Kind::Symlink(_) if !keep.times => Ok(()),
-            Kind::Symlink(_) => self.set_symlink(&self.place(SET_META, path)?, meta),
-            Kind::Other => Err(StoreError::NotAFile { action: SET_META, path: path.clone() }),
+            Kind::Dir => {
+                check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
+            }
+            Kind::File => self.set_file(&place()?, &attrs),
+            Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
+            kind => self.set_special(&place()?, kind, &attrs),
         }
     }
 
@@ -355,6 +442,22 @@ impl Store for LocalStore {
 
     fn sweep(&self) -> Result<u64, StoreError> {
         self.0.stages.sweep()
+    }
+}
+
+/// Type and device number of what is neither a file, a directory nor a link.
+fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
+    match kind {
+        Kind::File | Kind::Dir | Kind::Symlink(_) => None,
+        Kind::Fifo => Some((FileType::Fifo, 0)),
+        Kind::Socket => Some((FileType::Socket, 0)),
+        Kind::Device(Device { class, major, minor }) => {
+            let kind = match class {
+                DeviceClass::Char => FileType::CharacterDevice,
+                DeviceClass::Block => FileType::BlockDevice,
+            };
+            Some((kind, fs::makedev(*major, *minor)))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::{Kind, Meta, RelPath};
 use rustix::io::Errno;
 
-use super::tree::{Node, TreeState};
+use super::tree::{Node, TreeState, give};
 use super::{MemorySnapshot, MemoryStore};
 use crate::error::At;
 use crate::{Commit, Content, Rebuild, Replaces, Snapshot, StoreError, lock};
@@ -127,7 +127,7 @@ fn is_expected(replaces: &Replaces<'_, MemorySnapshot>, found: Option<&Node>) ->
         (Replaces::Nothing, found) => found.is_none(),
         (Replaces::Version(old), Some(node)) => node.version == old.node.version,
         (Replaces::Seen(meta), Some(node)) if meta.is_dir() => node.meta.is_dir(),
-        (Replaces::Seen(meta), Some(node)) => node.meta == **meta,
+        (Replaces::Seen(meta), Some(node)) => node.meta.is_like(meta),
         (Replaces::Version(_) | Replaces::Seen(_), None) => false,
     }
 }
@@ -135,10 +135,9 @@ fn is_expected(replaces: &Replaces<'_, MemorySnapshot>, found: Option<&Node>) ->
 fn new_meta(commit: &Commit<'_, MemorySnapshot>, old: Option<&Node>, state: &TreeState) -> Meta {
     let Commit { meta, keep, .. } = commit;
     let old_mode = old.filter(|node| node.meta.is_file()).map(|node| node.meta.mode);
-    let default = old_mode.unwrap_or(meta.mode & !UMASK) & 0o777;
-    let now = state.new_meta(if keep.modes { meta.mode } else { default });
-    let modified = if keep.times { meta.modified } else { now.modified };
-    Meta { kind: Kind::File, modified, ..now }
+    let mut now = state.new_meta(keep.mode_of_new(meta, old_mode, UMASK));
+    give(&mut now, meta, *keep);
+    Meta { kind: Kind::File, ..now }
 }
 
-const UMASK: u32 = 0o022;
+pub(super) const UMASK: u32 = 0o022;

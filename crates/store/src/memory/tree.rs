@@ -51,7 +51,7 @@ pub(super) enum Holder {
 
 impl Default for TreeState {
     fn default() -> Self {
-        let meta = Meta { kind: Kind::Dir, len: 0, modified: Timestamp::default(), mode: 0o755 };
+        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
         let root = Node { meta, bytes: Arc::default(), version: 0 };
         let dirs = BTreeMap::from([(RelPath::root(), BTreeMap::new())]);
         Self { root, dirs, staged: BTreeMap::new(), changes: 0 }
@@ -62,7 +62,7 @@ impl TreeState {
     /// What a directory made now is.
     pub(super) fn new_meta(&self, mode: u32) -> Meta {
         let modified = Timestamp { secs: EPOCH_SECS + self.changes as i64, nanos: 0 };
-        Meta { kind: Kind::Dir, len: 0, modified, mode }
+        Meta::plain(Kind::Dir, 0, modified, mode)
     }
 
     pub(super) fn entries(&self, dir: &RelPath) -> Result<&BTreeMap<Name, Node>, Errno> {
@@ -140,12 +140,11 @@ impl TreeState {
             None => Some(&mut self.root),
         };
         let node = node.ok_or(Errno::NOENT)?;
-        if keep.modes {
+        if keep.modes && !meta.is_symlink() {
             node.meta.mode = meta.mode;
         }
-        if keep.times {
-            node.meta.modified = meta.modified;
-        }
+        node.meta.mode = keep.executable(meta, node.meta.mode);
+        give(&mut node.meta, meta, keep);
         node.version = changes;
         Ok(())
     }
@@ -202,7 +201,7 @@ impl TreeState {
             staged.holder = Holder::Snapshot;
             let modified = Timestamp { secs: EPOCH_SECS + *id as i64, nanos: 0 };
             let len = staged.bytes.len() as u64;
-            let meta = Meta { kind: Kind::File, len, modified, mode: 0o600 };
+            let meta = Meta::plain(Kind::File, len, modified, 0o600);
             (*id, Node { meta, bytes: staged.bytes.as_slice().into(), version: *id })
         };
         newest.map(hold).collect()
@@ -273,6 +272,25 @@ impl Reads for TreeState {
     fn has(&self, path: &RelPath) -> bool {
         matches!(self.find(path), Ok(Some(_)))
     }
+}
+
+/// Gives `own` what `keep` names of `from`, and the owner and the like that it has; all but the mode.
+pub(super) fn give(own: &mut Meta, from: &Meta, keep: Keep) {
+    own.user = from.user.or(own.user);
+    own.group = from.group.or(own.group);
+    let mut more = own.more.take().map(|more| *more).unwrap_or_default();
+    if keep.times_of(&from.kind) {
+        own.modified = if keep.times { from.modified } else { own.modified };
+        more.accessed = from.accessed().filter(|_| !from.is_dir()).or(more.accessed);
+    }
+    if keep.acls && !from.is_symlink() && !from.is_partly_unread() {
+        more.access_acl = from.access_acl().map(|acl| acl.with_mode(own.mode));
+        more.default_acl = from.default_acl().cloned();
+    }
+    if keep.xattrs && !from.is_partly_unread() {
+        more.xattrs = from.xattrs().to_vec();
+    }
+    own.more = more.boxed();
 }
 
 /// A time like any other for the first change.

@@ -31,7 +31,8 @@ impl Receiver {
             return Ok(());
         }
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
-        let fits = how == incoming.how && (how != How::Whole || Ok(spec) == blocks);
+        let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
+        let fits = is_plain && how == incoming.how && (how != How::Whole || Ok(spec) == blocks);
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
@@ -51,6 +52,8 @@ impl Receiver {
             self.fail(handle, Setback { trouble, retry: false });
             return Ok(());
         }
+        let meta = self.renewed(&self.files[&file].candidate.meta, meta);
+        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         let ahead = incoming.ahead.take();
         let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
         if let Some(kept) = incoming.kept.take() {

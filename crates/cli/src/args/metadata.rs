@@ -1,0 +1,179 @@
+//! The words about whose entries are, and what they get besides content. Those of `-r`, `-l`, `-p` and `-t` stand with `-a`.
+
+use anyhow::{Result, bail};
+use clap::ArgAction;
+use deltic_core::meta::{IdRules, ModeRules};
+use deltic_protocol::options::{Metadata, Powers};
+
+/// What is carried over of metadata, and how.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "What else an entry gets")]
+pub(crate) struct MetadataArgs {
+    /// Carry owners over, where the receiver may give files away
+    #[arg(short, long, overrides_with = "no_owner")]
+    owner: bool,
+    /// Carry groups over, those that the receiver may give
+    #[arg(short, long, overrides_with = "no_group")]
+    group: bool,
+    /// Same as --devices --specials
+    #[arg(short = 'D', overrides_with = "no_devices_and_specials")]
+    devices_and_specials: bool,
+    /// Carry devices over, where the receiver may make some
+    #[arg(long, overrides_with = "no_devices")]
+    devices: bool,
+    /// Carry FIFOs and sockets over
+    #[arg(long, overrides_with = "no_specials")]
+    specials: bool,
+    /// Carry over whether files may be executed, where permission bits stay
+    #[arg(short = 'E', long)]
+    executability: bool,
+    /// Change the sender's permission bits, as in D755,F644 or Dg+s,Fgo-w,+X
+    #[arg(long, value_name = "RULES", action = ArgAction::Append)]
+    chmod: Vec<String>,
+    /// Carry ACLs over, and with them permission bits
+    #[arg(short = 'A', long, overrides_with = "no_acls")]
+    acls: bool,
+    /// Carry extended attributes over; twice, those too in which rsync notes what it could not set
+    #[arg(short = 'X', long, action = ArgAction::Count, overrides_with = "no_xattrs")]
+    xattrs: u8,
+    /// Carry over when files were last read; twice, and read them as --open-noatime does
+    #[arg(short = 'U', long, action = ArgAction::Count, overrides_with = "no_atimes")]
+    atimes: u8,
+    /// Read files without changing when they were last read, where that is ours to say
+    #[arg(long, overrides_with = "no_open_noatime")]
+    open_noatime: bool,
+    /// Leave times of directories alone
+    #[arg(short = 'O', long, overrides_with = "no_omit_dir_times")]
+    omit_dir_times: bool,
+    /// Leave times of symbolic links alone
+    #[arg(short = 'J', long, overrides_with = "no_omit_link_times")]
+    omit_link_times: bool,
+    /// Give numbers of users and groups as they are, whatever they are called
+    #[arg(long, overrides_with = "no_numeric_ids")]
+    numeric_ids: bool,
+    /// Who becomes the owner: FROM:TO pairs of names or numbers, ranges and patterns; the first that fits counts
+    #[arg(long, value_name = "PAIRS")]
+    usermap: Option<IdPairs>,
+    /// The same of groups
+    #[arg(long, value_name = "PAIRS")]
+    groupmap: Option<IdPairs>,
+    /// Give everything to USER and GROUP; either may be missing
+    #[arg(long, value_name = "USER:GROUP", conflicts_with_all = ["usermap", "groupmap"])]
+    chown: Option<Owner>,
+    /// Let the receiver try what the superuser may
+    #[arg(long = "super", overrides_with = "no_super")]
+    tried: bool,
+    /// Let the receiver do what an ordinary user may
+    #[arg(long, overrides_with = "tried")]
+    no_super: bool,
+    /// Leave owners alone, though -a says otherwise
+    #[arg(long, alias = "no-o", overrides_with = "owner")]
+    no_owner: bool,
+    /// Leave groups alone, though -a says otherwise
+    #[arg(long, alias = "no-g", overrides_with = "group")]
+    no_group: bool,
+    /// Leave devices, FIFOs and sockets out, though -a says otherwise
+    #[arg(long = "no-D", overrides_with = "devices_and_specials")]
+    no_devices_and_specials: bool,
+    /// Leave devices out, though -a says otherwise
+    #[arg(long, overrides_with = "devices")]
+    no_devices: bool,
+    /// Leave FIFOs and sockets out, though -a says otherwise
+    #[arg(long, overrides_with = "specials")]
+    no_specials: bool,
+    /// Undo -A
+    #[arg(long, alias = "no-A", overrides_with = "acls", hide = true)]
+    no_acls: bool,
+    /// Undo -X
+    #[arg(long, alias = "no-X", overrides_with = "xattrs", hide = true)]
+    no_xattrs: bool,
+    /// Undo -U
+    #[arg(long, alias = "no-U", overrides_with = "atimes", hide = true)]
+    no_atimes: bool,
+    /// Undo --open-noatime
+    #[arg(long, overrides_with = "open_noatime", hide = true)]
+    no_open_noatime: bool,
+    /// Undo -O
+    #[arg(long, alias = "no-O", overrides_with = "omit_dir_times", hide = true)]
+    no_omit_dir_times: bool,
+    /// Undo -J
+    #[arg(long, alias = "no-J", overrides_with = "omit_link_times", hide = true)]
+    no_omit_link_times: bool,
+    /// Undo --numeric-ids
+    #[arg(long, overrides_with = "numeric_ids", hide = true)]
+    no_numeric_ids: bool,
+}
+
+/// A value of `--usermap` or `--groupmap`.
+#[derive(Clone, Debug)]
+struct IdPairs(IdRules);
+
+impl std::str::FromStr for IdPairs {
+    type Err = deltic_core::meta::BadIdRules;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        IdRules::parse(text).map(Self)
+    }
+}
+
+/// A value of `--chown`.
+#[derive(Clone, Debug)]
+struct Owner {
+    user: IdRules,
+    group: IdRules,
+}
+
+impl std::str::FromStr for Owner {
+    type Err = deltic_core::meta::BadIdRules;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let everybody = |to: &str| match to {
+            "" => Ok(IdRules::default()),
+            to => IdRules::parse(&format!("*:{to}")),
+        };
+        Ok(Self { user: everybody(user)?, group: everybody(group)? })
+    }
+}
+
+impl MetadataArgs {
+    /// What they mean, beside `-a` or not; `umask` is asked for only if it matters.
+    pub(crate) fn metadata(&self, archive: bool, umask: impl Fn() -> u32) -> Result<Metadata> {
+        let archived = |undone: bool| archive && !undone && !self.no_devices_and_specials;
+        let chmod = self.chmod.join(",");
+        let chmod = match ModeRules::parse(&chmod, umask()) {
+            _ if self.chmod.is_empty() => ModeRules::default(),
+            Ok(rules) => rules,
+            Err(bad) => bail!("--chmod: {bad}"),
+        };
+        let owner = self.chown.clone();
+        let (chown_user, chown_group) = owner.map(|owner| (owner.user, owner.group)).unzip();
+        let pairs = |map: &Option<IdPairs>| map.clone().map(|IdPairs(rules)| rules);
+        let user_map = pairs(&self.usermap).or(chown_user).unwrap_or_default();
+        let group_map = pairs(&self.groupmap).or(chown_group).unwrap_or_default();
+        let own = |asked: bool, undone: bool| asked || archive && !undone;
+        Ok(Metadata {
+            users: own(self.owner, self.no_owner) || !user_map.is_empty(),
+            groups: own(self.group, self.no_group) || !group_map.is_empty(),
+            devices: self.devices || self.devices_and_specials || archived(self.no_devices),
+            specials: self.specials || self.devices_and_specials || archived(self.no_specials),
+            executability: self.executability,
+            omit_dir_times: self.omit_dir_times,
+            omit_link_times: self.omit_link_times,
+            accessed: self.atimes > 0,
+            untouched: self.open_noatime || self.atimes > 1,
+            acls: self.acls,
+            xattrs: self.xattrs > 0,
+            all_xattrs: self.xattrs > 1,
+            numeric_ids: self.numeric_ids,
+            powers: match (self.tried, self.no_super) {
+                (true, _) => Powers::Tried,
+                (false, true) => Powers::Waived,
+                (false, false) => Powers::Own,
+            },
+            chmod,
+            user_map,
+            group_map,
+        })
+    }
+}

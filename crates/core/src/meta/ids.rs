@@ -1,0 +1,212 @@
+//! Whose a new entry becomes: the rules of `--usermap` and `--groupmap`.
+
+use std::ops::RangeInclusive;
+
+/// Pairs `FROM:TO`; the first whose FROM fits decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdRules {
+    text: String,
+    rules: Vec<(From, To)>,
+}
+
+/// Why a text is no such list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no pair FROM:TO of names or numbers")]
+pub struct BadIdRules(String);
+
+/// Whom a rule is about, on the sender's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    /// Numbers.
+    Ids(RangeInclusive<u32>),
+    /// Whoever's name matches, the empty name of those without one included.
+    Names(Box<[u8]>),
+}
+
+/// What the receiver makes of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// A number.
+    Id(u32),
+    /// A name there.
+    Name(String),
+}
+
+impl IdRules {
+    /// Reads pairs between commas; nothing stands for no rules.
+    ///
+    /// # Errors
+    /// [`BadIdRules`], with the first pair that is none.
+    pub fn parse(text: &str) -> Result<Self, BadIdRules> {
+        let pairs = text.split(',').filter(|_| !text.is_empty());
+        let rule = |pair: &str| rule(pair).ok_or_else(|| BadIdRules(pair.into()));
+        let rules = pairs.map(rule).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.into(), rules })
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Every TO, in order.
+    pub fn targets(&self) -> impl Iterator<Item = &To> {
+        self.rules.iter().map(|(_, to)| to)
+    }
+
+    /// What the number `id` becomes, whose name on the sender's side is `name`, or empty.
+    #[must_use]
+    pub fn target(&self, id: u32, name: &[u8]) -> Option<&To> {
+        let fits = |(from, _): &&(From, To)| match from {
+            From::Ids(ids) => ids.contains(&id),
+            From::Names(pattern) => matches(pattern, name),
+        };
+        self.rules.iter().find(fits).map(|(_, to)| to)
+    }
+}
+
+fn rule(pair: &str) -> Option<(From, To)> {
+    let (from, to) = pair.split_once(':')?;
+    let number = |digits: &str| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        is_number.then(|| digits.parse().ok()).flatten()
+    };
+    let from = if from.starts_with(|c: char| c.is_ascii_digit()) {
+        let (low, high) = from.split_once('-').unwrap_or((from, from));
+        From::Ids(number(low)?..=number(high)?)
+    } else {
+        From::Names(from.as_bytes().into())
+    };
+    let to = if to.bytes().all(|b| b.is_ascii_digit()) {
+        To::Id(number(to)?)
+    } else {
+        To::Name(to.to_owned())
+    };
+    Some((from, to))
+}
+
+/// Whether `name` is what `pattern` says: `*` for any bytes, `?` for one, `[a-z]` and `[!a-z]` for one of a set, `\` for the
+/// next byte as it is. Takes no more steps than both lengths multiplied.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut rest, mut left) = (pattern, name);
+    // Where the last `*` was, and what of the name it has not swallowed.
+    let mut back: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', after @ ..] = rest {
+            (back, rest) = (Some((after, left)), after);
+            continue;
+        }
+        match (one(rest, left.first().copied()), left) {
+            (Some(after), [_, less @ ..]) => (rest, left) = (after, less),
+            _ if rest.is_empty() && left.is_empty() => return true,
+            _ => {
+                let Some((after, [_, less @ ..])) = back else { return false };
+                (back, rest, left) = (Some((after, less)), after, less);
+            }
+        }
+    }
+}
+
+/// What of a pattern follows its first item, if that fits `byte`.
+fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
+    let byte = byte?;
+    match pattern {
+        [b'?', rest @ ..] => Some(rest),
+        [b'\\', literal, rest @ ..] => (*literal == byte).then_some(rest),
+        [b'[', set @ ..] => {
+            // The first byte of a set belongs to it even if it is a bracket.
+            let negated = matches!(set, [b'!' | b'^', ..]);
+            let set = &set[usize::from(negated)..];
+            let end = 1 + set.iter().skip(1).position(|b| *b == b']')?;
+            (in_set(&set[..end], byte) != negated).then_some(&set[end + 1..])
+        }
+        [literal, rest @ ..] => (*literal == byte).then_some(rest),
+        [] => None,
+    }
+}
+
+fn in_set(mut set: &[u8], byte: u8) -> bool {
+    loop {
+        set = match set {
+            [low, b'-', high, rest @ ..] => {
+                if (*low..=*high).contains(&byte) {
+                    return true;
+                }
+                rest
+            }
+            [single, rest @ ..] => {
+                if *single == byte {
+                    return true;
+                }
+                rest
+            }
+            [] => return false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(rules: &str, id: u32, name: &str) -> Option<String> {
+        let rules = IdRules::parse(rules).unwrap();
+        rules.target(id, name.as_bytes()).map(|to| match to {
+            To::Id(id) => id.to_string(),
+            To::Name(name) => name.clone(),
+        })
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rules = "0-99:nobody,wayne:admin,1000:7,:9,w*:web,*:normal";
+        for (id, name, expected) in [
+            (0, "root", "nobody"),
+            (99, "", "nobody"),
+            (100, "wayne", "admin"),
+            (1000, "x", "7"),
+            (1001, "", "9"),
+            (1001, "www", "web"),
+            (1001, "x", "normal"),
+        ] {
+            assert_eq!(target(rules, id, name).as_deref(), Some(expected), "{id} {name}");
+        }
+        assert_eq!(target("wayne:admin", 5, ""), None);
+        assert_eq!(target("", 5, "x"), None);
+        assert_eq!(target("*:7", 5, "").as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn patterns_match_as_those_of_a_shell() {
+        for (pattern, name, fits) in [
+            ("*", "", true),
+            ("?", "", false),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("a*b*c", "aXbXbc", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]", "]", true),
+            ("[a", "[a", false),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pair_is_refused() {
+        for text in ["a", "a:", "1-:b", "1-2-3:b", "1x:b", "a:b,", "99999999999:b", "a:99999999999"]
+        {
+            assert!(IdRules::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Changes of modes as `--chmod` writes them: `D2755,F644`, `Dg+s,ug+w,Fo-w,+X`, `g=u`.
+
+use super::{EXECUTE_BITS, Kind};
+
+/// Changes of modes, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModeRules {
+    text: String,
+    umask: u32,
+    rules: Vec<Rule>,
+}
+
+/// Why a text is no change of modes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no change of modes, as D755, Fgo-w or +X")]
+pub struct BadModeRules(String);
+
+/// One item between commas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    of: Of,
+    op: Op,
+    /// Whom it is about, as the execute bits of these; nobody where it was not said.
+    who: u32,
+    /// Set, added or removed for these.
+    bits: u32,
+    /// Of the bits, those to execute are added only where somebody may already, and to directories.
+    conditional: bool,
+    /// Whose bits are copied, if any are: the place of the lowest.
+    copy: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    All,
+    Dirs,
+    Others,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Add,
+    Remove,
+    Assign,
+    /// All bits at once, in octal.
+    Set,
+}
+
+impl ModeRules {
+    /// Reads items between commas; `umask` is what an item without anybody leaves alone.
+    ///
+    /// # Errors
+    /// [`BadModeRules`], with the first item that is none.
+    pub fn parse(text: &str, umask: u32) -> Result<Self, BadModeRules> {
+        let rule = |item: &str| Rule::parse(item).ok_or_else(|| BadModeRules(item.into()));
+        let rules = text.split(',').map(rule).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.into(), umask: umask & 0o777, rules })
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What an item without anybody leaves alone.
+    #[must_use]
+    pub const fn umask(&self) -> u32 {
+        self.umask
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// `mode` after all changes; a symlink's stays as it is.
+    #[must_use]
+    pub fn applied(&self, mode: u32, kind: &Kind) -> u32 {
+        if matches!(kind, Kind::Symlink(_)) {
+            return mode;
+        }
+        let is_dir = *kind == Kind::Dir;
+        let executes = is_dir || mode & EXECUTE_BITS != 0;
+        let fits = |rule: &&Rule| match rule.of {
+            Of::All => true,
+            Of::Dirs => is_dir,
+            Of::Others => !is_dir,
+        };
+        let change = |mode, rule: &Rule| rule.applied(mode, self.umask, executes);
+        self.rules.iter().filter(fits).fold(mode, change)
+    }
+}
+
+impl Rule {
+    fn parse(item: &str) -> Option<Self> {
+        let of = |item: &str| match item.as_bytes().first() {
+            Some(b'D') => Of::Dirs,
+            Some(b'F') => Of::Others,
+            _ => Of::All,
+        };
+        let (of, rest) = (of(item), item.trim_start_matches(of_letter(of(item))));
+        let op_at = rest.find(['+', '-', '=']);
+        let Some(op_at) = op_at else { return Self::octal(of, rest) };
+        let (mut who, mut special) = (0, 0);
+        for letter in rest[..op_at].chars() {
+            let (place, bit) = match letter {
+                'u' => (0o100, 0o4000),
+                'g' => (0o010, 0o2000),
+                'o' => (0o001, 0),
+                'a' => (0o111, 0o6000),
+                _ => return None,
+            };
+            (who, special) = (who | place, special | bit);
+        }
+        let op = match rest.as_bytes()[op_at] {
+            b'+' => Op::Add,
+            b'-' => Op::Remove,
+            _ => Op::Assign,
+        };
+        let whom = if who == 0 { 0o111 } else { who };
+        let mut rule = Self { of, op, who, bits: 0, conditional: false, copy: None };
+        let mut is_letter = false;
+        for letter in rest[op_at + 1..].chars() {
+            let bits = match letter {
+                'r' => 4 * whom,
+                'w' => 2 * whom,
+                'x' => whom,
+                'X' => {
+                    rule.conditional = true;
+                    whom
+                }
+                // rsync's choice where nobody, or only others, are named.
+                's' => {
+                    if special == 0 {
+                        0o4000
+                    } else {
+                        special
+                    }
+                }
+                't' => 0o1000,
+                'u' | 'g' | 'o' if !is_letter && rule.copy.is_none() => {
+                    rule.copy = Some(match letter {
+                        'u' => 6,
+                        'g' => 3,
+                        _ => 0,
+                    });
+                    continue;
+                }
+                _ => return None,
+            };
+            if rule.copy.is_some() {
+                return None;
+            }
+            is_letter = true;
+            rule.bits |= bits;
+        }
+        Some(rule)
+    }
+
+    fn octal(of: Of, digits: &str) -> Option<Self> {
+        let is_octal = !digits.is_empty() && digits.bytes().all(|b| matches!(b, b'0'..=b'7'));
+        let bits = u32::from_str_radix(digits, 8).ok().filter(|bits| *bits <= 0o7777)?;
+        let rule = Self { of, op: Op::Set, who: 0, bits, conditional: false, copy: None };
+        is_octal.then_some(rule)
+    }
+
+    fn applied(&self, mode: u32, umask: u32, executes: bool) -> u32 {
+        let Self { op, who, .. } = *self;
+        if op == Op::Set {
+            return self.bits;
+        }
+        let whom = if who == 0 { 0o111 } else { who };
+        let open = if who == 0 { !umask } else { !0 };
+        let hidden = if self.conditional && !executes { EXECUTE_BITS } else { 0 };
+        let copied = self.copy.map_or(0, |place| ((mode >> place & 7) * whom) & open);
+        let bits = (self.bits & (open | 0o7000)) | copied;
+        match op {
+            Op::Add => mode | bits & !hidden,
+            Op::Remove => mode & !bits,
+            _ => (mode & !self.replaced(whom)) | bits & !hidden,
+        }
+    }
+
+    /// What `=` clears: all permissions of whom it is about, and the special bits that it sets anew.
+    fn replaced(&self, whom: u32) -> u32 {
+        let special = |bit: u32, place: u32| if whom & place == 0 { 0 } else { bit };
+        let specials = special(0o4000, 0o100) | special(0o2000, 0o010);
+        let of_bits = if self.bits & 0o7000 != 0 && self.who != 0 { specials } else { 0 };
+        let of_copy = if self.copy.is_some() { specials | special(0o1000, 0o001) } else { 0 };
+        (7 * whom) | of_bits | of_copy
+    }
+}
+
+const fn of_letter(of: Of) -> char {
+    match of {
+        Of::All => '\0',
+        Of::Dirs => 'D',
+        Of::Others => 'F',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(rules: &str, mode: u32, kind: &Kind) -> u32 {
+        ModeRules::parse(rules, 0o022).unwrap().applied(mode, kind)
+    }
+
+    #[test]
+    fn modes_change_as_chmod_would_have_it() {
+        for (rules, mode, file, dir) in [
+            ("644", 0o777, 0o644, 0o644),
+            ("D2755,F640", 0o777, 0o640, 0o2755),
+            ("Dg+s,ug+w,Fo-w,+X", 0o646, 0o664, 0o2777),
+            ("go=rX", 0o700, 0o755, 0o755),
+            ("go=rX", 0o600, 0o644, 0o655),
+            ("a=", 0o4755, 0o4000, 0o4000),
+            ("+w", 0o444, 0o644, 0o644),
+            ("-w", 0o666, 0o466, 0o466),
+            ("=rwx", 0o000, 0o755, 0o755),
+            ("o=g", 0o750, 0o755, 0o755),
+            ("o=g", 0o1750, 0o755, 0o755),
+            ("g-o", 0o777, 0o707, 0o707),
+            ("u+s,g+s,o+t", 0o755, 0o7755, 0o7755),
+            ("a+s", 0o755, 0o6755, 0o6755),
+            ("u=rs", 0o6755, 0o6455, 0o6455),
+            ("a-x", 0o755, 0o644, 0o644),
+        ] {
+            let both = [Kind::File, Kind::Dir].map(|kind| changed(rules, mode, &kind));
+            assert_eq!(both, [file, dir], "{rules} of {mode:o}: {both:?}");
+        }
+        assert_eq!(changed("000", 0o777, &Kind::Symlink(b"x"[..].into())), 0o777);
+    }
+
+    #[test]
+    fn what_is_no_change_is_refused() {
+        for text in
+            ["", ",", "u", "8", "77777", "u+z", "DF+x", "g=uo", "g=ur", "g=ru", "q+r", "+r,"]
+        {
+            assert!(ModeRules::parse(text, 0).is_err(), "{text}");
+        }
+    }
+}

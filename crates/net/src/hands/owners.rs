@@ -1,0 +1,199 @@
+//! What numbers of users and groups are called on this machine, and what the other end's become here.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use deltic_core::Entry;
+use deltic_core::meta::{IdRules, To, Who};
+use deltic_core::{Acl, Meta};
+use deltic_protocol::message::NameLine;
+use deltic_protocol::options::{Metadata, Powers};
+use deltic_protocol::receiver::Ours;
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
+
+use super::lock;
+use crate::error::SyncError;
+
+/// Whether a receiver does what the superuser may.
+pub(crate) fn is_privileged(powers: Powers) -> bool {
+    match powers {
+        Powers::Own => geteuid().is_root(),
+        Powers::Tried => true,
+        Powers::Waived => false,
+    }
+}
+
+/// Tells what numbers are called here, for a sender.
+#[derive(Debug)]
+pub(crate) struct Called {
+    users: Option<Book<Vec<u8>>>,
+    groups: Option<Book<Vec<u8>>>,
+}
+
+impl Called {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
+        Self {
+            users: metadata.names_users().then(Book::default),
+            groups: metadata.names_groups().then(Book::default),
+        }
+    }
+
+    /// The names of all users and groups that these entries are of, or that their ACLs name.
+    pub(crate) fn names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
+        if self.users.is_none() && self.groups.is_none() {
+            return [Vec::new(), Vec::new()];
+        }
+        let [mut users, mut groups] = [HashSet::new(), HashSet::new()];
+        for meta in own.into_iter().chain(all.iter().map(|entry| &entry.meta)) {
+            users.extend(meta.user);
+            groups.extend(meta.group);
+            for named in named(meta).flat_map(|acl| &acl.named) {
+                match named.who {
+                    Who::User => users.insert(named.id),
+                    Who::Group => groups.insert(named.id),
+                };
+            }
+        }
+        [
+            lines(users, self.users.as_ref(), user_name),
+            lines(groups, self.groups.as_ref(), group_name),
+        ]
+    }
+}
+
+fn named(meta: &Meta) -> impl Iterator<Item = &Acl> {
+    meta.access_acl().into_iter().chain(meta.default_acl())
+}
+
+fn lines(
+    ids: HashSet<u32>,
+    book: Option<&Book<Vec<u8>>>,
+    name: fn(u32) -> Option<String>,
+) -> Vec<NameLine> {
+    let Some(book) = book else { return Vec::new() };
+    let line = |id| {
+        let name = book.of(id, || name(id).unwrap_or_default().into_bytes());
+        let fits = !name.is_empty() && name.len() <= deltic_core::path::MAX_NAME_BYTES;
+        fits.then(|| NameLine { id, name: name.into() })
+    };
+    ids.into_iter().filter_map(line).collect()
+}
+
+/// Says what users and groups of the sender's become here, for a receiver.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    user_map: Map,
+    group_map: Map,
+    is_privileged: bool,
+    /// The groups that we are in.
+    own: HashSet<u32>,
+}
+
+impl Owners {
+    /// # Errors
+    /// [`SyncError::Selection`] where a map names somebody whom nobody knows here.
+    pub(crate) fn new(metadata: &Metadata) -> Result<Self, SyncError> {
+        let all = getgroups().unwrap_or_default();
+        Ok(Self {
+            user_map: Map::new(&metadata.user_map, user_id)
+                .map_err(|name| unknown("user", &name))?,
+            group_map: Map::new(&metadata.group_map, group_id)
+                .map_err(|name| unknown("group", &name))?,
+            is_privileged: is_privileged(metadata.powers),
+            own: all.into_iter().chain([getegid()]).map(Gid::as_raw).collect(),
+        })
+    }
+
+    pub(crate) fn ours(&self, users: &[NameLine], groups: &[NameLine]) -> (Vec<Ours>, Vec<Ours>) {
+        let user = |line| Ours { id: self.user_map.of(line), may_give: self.is_privileged };
+        let group = |line| {
+            let id = self.group_map.of(line);
+            Ours { id, may_give: self.is_privileged || self.own.contains(&id) }
+        };
+        (users.iter().map(user).collect(), groups.iter().map(group).collect())
+    }
+}
+
+fn unknown(what: &str, name: &str) -> SyncError {
+    let name = deltic_core::path::printable(name.as_bytes());
+    SyncError::Selection(format!("--{what}map: no {what} '{name}' at the destination"))
+}
+
+/// The rules of one map, and what the system said of names.
+#[derive(Debug)]
+struct Map {
+    rules: IdRules,
+    /// The numbers of the names that rules map to.
+    targets: HashMap<String, u32>,
+    find: fn(&str) -> Option<u32>,
+    known: Book<u32>,
+}
+
+impl Map {
+    fn new(rules: &IdRules, find: fn(&str) -> Option<u32>) -> Result<Self, String> {
+        let mut targets = HashMap::new();
+        for target in rules.targets() {
+            if let To::Name(name) = target {
+                targets.insert(name.clone(), find(name).ok_or_else(|| name.clone())?);
+            }
+        }
+        Ok(Self { rules: rules.clone(), targets, find, known: Book::default() })
+    }
+
+    /// By the first rule that fits; else by name, but for the superuser; else the number as it is.
+    fn of(&self, NameLine { id, name }: &NameLine) -> u32 {
+        self.known.of(*id, || match self.rules.target(*id, name) {
+            Some(To::Id(target)) => *target,
+            Some(To::Name(target)) => self.targets[target],
+            None if *id == 0 => 0,
+            None => {
+                let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
+                name.and_then(self.find).unwrap_or(*id)
+            }
+        })
+    }
+}
+
+/// Remembers answers of the system, which may ask a server for each.
+#[derive(Debug)]
+struct Book<T>(Mutex<HashMap<u32, T>>);
+
+impl<T> Default for Book<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Book<T> {
+    fn of(&self, id: u32, ask: impl FnOnce() -> T) -> T {
+        if let Some(known) = lock(&self.0).get(&id) {
+            return known.clone();
+        }
+        let answer = ask();
+        let mut known = lock(&self.0);
+        // A peer may name as many numbers as there are.
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(id, answer.clone());
+        answer
+    }
+}
+
+fn user_name(id: u32) -> Option<String> {
+    Some(User::from_uid(Uid::from_raw(id)).ok()??.name)
+}
+
+fn group_name(id: u32) -> Option<String> {
+    Some(Group::from_gid(Gid::from_raw(id)).ok()??.name)
+}
+
+fn user_id(name: &str) -> Option<u32> {
+    Some(User::from_name(name).ok()??.uid.as_raw())
+}
+
+fn group_id(name: &str) -> Option<u32> {
+    Some(Group::from_name(name).ok()??.gid.as_raw())
+}
+
+const MAX_KNOWN: usize = 1 << 16;

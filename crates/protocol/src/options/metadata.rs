@@ -1,0 +1,170 @@
+//! What is carried over besides content: owners, special files, ACLs, extended attributes, more times.
+
+use deltic_core::See;
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::meta::{IdRules, ModeRules, Scope};
+
+use crate::wire::{Bad, Wire, closed_set};
+
+/// What is carried over besides permission bits and modification times, and how. Nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Owners (`-o`), where the receiver may give files away.
+    pub users: bool,
+    /// Groups (`-g`), those that the receiver may give.
+    pub groups: bool,
+    /// Devices (`--devices`), where the receiver may make some.
+    pub devices: bool,
+    /// FIFOs and sockets (`--specials`).
+    pub specials: bool,
+    /// Whether files may be executed (`-E`), where permission bits stay out.
+    pub executability: bool,
+    /// Leave times of directories alone (`-O`).
+    pub omit_dir_times: bool,
+    /// Leave times of symbolic links alone (`-J`).
+    pub omit_link_times: bool,
+    /// When files were last read (`-U`).
+    pub accessed: bool,
+    /// Read files without a change of that (`--open-noatime`).
+    pub untouched: bool,
+    /// ACLs (`-A`).
+    pub acls: bool,
+    /// Extended attributes (`-X`).
+    pub xattrs: bool,
+    /// Those too in which rsync notes what it could not set (`-XX`).
+    pub all_xattrs: bool,
+    /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
+    pub numeric_ids: bool,
+    /// What the receiver takes upon itself.
+    pub powers: Powers,
+    /// Changes of the sender's permission bits (`--chmod`).
+    pub chmod: ModeRules,
+    /// Who becomes the owner (`--usermap`).
+    pub user_map: IdRules,
+    /// What becomes the group (`--groupmap`).
+    pub group_map: IdRules,
+}
+
+impl Metadata {
+    /// Whether a sender tells what users are called.
+    #[must_use]
+    pub const fn names_users(&self) -> bool {
+        !self.numeric_ids && (self.users || self.acls)
+    }
+
+    /// Whether a sender tells what groups are called.
+    #[must_use]
+    pub const fn names_groups(&self) -> bool {
+        !self.numeric_ids && (self.groups || self.acls)
+    }
+
+    /// What a sender looks at.
+    #[must_use]
+    pub const fn seen_by_sender(&self) -> See {
+        let xattrs = match (self.xattrs, self.all_xattrs) {
+            (false, _) => Scope::Nothing,
+            (true, false) => Scope::Foreign,
+            (true, true) => Scope::All,
+        };
+        See { xattrs, ..self.seen() }
+    }
+
+    /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
+    #[must_use]
+    pub const fn seen_by_receiver(&self, is_privileged: bool) -> See {
+        let xattrs = match (self.xattrs, is_privileged) {
+            (false, _) => Scope::Nothing,
+            (true, false) => Scope::User,
+            (true, true) => Scope::All,
+        };
+        See { xattrs, ..self.seen() }
+    }
+
+    const fn seen(&self) -> See {
+        See {
+            users: self.users,
+            groups: self.groups,
+            accessed: self.accessed,
+            linked: false,
+            acls: self.acls,
+            xattrs: Scope::Nothing,
+            untouched: self.untouched,
+        }
+    }
+}
+
+/// Whether a receiver does what the superuser may: give files away, make devices, set any extended attribute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Powers {
+    /// If it is the superuser.
+    #[default]
+    Own,
+    /// It tries (`--super`).
+    Tried,
+    /// Not even then (`--no-super`).
+    Waived,
+}
+
+closed_set!(Powers: Own = 0, Tried = 1, Waived = 2);
+
+impl Wire for Metadata {
+    fn put(&self, to: &mut Vec<u8>) {
+        let flags = [
+            self.users,
+            self.groups,
+            self.devices,
+            self.specials,
+            self.executability,
+            self.omit_dir_times,
+            self.omit_link_times,
+            self.accessed,
+            self.untouched,
+            self.acls,
+            self.xattrs,
+            self.all_xattrs,
+            self.numeric_ids,
+        ];
+        let flags = flags.iter().enumerate();
+        to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
+        self.powers.put(to);
+        self.chmod.umask().put(to);
+        for text in [self.chmod.text(), self.user_map.text(), self.group_map.text()] {
+            text.to_owned().put(to);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.varint()?;
+        let flag = |n: u32| bits >> n & 1 == 1;
+        let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
+        let [chmod, user_map, group_map] =
+            [String::take(from)?, String::take(from)?, String::take(from)?];
+        if bits >> 13 != 0 || umask > 0o777 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let chmod = match &*chmod {
+            "" => ModeRules::default(),
+            rules => ModeRules::parse(rules, umask).map_err(|_| CodecError::OutOfRange)?,
+        };
+        let ids = |text: String| IdRules::parse(&text).map_err(|_| CodecError::OutOfRange);
+        Ok(Self {
+            users: flag(0),
+            groups: flag(1),
+            devices: flag(2),
+            specials: flag(3),
+            executability: flag(4),
+            omit_dir_times: flag(5),
+            omit_link_times: flag(6),
+            accessed: flag(7),
+            untouched: flag(8),
+            acls: flag(9),
+            xattrs: flag(10),
+            all_xattrs: flag(11),
+            numeric_ids: flag(12),
+            powers,
+            chmod,
+            user_map: ids(user_map)?,
+            group_map: ids(group_map)?,
+        })
+    }
+}

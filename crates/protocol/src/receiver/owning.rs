@@ -1,0 +1,155 @@
+//! Whose entries are, and what they bring besides content: checked, and turned into what this end may make of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use deltic_core::Meta;
+use deltic_core::meta::Who;
+
+use crate::error::PeerError;
+use crate::limits::MAX_OWNER_NAMES;
+use crate::message::NameLine;
+
+use super::deciding::Section;
+use super::{Ours, Receiver};
+
+/// What users and groups are called at the sender.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    users: HashMap<u32, Box<[u8]>>,
+    groups: HashMap<u32, Box<[u8]>>,
+}
+
+/// Numbers of the sender's, each once.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    users: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+}
+
+/// What becomes of them here.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    users: BTreeMap<u32, Ours>,
+    groups: BTreeMap<u32, Ours>,
+}
+
+impl Receiver {
+    pub(super) fn owners(
+        &mut self,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    ) -> Result<(), PeerError> {
+        let metadata = &self.setting.options.metadata;
+        let asked = (metadata.names_users() || users.is_empty())
+            && (metadata.names_groups() || groups.is_empty());
+        if !asked || users.is_empty() && groups.is_empty() {
+            return Err(PeerError::Unexpected("names of users or groups"));
+        }
+        learn(&mut self.owners.users, users)?;
+        learn(&mut self.owners.groups, groups)
+    }
+
+    /// Refuses what was not asked for.
+    pub(super) fn check_meta(&self, meta: &Meta) -> Result<(), PeerError> {
+        let asked = &self.setting.options.metadata;
+        let more = meta.more.as_deref();
+        let has_acls = more.is_some_and(|m| m.access_acl.is_some() || m.default_acl.is_some());
+        let fits = (asked.users || meta.user.is_none())
+            && (asked.groups || meta.group.is_none())
+            && (asked.accessed || meta.accessed().is_none())
+            && more.is_none_or(|more| more.linked.is_none())
+            && (asked.acls || !has_acls)
+            && (asked.xattrs || meta.xattrs().is_empty())
+            && (asked.acls || asked.xattrs || !meta.is_partly_unread())
+            && (meta.access_acl().is_none() || !meta.is_symlink())
+            && (meta.default_acl().is_none() || meta.is_dir())
+            && (meta.accessed().is_none() || !meta.is_dir());
+        if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not asked for")) }
+    }
+
+    /// What this end makes of an entry's metadata, as far as it needs to look nothing up.
+    pub(super) fn adopt(&self, meta: &mut Meta) {
+        meta.mode = self.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
+        if self.setting.is_privileged {
+            return;
+        }
+        meta.user = None;
+        if let Some(mut more) = meta.more.take() {
+            more.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+            meta.more = more.boxed();
+        }
+    }
+
+    /// The version that was opened, with what only the list tells of the file.
+    pub(super) fn renewed(&self, listed: &Meta, opened: Meta) -> Meta {
+        let Meta { user, group, more, .. } = listed.clone();
+        let mode = self.setting.options.metadata.chmod.applied(opened.mode, &opened.kind);
+        Meta { mode, user, group, more, ..opened }
+    }
+
+    /// What the sender calls those that a section names.
+    pub(super) fn strangers(&self, section: &Section) -> (Vec<NameLine>, Vec<NameLine>) {
+        let mut asked = Asked::default();
+        section.metas().for_each(|meta| asked.add(meta));
+        let lines = |ids: BTreeSet<u32>, names: &HashMap<u32, Box<[u8]>>| {
+            let line = |id| NameLine { id, name: names.get(&id).cloned().unwrap_or_default() };
+            ids.into_iter().map(line).collect()
+        };
+        (lines(asked.users, &self.owners.users), lines(asked.groups, &self.owners.groups))
+    }
+}
+
+fn learn(names: &mut HashMap<u32, Box<[u8]>>, lines: Vec<NameLine>) -> Result<(), PeerError> {
+    for NameLine { id, name } in lines {
+        if names.insert(id, name).is_some() {
+            return Err(PeerError::Unexpected("a name of a user or group, again"));
+        }
+        if names.len() > MAX_OWNER_NAMES {
+            return Err(PeerError::Limit("names of users or groups"));
+        }
+    }
+    Ok(())
+}
+
+impl Asked {
+    fn add(&mut self, meta: &Meta) {
+        self.users.extend(meta.user);
+        self.groups.extend(meta.group);
+        let acls = meta.access_acl().into_iter().chain(meta.default_acl());
+        for named in acls.flat_map(|acl| &acl.named) {
+            match named.who {
+                Who::User => self.users.insert(named.id),
+                Who::Group => self.groups.insert(named.id),
+            };
+        }
+    }
+}
+
+impl Known {
+    /// Of the numbers that a section names and that were asked about, in order.
+    pub(super) fn of(section: &Section, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
+        let mut asked = Asked::default();
+        section.metas().for_each(|meta| asked.add(meta));
+        Self {
+            users: asked.users.into_iter().zip(users).collect(),
+            groups: asked.groups.into_iter().zip(groups).collect(),
+        }
+    }
+
+    /// Gives an entry the numbers of this end; one that may not be given here is left alone.
+    pub(super) fn translate(&self, meta: &mut Meta) {
+        let ours = |ids: &BTreeMap<u32, Ours>, id: u32| {
+            ids.get(&id).filter(|ours| ours.may_give).map(|ours| ours.id)
+        };
+        meta.user = meta.user.and_then(|id| ours(&self.users, id));
+        meta.group = meta.group.and_then(|id| ours(&self.groups, id));
+        let Some(more) = &mut meta.more else { return };
+        for acl in more.access_acl.iter_mut().chain(&mut more.default_acl) {
+            for named in &mut acl.named {
+                let ids = if named.who == Who::User { &self.users } else { &self.groups };
+                named.id = ids.get(&named.id).map_or(named.id, |ours| ours.id);
+            }
+            acl.settle();
+        }
+    }
+}

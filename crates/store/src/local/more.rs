@@ -1,0 +1,182 @@
+//! Extended attributes and ACLs, read and set by paths that start at held handles: no call for them takes a handle of a
+//! directory and a name before Linux 6.13.
+
+use deltic_core::meta::{
+    Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Xattr,
+};
+use rustix::fs::{self, XattrFlags};
+use rustix::io::Errno;
+
+/// How an entry is reached.
+#[derive(Debug)]
+pub(super) enum Reach {
+    /// By a name in a held directory, which is not followed.
+    Name(Vec<u8>),
+    /// By a name that is followed: the link that `/proc` has for a handle of the entry itself, which leads there and
+    /// nowhere else, or one in a held directory that is followed on purpose.
+    Followed(Vec<u8>),
+}
+
+impl Reach {
+    fn list(&self, list: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Name(path) => fs::llistxattr(&**path, list),
+            Self::Followed(path) => fs::listxattr(&**path, list),
+        }
+    }
+
+    fn get(&self, name: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Name(path) => fs::lgetxattr(&**path, name, value),
+            Self::Followed(path) => fs::getxattr(&**path, name, value),
+        }
+    }
+
+    fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Name(path) => fs::lsetxattr(&**path, name, value, XattrFlags::empty()),
+            Self::Followed(path) => fs::setxattr(&**path, name, value, XattrFlags::empty()),
+        }
+    }
+
+    fn remove(&self, name: &[u8]) -> Result<(), Errno> {
+        let removed = match self {
+            Self::Name(path) => fs::lremovexattr(&**path, name),
+            Self::Followed(path) => fs::removexattr(&**path, name),
+        };
+        match removed {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Adds what `see` asks for of the entry that `at` reaches.
+pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
+    let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
+    if let Err(Unread) = read(at, meta, see, &mut more) {
+        let More { accessed, linked, .. } = more;
+        more = More { accessed, linked, unread: true, ..More::default() };
+    }
+    meta.more = more.boxed();
+}
+
+/// There is more, and it cannot be read, or is more than can be carried.
+struct Unread;
+
+fn read(at: &Reach, meta: &Meta, see: See, more: &mut More) -> Result<(), Unread> {
+    if see.acls && !meta.is_symlink() {
+        more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
+        more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
+    }
+    let mut total = 0;
+    for name in names(at, see.xattrs).map_err(|_| Unread)? {
+        let Some(value) = value(at, &name).map_err(|_| Unread)? else { continue };
+        total += name.len() + value.len();
+        if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
+            return Err(Unread);
+        }
+        more.xattrs.push(Xattr { name: name.into(), value: value.into() });
+    }
+    Ok(())
+}
+
+fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, Unread> {
+    let bytes = value(at, name).map_err(|_| Unread)?;
+    bytes.map(|bytes| Acl::parse(&bytes).ok_or(Unread)).transpose()
+}
+
+/// The names that `scope` admits, in order.
+fn names(at: &Reach, scope: Scope) -> Result<Vec<Vec<u8>>, Errno> {
+    if scope == Scope::Nothing {
+        return Ok(Vec::new());
+    }
+    let mut list = vec![0; FEW_NAMES_BYTES];
+    let read = match at.list(&mut list) {
+        Err(Errno::RANGE) => {
+            list.resize(MAX_LIST_BYTES, 0);
+            at.list(&mut list)
+        }
+        read => read,
+    };
+    let len = match read {
+        Err(Errno::OPNOTSUPP) => 0,
+        read => read?,
+    };
+    let all = list[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<_> = all.filter(|name| scope.admits(name)).map(<[u8]>::to_vec).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The value of the attribute `name`, if there is one.
+fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
+    match at.get(name, &mut value) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(len) => {
+            value.truncate(len);
+            value.shrink_to_fit();
+            Ok(Some(value))
+        }
+    }
+}
+
+/// Makes the attributes that `scope` admits those of `meta`.
+pub(super) fn set_xattrs(at: &Reach, meta: &Meta, scope: Scope) -> Result<(), Errno> {
+    let wanted = meta.xattrs();
+    for name in names(at, scope)? {
+        if wanted.binary_search_by(|xattr| (*xattr.name).cmp(&name)).is_err() {
+            at.remove(&name)?;
+        }
+    }
+    for Xattr { name, value: wanted } in wanted.iter().filter(|xattr| scope.admits(&xattr.name)) {
+        if value(at, name)?.as_deref() != Some(wanted) {
+            at.set(name, wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the ACLs those of `meta`, with the permissions of `mode`.
+pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32) -> Result<(), Errno> {
+    let access = meta.access_acl().map(|acl| acl.with_mode(mode).to_bytes());
+    set_acl(at, ACCESS, access)?;
+    if meta.is_dir() {
+        set_acl(at, DEFAULT, meta.default_acl().map(Acl::to_bytes))?;
+    }
+    Ok(())
+}
+
+/// Gives what was made elsewhere the ACL that it would have got from its directory.
+pub(super) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
+    match acl.mask {
+        Some(_) => at.set(ACCESS, &acl.with_mode(mode).to_bytes()),
+        None => Ok(()),
+    }
+}
+
+/// What a directory gives to what is made in it.
+pub(super) fn default_acl(at: &Reach) -> Option<Acl> {
+    acl(at, DEFAULT).ok().flatten()
+}
+
+/// Has a directory give nothing to what is made in it. Where that is not ours to say, it stays as it is.
+pub(super) fn forget_default_acl(at: &Reach) {
+    let _ = at.remove(DEFAULT);
+}
+
+fn set_acl(at: &Reach, name: &[u8], acl: Option<Vec<u8>>) -> Result<(), Errno> {
+    match acl {
+        Some(acl) => at.set(name, &acl),
+        None => at.remove(name),
+    }
+}
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+/// Most entries have no name, or a few.
+const FEW_NAMES_BYTES: usize = 1 << 10;
+/// Most bytes that the names of one entry take, as on Linux.
+const MAX_LIST_BYTES: usize = 64 << 10;
