@@ -282,7 +282,7 @@ impl Teller for Events {
                 self.output.line(Event::trouble(trouble.kind, &trouble.message).line());
                 self.progress.aside(|| complain(trouble, &self.view));
             }
-            Notice::Entry { path, meta } => self.output.line(&Event::entry(path, meta).line()),
+            Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
