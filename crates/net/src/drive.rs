@@ -230,13 +230,15 @@ async fn turn<M: Machine, H: Hands<M>>(
                 if count == 0 {
                     return Err(ReadEnd::Closed.into());
                 }
-                for frame in taken.drain(..) {
+                let mut heard = taken.drain(..);
+                while let Some(frame) = heard.next() {
                     // What follows the last frame is the stream's end.
                     if machine.is_finished() {
                         continue;
                     }
                     if matches!(frame, Err(ReadEnd::Lost)) {
-                        let ears = Ears { greeting: &mut greeting, frames: &mut frames };
+                        let ears =
+                            Ears { greeting: &mut greeting, heard, frames: &mut frames };
                         return last_words(&mut machine, ears, SyncError::StreamLost, watch).await;
                     }
                     take(&mut machine, &mut greeting, frame)?;
@@ -246,7 +248,11 @@ async fn turn<M: Machine, H: Hands<M>>(
             writable = outlets.writable(), if !has_room => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
-                    let ears = Ears { greeting: &mut greeting, frames: &mut frames };
+                    let ears = Ears {
+                        greeting: &mut greeting,
+                        heard: taken.drain(..),
+                        frames: &mut frames,
+                    };
                     return last_words(&mut machine, ears, error, watch).await;
                 }
             }
@@ -278,6 +284,8 @@ fn take<M: Machine>(
 /// Where the other end is heard.
 struct Ears<'a> {
     greeting: &'a mut Option<(Greeting, Agree)>,
+    /// What came out of `frames` and is not taken yet: without it, what follows would make no sense.
+    heard: std::vec::Drain<'a, Result<RawFrame, ReadEnd>>,
     frames: &'a mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
 }
 
@@ -299,11 +307,15 @@ async fn last_words<M: Machine>(
 /// How a session ends whose other end still speaks; `None` if it stops without saying that.
 async fn hear_out<M: Machine>(
     machine: &mut M,
-    Ears { greeting, frames }: Ears<'_>,
+    Ears { greeting, mut heard, frames }: Ears<'_>,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Option<Result<(), SyncError>> {
     while !machine.is_finished() && !machine.is_full() {
-        match frames.recv().await? {
+        let frame = match heard.next() {
+            Some(frame) => frame,
+            None => frames.recv().await?,
+        };
+        match frame {
             // They may all go at once.
             Err(ReadEnd::Lost) => continue,
             Err(ReadEnd::Closed | ReadEnd::Broken(_) | ReadEnd::Silent) => return None,
@@ -381,5 +393,60 @@ impl From<ReadEnd> for SyncError {
             }
             ReadEnd::Bad(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_protocol::frame::{HEADER_BYTES, Header};
+    use deltic_protocol::options::Options;
+    use deltic_protocol::receiver::{Answer, Setting, Work};
+
+    /// For a receiver that hears of no file.
+    struct Idle;
+
+    impl Hands<Receiver> for Idle {
+        fn cost(_: &Work) -> Cost {
+            Cost::Light
+        }
+        fn stage(_: &Work) -> Stage {
+            Stage::Decide
+        }
+        fn perform(&self, work: Work) -> Answer {
+            unreachable!("nothing asks for {work:?}")
+        }
+    }
+
+    /// How a receiver ends that finds all of this in its queue.
+    async fn end_of(heard: Vec<Result<RawFrame, ReadEnd>>) -> Result<(), SyncError> {
+        let (queue, frames) = mpsc::channel(heard.len());
+        heard.into_iter().for_each(|frame| queue.try_send(frame).expect("room for all"));
+        let (first, _said) = mpsc::channel(1);
+        let (_, news) = mpsc::channel(1);
+        let monitor = Monitor::default();
+        let outlets = Outlets::new(first, monitor.clone());
+        let by = Drive { greeting: None, frames, outlets, news, threads: 1, monitor };
+        let options = Options::default();
+        let machine = Receiver::new(Setting { options, expect: None, rename: None });
+        drop(queue);
+        drive(machine, Arc::new(Idle), by, &mut |_| ()).await
+    }
+
+    fn abort(message: &str) -> Result<RawFrame, ReadEnd> {
+        let bytes = Abort { cause: AbortCause::Internal, message: message.into() }.encode();
+        let header = bytes.first_chunk::<HEADER_BYTES>().expect("a frame has a header");
+        let kind = Header::decode(*header).expect("it is of a frame").kind;
+        Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec() })
+    }
+
+    #[tokio::test]
+    async fn no_frame_behind_a_lost_stream_is_left_out() {
+        // More than are taken in one go: those of the first go come before those that are still in the queue.
+        let behind = (0..2 * AT_ONCE).map(|no| abort(&no.to_string()));
+        let end = end_of(std::iter::once(Err(ReadEnd::Lost)).chain(behind).collect()).await;
+        assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "0"), "{end:?}");
+        let end = end_of(vec![Err(ReadEnd::Lost)]).await;
+        assert!(matches!(end, Err(SyncError::StreamLost)), "{end:?}");
     }
 }
