@@ -428,7 +428,8 @@ mod tests {
         let outlets = Outlets::new(first, monitor.clone());
         let by = Drive { greeting: None, frames, outlets, news, threads: 1, monitor };
         let options = Options::default();
-        let machine = Receiver::new(Setting { options, expect: None, rename: None });
+        let machine =
+            Receiver::new(Setting { options, expect: None, rename: None, is_privileged: false });
         drop(queue);
         drive(machine, Arc::new(Idle), by, &mut |_| ()).await
     }
