@@ -25,6 +25,7 @@ pub mod strategy;
 pub mod strong;
 #[doc(hidden)]
 pub mod suite;
+pub mod walk;
 pub mod weak;
 
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
@@ -43,4 +44,5 @@ pub use simd::Isa;
 pub use span::Span;
 pub use strategy::Strategy;
 pub use strong::{Strong, StrongSum, SumKey};
+pub use walk::{Follow, Mounts};
 pub use weak::{Adler, Crc32c, Rolling, Weak};

@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 
 use deltic_core::rule::Side;
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Name, RelPath, See, glob};
+use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
-use deltic_protocol::options::{Missing, Mounts, Options};
+use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;

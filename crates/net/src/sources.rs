@@ -16,9 +16,9 @@ use deltic_core::glob;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
-use deltic_protocol::options::{Follow, Missing, Mounts, Options};
+use deltic_protocol::options::{Missing, Options};
 use deltic_store::Filter;
-use deltic_store::local::{self, SourceArg, SourceOptions, Sources};
+use deltic_store::local::{SourceArg, SourceOptions, Sources};
 
 use crate::error::SyncError;
 
@@ -71,18 +71,9 @@ fn source_options(options: &Options) -> SourceOptions {
         recursive: options.recursive,
         dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
-        mounts: match select.mounts {
-            Mounts::Enter => local::Mounts::Enter,
-            Mounts::Empty => local::Mounts::Empty,
-            Mounts::LeaveOut => local::Mounts::LeaveOut,
-        },
+        mounts: select.mounts,
         ignore_missing: select.missing != Missing::Fail,
-        follow: match options.follow.follow {
-            Follow::Never => local::Follow::Never,
-            Follow::Dirs => local::Follow::Dirs,
-            Follow::Unsafe => local::Follow::Unsafe,
-            Follow::All => local::Follow::All,
-        },
+        follow: options.follow.follow,
         see: options.metadata.seen_by_sender(),
     }
 }

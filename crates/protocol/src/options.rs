@@ -10,10 +10,10 @@ use deltic_core::rule::Rules;
 use deltic_core::{Kind, Strategy};
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
-pub use links::{Follow, Links};
+pub use links::Links;
 pub use metadata::{Metadata, Powers};
 pub use remove::{Backup, Remove};
-pub use select::{Missing, Mounts, Select};
+pub use select::{Missing, Select};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,8 +25,7 @@ mod tests;
 
 pub use attrs::umask;
 pub use backup::Backup;
-pub use follow::Follow;
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
-pub use sources::{Mounts, SourceArg, SourceOptions, Sources};
+pub use sources::{SourceArg, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};

@@ -1,6 +1,7 @@
 //! What becomes of symbolic links.
 
-use deltic_protocol::options::{Follow, Links};
+use deltic_core::Follow;
+use deltic_protocol::options::Links;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]

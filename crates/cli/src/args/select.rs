@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, bail};
 use clap::ArgAction;
+use deltic_core::Mounts;
 use deltic_core::path::printable;
 use deltic_net::plan::{Names, Sources};
 use deltic_net::read_names;
-use deltic_protocol::options::{Missing, Mounts, Select};
+use deltic_protocol::options::{Missing, Select};
 
 use crate::place::Place;
 

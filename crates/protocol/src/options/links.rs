@@ -1,5 +1,6 @@
 //! What becomes of symlinks.
 
+use deltic_core::Follow;
 use deltic_core::codec::{Put, Reader};
 
 use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
@@ -13,20 +14,6 @@ pub struct Links {
     pub safe: bool,
     /// Put a word before targets that makes them lead nowhere, and take it off at the source (`--munge-links`).
     pub munge: bool,
-}
-
-/// Which symlinks are followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follow {
-    /// None.
-    #[default]
-    Never,
-    /// Those to directories (`--copy-dirlinks`).
-    Dirs,
-    /// Those that may lead out of the tree (`--copy-unsafe-links`).
-    Unsafe,
-    /// All (`--copy-links`).
-    All,
 }
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);

@@ -1,5 +1,6 @@
 //! What of the sources is taken.
 
+use deltic_core::Mounts;
 use deltic_core::codec::{Put, Reader};
 
 use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
@@ -23,18 +24,6 @@ pub struct Select {
     pub mounts: Mounts,
     /// What a source means that is not there.
     pub missing: Missing,
-}
-
-/// What becomes of directories on which another file system is mounted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mounts {
-    /// They are like any other.
-    #[default]
-    Enter,
-    /// They are taken without what is in them (`-x`).
-    Empty,
-    /// They are left out (`-xx`).
-    LeaveOut,
 }
 
 /// What a source means that is not there.

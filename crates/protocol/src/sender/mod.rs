@@ -517,29 +517,17 @@ impl Sender {
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
         let facts = Facts { len, modified, mode, target, literal };
-        match done {
-            Done::Same { touched: false, .. } => {}
-            Done::Same { differs, .. } => {
-                let action = Action::Touched;
-                self.notices.push_back(Notice::Changed(Change {
-                    path,
-                    item,
-                    action,
-                    differs,
-                    facts,
-                }));
+        let (action, differs) = match done {
+            Done::Same { touched: false, .. } => return Ok(()),
+            Done::Same { differs, .. } => (Action::Touched, differs),
+            Done::Replaced { action, differs, .. } => (action, differs),
+            Done::Failed(trouble) => {
+                self.notices.push_back(Notice::Trouble(trouble));
+                return Ok(());
             }
-            Done::Replaced { action, differs, .. } => {
-                self.notices.push_back(Notice::Changed(Change {
-                    path,
-                    item,
-                    action,
-                    differs,
-                    facts,
-                }));
-            }
-            Done::Failed(trouble) => self.notices.push_back(Notice::Trouble(trouble)),
-        }
+        };
+        let change = Change { path, item, action, differs, facts };
+        self.notices.push_back(Notice::Changed(change));
         Ok(())
     }
 

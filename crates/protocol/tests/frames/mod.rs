@@ -8,8 +8,8 @@ use deltic_core::meta::{Device, DeviceClass, IdRules, Inode, ModeRules, Named, W
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
-    Acl, BlockLen, ChunkerSpec, Digest, Entry, GapSums, Key, Kind, Meta, More, Name, RelPath,
-    ShortFingerprint, StrongSum, Timestamp, Xattr,
+    Acl, BlockLen, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta, More, Mounts,
+    Name, RelPath, ShortFingerprint, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
@@ -18,9 +18,7 @@ use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
-use deltic_protocol::options::{
-    Backup, Follow, Links, Metadata, Missing, Mounts, Powers, Remove, Select,
-};
+use deltic_protocol::options::{Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};

@@ -6,59 +6,42 @@
 //! a file is followed only if its own link is one of them.
 
 use deltic_core::links::leaves_root;
-use deltic_core::{Kind, Meta, Name, RelPath, See};
+use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::snapshot::{look_at, look_behind};
 use crate::dir::Dir;
 
-/// Which symlinks are followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follow {
-    /// None.
-    #[default]
-    Never,
-    /// Those to directories.
-    Dirs,
-    /// Those whose words may lead out of the tree.
-    Unsafe,
-    /// All.
-    All,
+/// Whether the entry that is `meta` at `path` may be looked behind.
+fn looks_behind(follow: Follow, meta: &Meta, path: &RelPath) -> bool {
+    match (&meta.kind, follow) {
+        (Kind::Symlink(_), Follow::Dirs | Follow::All) => true,
+        (Kind::Symlink(target), Follow::Unsafe) => leaves_root(path.as_bytes(), target),
+        _ => false,
+    }
 }
 
-impl Follow {
-    /// Whether the entry that is `meta` at `path` may be looked behind.
-    fn looks_behind(self, meta: &Meta, path: &RelPath) -> bool {
-        match (&meta.kind, self) {
-            (Kind::Symlink(_), Self::Dirs | Self::All) => true,
-            (Kind::Symlink(target), Self::Unsafe) => leaves_root(path.as_bytes(), target),
-            _ => false,
-        }
+/// What `name` of `dir`, which is at `path`, is taken for, looked at as `see` says.
+pub(super) fn look(
+    dir: &Dir,
+    (name, path): (&Name, &RelPath),
+    (follow, see): (Follow, See),
+) -> Result<Meta, Errno> {
+    let meta = look_at(dir, name, see)?;
+    if !looks_behind(follow, &meta, path) {
+        return Ok(meta);
     }
+    match (look_behind(dir, name, see), follow) {
+        (Ok(behind), Follow::Dirs) if !behind.is_dir() => Ok(meta),
+        (Err(_), Follow::Dirs) => Ok(meta),
+        // It is there, but what it points at is not.
+        (Err(Errno::NOENT), _) => Err(Errno::LOOP),
+        (behind, _) => behind,
+    }
+}
 
-    /// What `name` of `dir`, which is at `path`, is taken for, looked at as `see` says.
-    pub(super) fn look(
-        self,
-        dir: &Dir,
-        (name, path): (&Name, &RelPath),
-        see: See,
-    ) -> Result<Meta, Errno> {
-        let meta = look_at(dir, name, see)?;
-        if !self.looks_behind(&meta, path) {
-            return Ok(meta);
-        }
-        match (look_behind(dir, name, see), self) {
-            (Ok(behind), Self::Dirs) if !behind.is_dir() => Ok(meta),
-            (Err(_), Self::Dirs) => Ok(meta),
-            // It is there, but what it points at is not.
-            (Err(Errno::NOENT), _) => Err(Errno::LOOP),
-            (behind, _) => behind,
-        }
-    }
-
-    /// Whether the file `name` of `dir` is opened through its link.
-    pub(super) fn opens(self, dir: &Dir, name: &Name, path: &RelPath) -> bool {
-        matches!(self, Self::Unsafe | Self::All)
-            && look_at(dir, name, See::default()).is_ok_and(|meta| self.looks_behind(&meta, path))
-    }
+/// Whether the file `name` of `dir` is opened through its link.
+pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
+    matches!(follow, Follow::Unsafe | Follow::All)
+        && look_at(dir, name, See::default()).is_ok_and(|meta| looks_behind(follow, &meta, path))
 }

@@ -1,19 +1,19 @@
 //! Listing one directory.
 
-use deltic_core::{Entry, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Name, RelPath, See};
 use rustix::io::Errno;
 
-use super::follow::Follow;
+use super::follow;
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
 use crate::{Listing, STAGING_NAME, StoreError};
 
-/// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `follow` and `see` say.
+/// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `how` says.
 pub(super) fn list(
     dir: &Dir,
     path: &RelPath,
     (judge, fate): (&mut Judge, Fate),
-    (follow, see): (Follow, See),
+    how: (Follow, See),
 ) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn list(
     for name in names {
         match name.ok().and_then(|name| Some((path.join(&name).ok()?, name))) {
             Some((_, name)) if name.as_bytes() == STAGING_NAME => {}
-            Some((path, name)) => match follow.look(dir, (&name, &path), see) {
+            Some((path, name)) => match follow::look(dir, (&name, &path), how) {
                 Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
                     listing.entries.push(Entry { name, meta });
                 }

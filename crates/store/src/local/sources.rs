@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_core::path::{BadPath, printable};
-use deltic_core::{Entry, Kind, Meta, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
-use super::follow::Follow;
+use super::follow;
 use super::list::list;
 use super::place::Place;
 use super::remove::remove_unchanged;
@@ -149,18 +149,6 @@ impl SourceOptions {
     }
 }
 
-/// What becomes of directories on which another file system is mounted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mounts {
-    /// They are like any other.
-    #[default]
-    Enter,
-    /// They are listed, and nothing in them.
-    Empty,
-    /// They are not listed.
-    LeaveOut,
-}
-
 /// What a sender's arguments stand for: a tree to read.
 #[derive(Debug)]
 pub struct Sources {
@@ -222,7 +210,8 @@ impl Sources {
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
-        let meta = self.options.follow.look(dir, (&name, &arg.path), See::default()).ok()?;
+        let meta =
+            follow::look(dir, (&name, &arg.path), (self.options.follow, See::default())).ok()?;
         (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
@@ -471,7 +460,7 @@ impl Source {
         check_path("list", &path)?;
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let held = dir.dir(at, Use::Pass);
-        let found = held.and_then(|dir| options.follow.look(&dir, (&name, &path), options.see));
+        let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
         let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
@@ -501,7 +490,7 @@ impl Tree for Sources {
         let dir = self.dir_of("open", path)?;
         let place = Place::of(dir, "open", path)?;
         let SourceOptions { follow, see, .. } = self.options;
-        if follow.opens(&place.dir, &place.name, path) {
+        if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
         } else {
             LocalSnapshot::open(&place.dir, &place.name, path, see)

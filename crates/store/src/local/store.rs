@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::{Device, DeviceClass, OWNER_BITS};
-use deltic_core::{Kind, Meta, Name, RelPath, See};
+use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::fs::{self, Dev, FileType, OFlags};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
 use super::copy::Copier;
-use super::follow::Follow;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
 use super::list::list;

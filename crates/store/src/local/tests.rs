@@ -21,21 +21,13 @@ use deltic_core::{Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
+use crate::conformance::KEEP_ALL;
 use crate::dir::{Dir, Way};
 use crate::{
     Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, conformance,
 };
 
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
-const KEEP_ALL: Keep = Keep {
-    modes: true,
-    times: true,
-    executability: false,
-    omit_dir_times: false,
-    omit_link_times: false,
-    acls: false,
-    xattrs: false,
-};
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
     let dir = Dir::open_root(root).unwrap().with_way(way);
