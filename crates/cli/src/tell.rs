@@ -144,7 +144,7 @@ impl Words {
 /// a directory always is.
 fn is_told(change: &Change, format: &Format, view: &View) -> bool {
     match (change.action, change.item) {
-        (Action::Touched, Item::File | Item::Symlink) => format.itemizes() || view.info.name > 1,
+        (Action::Touched, item) if item != Item::Dir => format.itemizes() || view.info.name > 1,
         _ => true,
     }
 }

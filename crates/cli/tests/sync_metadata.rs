@@ -91,7 +91,17 @@ fn an_archive_carries_owners_and_special_files() {
             own(&world.path(format!("src/{name}")), 1000 + n as u32, 2000 + n as u32);
         }
         let words = ["-aAX", &way.from("src/"), &way.to("dst/")].join(" ");
-        world.ok(&words);
+        let told = world.ok(&format!("-i {words}")).stdout;
+        for (code, name) in [
+            ("cD", "block"),
+            ("cD", "char"),
+            ("cL", "link -> file"),
+            ("cS", "fifo"),
+            ("cS", "socket"),
+        ] {
+            let line = format!("{code}+++++++++ {name}");
+            assert!(told.lines().any(|told| told == line), "{line}: {told}");
+        }
         let stat = |name: &str| world.path(format!("dst/{name}")).symlink_metadata().unwrap();
         for (n, name) in ["file", "link", "fifo", "socket", "char", "block"].iter().enumerate() {
             let (user, group) = (stat(name).uid(), stat(name).gid());

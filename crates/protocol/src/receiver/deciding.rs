@@ -435,7 +435,7 @@ impl Receiver {
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
-        let (item, facts) = (Item::Symlink, Facts::of(&meta));
+        let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
