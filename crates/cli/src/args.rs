@@ -306,7 +306,6 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 
 /// Options that hands used to rsync will try.
 const NOT_YET: &[(&str, &str)] = &[
-    ("-H --hard-links", "hard links are not carried yet; each name gets its own copy"),
     ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
     ("--fake-super", "what only the superuser may set is skipped, not noted in attributes"),
     ("--append", "an interrupted run resumes by itself"),

@@ -146,6 +146,20 @@ impl Meta {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
+    /// Which file it is a name of, where that was asked for and there are others.
+    #[must_use]
+    pub fn linked(&self) -> Option<Linked> {
+        self.more.as_ref()?.linked
+    }
+
+    /// Says something else of that.
+    pub fn set_linked(&mut self, linked: Option<Linked>) {
+        if linked != self.linked() {
+            let more = self.more.take().map_or_else(More::default, |more| *more);
+            self.more = More { linked, ..more }.boxed();
+        }
+    }
+
     /// Whether it has attributes that could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
@@ -158,8 +172,8 @@ impl Meta {
 pub struct More {
     /// When it was last read.
     pub accessed: Option<Timestamp>,
-    /// Which inode it is, where that has other names as well.
-    pub linked: Option<Inode>,
+    /// Which file it is a name of, where that has others.
+    pub linked: Option<Linked>,
     /// What it says besides the mode of who may do what.
     pub access_acl: Option<Acl>,
     /// What new entries of this directory get.
@@ -176,6 +190,28 @@ impl More {
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
+/// Which file a name is of that has other names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Linked {
+    /// In a tree: this one, which has so many names, here or elsewhere.
+    Inode(Inode, u32),
+    /// In a list: one of so many names, of which this is the first that is told.
+    First(u32),
+    /// In a list: that of the entry which was told so many before; all else that is said of this one is said there.
+    Back(u64),
+}
+
+impl Linked {
+    /// The inode, where a tree says it.
+    #[must_use]
+    pub const fn inode(self) -> Option<Inode> {
+        match self {
+            Self::Inode(inode, _) => Some(inode),
+            Self::First(_) | Self::Back(_) => None,
+        }
     }
 }
 

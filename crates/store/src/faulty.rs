@@ -140,11 +140,11 @@ impl<S: Store> Store for Faulty<S> {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
         self.plan.enter(Call::Link, path)?;
-        self.inner.link(path, &from.inner, expected)
+        self.inner.link(path, (&from.inner, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {

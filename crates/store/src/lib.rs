@@ -145,8 +145,8 @@ pub trait Store: Tree {
     /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
-    /// what `seen` says. A store without links makes an equal entry.
+    /// Makes `path` another name of what the tree of `from` has at its path and that `is`, which is no directory, in one
+    /// step, in place of what `seen` says. A store without links makes an equal entry.
     ///
     /// # Errors
     /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
@@ -154,7 +154,7 @@ pub trait Store: Tree {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        from: (&Self, &RelPath),
         is_and_seen: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError>;
 

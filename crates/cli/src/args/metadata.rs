@@ -30,6 +30,9 @@ pub(crate) struct MetadataArgs {
     /// Change the sender's permission bits, as in D755,F644 or Dg+s,Fgo-w,+X
     #[arg(long, value_name = "RULES", action = ArgAction::Append)]
     chmod: Vec<String>,
+    /// Names of one file become names of one file
+    #[arg(short = 'H', long, overrides_with = "no_hard_links")]
+    hard_links: bool,
     /// Carry ACLs over, and with them permission bits
     #[arg(short = 'A', long, overrides_with = "no_acls")]
     acls: bool,
@@ -81,6 +84,9 @@ pub(crate) struct MetadataArgs {
     /// Leave FIFOs and sockets out, though -a says otherwise
     #[arg(long, overrides_with = "specials")]
     no_specials: bool,
+    /// Undo -H
+    #[arg(long, alias = "no-H", overrides_with = "hard_links", hide = true)]
+    no_hard_links: bool,
     /// Undo -A
     #[arg(long, alias = "no-A", overrides_with = "acls", hide = true)]
     no_acls: bool,
@@ -165,6 +171,7 @@ impl MetadataArgs {
             acls: self.acls,
             xattrs: self.xattrs > 0,
             all_xattrs: self.xattrs > 1,
+            hard_links: self.hard_links,
             numeric_ids: self.numeric_ids,
             powers: match (self.tried, self.no_super) {
                 (true, _) => Powers::Tried,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, RelPath, SumKey};
+use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Work};
@@ -80,6 +80,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Look { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
+            | Work::Link { .. }
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -104,6 +105,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::LinkBeside { path, alternate, is, seen } => {
                 let expected = (&is, seen.as_ref());
                 done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::Link { path, leader, kind, seen } => {
+                done(self.link(&path, (&leader, &kind), seen.as_ref()))
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
@@ -224,6 +228,18 @@ impl<S: Store> ReceivingHands<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
         })
+    }
+
+    /// Makes `path` another name of `leader`, if that is still of the kind that was put there.
+    fn link(
+        &self,
+        path: &RelPath,
+        (leader, kind): (&RelPath, &Kind),
+        seen: Option<&Meta>,
+    ) -> Result<(), StoreError> {
+        let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
+        let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
+        self.store.link(path, (&self.store, leader), (&is, seen))
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

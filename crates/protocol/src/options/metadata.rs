@@ -33,6 +33,8 @@ pub struct Metadata {
     pub xattrs: bool,
     /// Those too in which rsync notes what it could not set (`-XX`).
     pub all_xattrs: bool,
+    /// Which names are of one file (`-H`).
+    pub hard_links: bool,
     /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
     pub numeric_ids: bool,
     /// What the receiver takes upon itself.
@@ -85,7 +87,7 @@ impl Metadata {
             users: self.users,
             groups: self.groups,
             accessed: self.accessed,
-            linked: false,
+            linked: self.hard_links,
             acls: self.acls,
             xattrs: Scope::Nothing,
             untouched: self.untouched,
@@ -123,6 +125,7 @@ impl Wire for Metadata {
             self.xattrs,
             self.all_xattrs,
             self.numeric_ids,
+            self.hard_links,
         ];
         let flags = flags.iter().enumerate();
         to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
@@ -139,7 +142,7 @@ impl Wire for Metadata {
         let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
         let [chmod, user_map, group_map] =
             [String::take(from)?, String::take(from)?, String::take(from)?];
-        if bits >> 13 != 0 || umask > 0o777 {
+        if bits >> 14 != 0 || umask > 0o777 {
             return Err(CodecError::OutOfRange.into());
         }
         let chmod = match &*chmod {
@@ -161,6 +164,7 @@ impl Wire for Metadata {
             xattrs: flag(10),
             all_xattrs: flag(11),
             numeric_ids: flag(12),
+            hard_links: flag(13),
             powers,
             chmod,
             user_map: ids(user_map)?,

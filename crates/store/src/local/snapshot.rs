@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use deltic_core::meta::{Device, DeviceClass, Inode, Scope};
+use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
@@ -193,10 +193,9 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
     let is_dir = kind == Kind::Dir;
     let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
     let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
-    let (device, number) = inode_of(stat);
     let more = More {
         accessed: (see.accessed && !is_dir).then_some(accessed),
-        linked: (see.linked && !is_dir && stat.st_nlink > 1).then_some(Inode { device, number }),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
         ..More::default()
     };
     Meta {
@@ -210,6 +209,12 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
             stat.st_mode & 0o7777,
         )
     }
+}
+
+fn linked(stat: &Stat) -> Linked {
+    let (device, number) = inode_of(stat);
+    let names = u64::try_from(stat.st_nlink).unwrap_or(u64::MAX);
+    Linked::Inode(Inode { device, number }, names.try_into().unwrap_or(u32::MAX))
 }
 
 /// The types of the fields differ between platforms; their values fit.

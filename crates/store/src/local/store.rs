@@ -405,10 +405,10 @@ impl Store for LocalStore {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
-        link(&self.0, &from.0, path, expected)
+        link(&self.0, path, (&from.0, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
