@@ -4,7 +4,7 @@ pub(crate) mod accepted;
 mod compare;
 pub(crate) mod filters;
 mod links;
-mod metadata;
+pub(crate) mod metadata;
 mod remove;
 mod select;
 pub(crate) mod show;
@@ -307,7 +307,6 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 /// Options that hands used to rsync will try.
 const NOT_YET: &[(&str, &str)] = &[
     ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
-    ("--fake-super", "what only the superuser may set is skipped, not noted in attributes"),
     ("--append", "an interrupted run resumes by itself"),
     ("--inplace", "files are always replaced whole and at once, never changed in place"),
 ];

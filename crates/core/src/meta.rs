@@ -3,6 +3,7 @@
 mod acl;
 mod ids;
 mod modes;
+pub mod noted;
 
 use crate::path::Name;
 
@@ -250,6 +251,16 @@ pub struct See {
     pub xattrs: Scope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
+    /// What is [noted] of an entry counts, and not what it looks like.
+    pub noted: bool,
+}
+
+impl See {
+    /// What every look shows, of the same entries.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { noted: self.noted, ..Self::default() }
+    }
 }
 
 /// Which extended attributes are looked at. Those of `system.*` never are.
@@ -260,6 +271,8 @@ pub enum Scope {
     Nothing,
     /// Those of `user.*`: an ordinary user's.
     User,
+    /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
+    Disguised,
     /// All but those in which rsync notes what it could not set.
     Foreign,
     /// All.
@@ -273,8 +286,28 @@ impl Scope {
         match self {
             Self::Nothing => false,
             Self::User => name.starts_with(b"user."),
+            Self::Disguised => name.starts_with(b"user.") && !name.starts_with(NOTED),
             Self::Foreign => !name.starts_with(b"system.") && !name.starts_with(NOTED),
             Self::All => !name.starts_with(b"system."),
+        }
+    }
+}
+
+impl Scope {
+    /// What an attribute is called that a tree has under `name`.
+    #[must_use]
+    pub fn told(self, name: &[u8]) -> &[u8] {
+        let own = name.strip_prefix(noted::DISGUISE).filter(|_| self == Self::Disguised);
+        own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
+            .unwrap_or(name)
+    }
+
+    /// What a tree calls the attribute `name`.
+    #[must_use]
+    pub fn kept(self, name: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Disguised if !name.starts_with(b"user.") => [noted::DISGUISE, name].concat(),
+            _ => name.to_vec(),
         }
     }
 }

@@ -371,7 +371,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let is_privileged = is_privileged(options.metadata.powers);
+        let is_privileged = is_privileged(&options.metadata);
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());

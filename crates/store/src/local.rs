@@ -10,6 +10,7 @@ mod link;
 mod list;
 mod log;
 mod more;
+mod noted;
 mod place;
 mod rebuild;
 mod remove;

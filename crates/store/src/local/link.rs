@@ -29,7 +29,7 @@ pub(super) fn link(
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
-    check_seen(&place, found, seen)?;
+    check_seen(&place, found, (seen, store.see))?;
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
@@ -47,11 +47,15 @@ pub(super) fn link(
     landed
 }
 
-fn check_seen(place: &Place, found: Option<Stat>, seen: Option<&Meta>) -> Result<(), StoreError> {
+fn check_seen(
+    place: &Place,
+    found: Option<Stat>,
+    (seen, see): (Option<&Meta>, See),
+) -> Result<(), StoreError> {
     let as_seen = match (found, seen) {
         (None, None) => true,
         (Some(_), Some(seen)) => {
-            look_at(&place.dir, &place.name, See::default()).at(LINK, &place.path)?.is_like(seen)
+            look_at(&place.dir, &place.name, see.plain()).at(LINK, &place.path)?.is_like(seen)
         }
         _ => false,
     };

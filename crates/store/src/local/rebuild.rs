@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{RelPath, See};
+use deltic_core::RelPath;
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
@@ -108,8 +108,12 @@ impl LocalRebuild {
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
         let file = &self.staged.file;
-        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
-        let keep = (commit.keep, self.store.see.xattrs);
+        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| {
+            let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+            let noted = self.store.see.noted.then(look).flatten();
+            noted.map_or(stat.st_mode, |meta| meta.mode)
+        });
+        let keep = (commit.keep, self.store.see);
         let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
@@ -142,7 +146,7 @@ impl LocalRebuild {
             (Replaces::Version(old), Some(stat)) => Version::of(&stat) == old.version(),
             (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Replaces::Seen(meta), Some(_)) => {
-                let now = look_at(&place.dir, &place.name, See::default());
+                let now = look_at(&place.dir, &place.name, self.store.see.plain());
                 now.at("commit", &self.path)?.is_like(meta)
             }
             (Replaces::Version(_) | Replaces::Seen(_), None) => false,

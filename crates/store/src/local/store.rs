@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
-use super::copy::Copier;
+use super::copy::{Copier, write_at};
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
 use super::list::list;
@@ -112,7 +112,7 @@ impl LocalStore {
     fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, See::default())))
+        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, self.0.see.plain())))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -161,11 +161,22 @@ impl LocalStore {
             Some(place) => place.next(&self.0.root, LOOK, path),
             None => self.place(LOOK, path),
         };
-        let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
+        let look = |place: &Place| self.look_in(place).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
+        let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
+            && file_type(&place.dir.stat(&place.name)?).is_symlink()
+        {
+            // A true one holds no note: it gives way to a file that does.
+            *target = Box::default();
+        }
+        Ok(meta)
     }
 
     fn set_dir(
@@ -184,7 +195,7 @@ impl LocalStore {
         };
         let umask = above.umask(self.0.umask);
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
@@ -224,6 +235,23 @@ impl LocalStore {
         .at(SET_META, &place.path)
     }
 
+    /// Makes a file of these bytes, which is noted to be something else.
+    fn make_noted(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        bytes: &[u8],
+        (meta, keep): (&Meta, Keep),
+    ) -> Result<(), StoreError> {
+        let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
+        self.make_at((action, path), make, |dir, name, _| {
+            let file = dir.open(name, OFlags::RDONLY)?;
+            let above = (self.0.umask, Heritage::default());
+            let attrs = Attrs::of_new(meta, (keep, self.0.see), None, above);
+            attrs.set(On::Open(file.as_fd()))?;
+            if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
+        })
+    }
+
     fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
         let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
         if !file_type(&stat).is_symlink() {
@@ -244,7 +272,7 @@ impl LocalStore {
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
     /// that lacks a mode.
     fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
-        let what = (keep, self.0.see.xattrs);
+        let what = (keep, self.0.see);
         match made {
             Some(old_mode) => {
                 Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
@@ -312,7 +340,7 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&self.place("remove", path)?, is)
+        remove_unchanged(&self.place("remove", path)?, is, self.0.see)
     }
 }
 
@@ -381,10 +409,13 @@ impl Store for LocalStore {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
+        if self.0.see.noted {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
         })
     }
@@ -393,10 +424,13 @@ impl Store for LocalStore {
         let action = "make special file";
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
+        if self.0.see.noted {
+            return self.make_noted((action, path), b"", (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
             attrs.set(On::Handle(held.as_fd()))
         })
@@ -421,6 +455,7 @@ impl Store for LocalStore {
                 check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
             }
             Kind::File => self.set_file(&place()?, &attrs),
+            _ if self.0.see.noted => self.set_file(&place()?, &attrs),
             Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
             kind => self.set_special(&place()?, kind, &attrs),
         }
