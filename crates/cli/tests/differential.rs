@@ -79,6 +79,7 @@ const CHOICES: &[Choice] = &[
     at(10, |dice| some(dice, &["-b", "-b --suffix=.old", "-b --backup-dir=kept"])),
     at(10, |_| words("--force")),
     at(25, |_| words("-H")),
+    at(10, |_| words("-K")),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
 ];
 

@@ -403,6 +403,7 @@ impl Session {
                 suffix: backup.suffix.clone(),
             }),
             one_file_system: options.select.mounts != Mounts::Enter,
+            keep_dirlinks: options.follow.keep_dirs,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         let alternates = open_alternates(&root, (&options, see), watch);

@@ -116,6 +116,11 @@ impl<S: Store> Store for Faulty<S> {
         }))
     }
 
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.plan.enter(Call::Look, path)?;
+        self.inner.keep_dirlink(path)
+    }
+
     fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
         self.inner.make_dir(path)

@@ -96,9 +96,15 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, users, groups } => {
-                let looked = self.store.look_all(&paths).into_iter();
-                let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
+            Work::Look { paths, dirs, users, groups } => {
+                let looked = paths.iter().zip(self.store.look_all(&paths));
+                let found = looked.map(|(path, found)| match found {
+                    Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
+                        self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
+                    }
+                    found => found,
+                });
+                let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),

@@ -23,9 +23,14 @@ use super::Proof;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at these names, and say what becomes here of these users and groups of the sender's; answer with
-    /// [`Answer::Looked`].
-    Look { paths: Vec<RelPath>, users: Vec<NameLine>, groups: Vec<NameLine> },
+    /// Look at these names, and say what becomes here of these users and groups of the sender's. Where a symlink to a
+    /// directory is one of `dirs`, it is that directory from now on. Answer with [`Answer::Looked`].
+    Look {
+        paths: Vec<RelPath>,
+        dirs: HashSet<RelPath>,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with

@@ -260,7 +260,10 @@ impl Receiver {
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
         let (users, groups) = self.strangers(section);
-        self.jobs.ask(Work::Look { paths, users, groups }, Place::Look(no));
+        let is_dir = |entry: &&Entry| entry.meta.is_dir() && self.setting.options.follow.keep_dirs;
+        let dirs = section.entries.iter().filter(is_dir);
+        let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
+        self.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
     }
 
     /// A directory is lost, and with it all below; it was said once.

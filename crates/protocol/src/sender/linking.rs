@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use deltic_core::meta::{Inode, Linked};
-use deltic_core::{Meta, RelPath, Timestamp};
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES};
 
@@ -70,10 +70,17 @@ impl Linking {
     }
 }
 
+/// Takes out of a later name what was said of the first.
+pub(super) fn leave_said(meta: &mut Meta) {
+    if let linked @ Some(Linked::Back(_)) = meta.linked() {
+        *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+        meta.set_linked(linked);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::Kind;
 
     fn told(linking: &mut Linking, entry: u64, (number, names): (u64, u32)) -> Option<Linked> {
         let inode = Inode { device: 1, number };

@@ -13,7 +13,7 @@ use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
-use super::linking::{Linking, Told};
+use super::linking::{Linking, Told, leave_said};
 use super::{Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
@@ -170,6 +170,7 @@ impl Sender {
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
+            entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }

@@ -46,6 +46,8 @@ pub struct LocalOptions {
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
+    /// Whether symlinks to directories may be [taken for these](Store::keep_dirlink).
+    pub keep_dirlinks: bool,
 }
 
 #[derive(Debug)]
@@ -83,7 +85,9 @@ impl LocalStore {
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, root, options)
+        let dir = Dir::open_root(root).at("open", &RelPath::root())?;
+        let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
+        Self::new(dir, root, options)
     }
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
@@ -153,7 +157,6 @@ impl LocalStore {
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
-        const LOOK: &str = "look at";
         if path.is_root() {
             return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
@@ -356,6 +359,12 @@ impl Store for LocalStore {
         paths.iter().map(|path| self.look_after(path, &mut last)).collect()
     }
 
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        check_path(LOOK, path)?;
+        let behind = self.0.root.keep_link(path).at(LOOK, path)?;
+        behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
+    }
+
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
         LocalRebuild::new(Arc::clone(&self.0), path, len)
     }
@@ -378,6 +387,9 @@ impl Store for LocalStore {
             return Ok(());
         }
         let place = self.place(action, path)?;
+        if self.0.root.keeps_link(path) {
+            return Ok(());
+        }
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
@@ -495,4 +507,5 @@ fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
     }
 }
 
+const LOOK: &str = "look at";
 const SET_META: &str = "set metadata of";
