@@ -24,6 +24,7 @@
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So the
 //!   names of one file are equal in the older trees too, and `-H` comes without `-u` and without other trees.
+//! - A link that cannot be followed is an error, after which Deltic removes nothing; rsync removes what it removed before.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
 
@@ -91,6 +92,8 @@ const APART: &[(&str, &str)] = &[
     ("-c", "window"),
     ("-b", "--no-whole-file"),
     ("-H", "-u"),
+    ("-L", "--delete"),
+    ("--copy-unsafe-links", "--delete"),
     ("-H", "-dest="),
 ];
 /// Words with which no entry is of another kind than before, for the same.
@@ -184,7 +187,11 @@ fn options(dice: &mut Dice) -> Vec<String> {
         let fresh = (choice.words)(dice);
         let has = |words: &[String], part: &str| {
             words.iter().any(|word| {
-                if matches!(part, "-c" | "-b") { word == part } else { word.contains(part) }
+                if matches!(part, "-c" | "-b" | "-H" | "-L" | "-u" | "--delete") {
+                    word == part
+                } else {
+                    word.contains(part)
+                }
             })
         };
         let clash = |(one, other): &(&str, &str)| {

@@ -894,7 +894,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let target = proptest::option::of(vec(any::<u8>(), 0..40).prop_map(Into::into));
-    let words = (target, proptest::option::of(relpath()));
+    let words = (target, proptest::option::of(rel_path()));
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };

@@ -32,6 +32,7 @@ pub(crate) struct Version {
     len: u64,
     pub(crate) modified: Timestamp,
     changed: Timestamp,
+    names: u64,
 }
 
 impl LocalSnapshot {
@@ -127,12 +128,20 @@ impl Version {
         self.inode.0
     }
 
+    /// Whether this is `other`, or was until that got another name or lost one: such changes its ctime too. Our own renames
+    /// take names away from what others at the destination are names of as well.
+    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        self == other || self.names != other.names && renamed == other
+    }
+
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             inode: inode_of(stat),
             len: stat.st_size as u64,
             modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
             changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+            names: names(stat.st_nlink),
         }
     }
 }
@@ -254,8 +263,13 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
 
 fn linked(stat: &Stat) -> Linked {
     let (device, number) = inode_of(stat);
-    let names = u64::try_from(stat.st_nlink).unwrap_or(u64::MAX);
-    Linked::Inode(Inode { device, number }, names.try_into().unwrap_or(u32::MAX))
+    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
+    Linked::Inode(Inode { device, number }, names)
+}
+
+/// The type of a count of names differs between platforms.
+fn names(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
 }
 
 /// The types of the fields differ between platforms; their values fit.
