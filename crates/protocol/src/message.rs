@@ -415,7 +415,7 @@ frames!(ToReceiver {
     18 Start { file, meta, how, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
-    29 Recipe { file, chunks }
+    51 Recipe { file, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
