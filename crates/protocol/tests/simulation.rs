@@ -77,8 +77,8 @@ fn give_names(case: &mut Case, dice: &mut Dice) {
     let mut dirs: Vec<RelPath> = vec![RelPath::root()];
     dirs.extend(case.new.0.iter().filter(|(_, n)| n.meta.is_dir()).map(|(path, _)| path.clone()));
     let nodes: Vec<_> = case.new.0.keys().cloned().collect();
-    for (number, path) in nodes.iter().enumerate().filter(|_| dice.percent(50)) {
-        if case.new.0[path].meta.is_dir() {
+    for (number, path) in nodes.iter().enumerate() {
+        if case.new.0[path].meta.is_dir() || dice.percent(50) {
             continue;
         }
         let names = dice.between(1, 4);

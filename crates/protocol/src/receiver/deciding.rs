@@ -163,6 +163,9 @@ impl Receiver {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
         section.metas().try_for_each(|meta| self.check_meta(meta))?;
+        if section.own.as_ref().is_some_and(|own| own.linked().is_some()) {
+            return Err(PeerError::Unexpected("metadata that was not asked for"));
+        }
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
