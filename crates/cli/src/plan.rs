@@ -141,13 +141,17 @@ fn show(word: &OsStr) -> String {
 fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
     let (compress, compress_level) = args.travel.compression()?;
     let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
+    let keeps = args.show.partial_progress;
+    let partial_dir = args.writing.partial_dir(keeps);
+    // What is added to a file is not all of it.
+    let may_be_whole = args.strategy.is_none() && !args.writing.appends();
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
-        whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
+        whole_file: args.whole_file || (local && !args.no_whole_file && may_be_whole),
         dry_run: args.dry_run || select.list_only,
         delete: args
             .remove
@@ -162,7 +166,8 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
         strategy: args.strategy.unwrap_or_default(),
         select,
         compare: args.compare.compare()?,
-        rules: args.filters.rules(args.select.ends_in_nuls())?,
+        rules: args.filters.rules(args.select.ends_in_nuls(), partial_dir.as_deref())?,
+        writing: args.writing.writing(args.whole_file, keeps)?,
         metadata,
     })
 }

@@ -482,6 +482,7 @@ impl Wire for Options {
         self.select.put(to);
         self.compare.put(to);
         self.metadata.put(to);
+        self.writing.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
@@ -504,6 +505,7 @@ impl Wire for Options {
         let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
         let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
+        let writing = Wire::take(from)?;
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -526,6 +528,7 @@ impl Wire for Options {
             compare,
             rules,
             metadata,
+            writing,
         })
     }
 }

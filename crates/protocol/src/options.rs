@@ -5,6 +5,7 @@ mod links;
 mod metadata;
 mod remove;
 mod select;
+mod writing;
 
 use deltic_core::rule::Rules;
 use deltic_core::{Kind, Strategy};
@@ -14,6 +15,7 @@ pub use links::Links;
 pub use metadata::{Metadata, Powers};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Select};
+pub use writing::{Append, Writing};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub struct Options {
     pub select: Select,
     /// What counts as changed.
     pub compare: Compare,
+    /// How files are written.
+    pub writing: Writing,
 }
 
 impl Options {

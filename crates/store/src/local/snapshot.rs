@@ -81,6 +81,11 @@ impl LocalSnapshot {
     pub(crate) fn version(&self) -> Version {
         self.version
     }
+
+    /// Whether both are of one file, whatever it was called.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.version.inode == other.version.inode
+    }
 }
 
 impl Snapshot for LocalSnapshot {
@@ -111,6 +116,11 @@ impl AsFd for LocalSnapshot {
 impl Version {
     pub(crate) fn device(self) -> u64 {
         self.inode.0
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
     }
 
     pub(crate) fn of(stat: &Stat) -> Self {
