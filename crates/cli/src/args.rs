@@ -8,6 +8,7 @@ mod metadata;
 mod remove;
 mod select;
 pub(crate) mod show;
+mod sums;
 pub(crate) mod travel;
 mod writing;
 
@@ -30,6 +31,7 @@ use self::travel::Travel;
 use crate::commands::{agent, bench, completions, delta, man, patch, signature};
 use crate::exit::Exit;
 use crate::output;
+use crate::size::Size;
 
 pub(crate) use metadata::MetadataArgs;
 
@@ -219,6 +221,12 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
     #[arg(conflicts_with = "whole_file")]
     pub(crate) strategy: Option<Strategy>,
+    /// Force chunks of about SIZE, or blocks of SIZE where a strategy has blocks; 0 for what suits the file: 700, 8K, 128K
+    #[arg(short = 'B', long, value_name = "SIZE", help_heading = TRAVEL)]
+    pub(crate) block_size: Option<Size>,
+    /// Checksums.
+    #[command(flatten)]
+    pub(crate) sums: sums::SumArgs,
     /// Compression, limits of rate and time.
     #[command(flatten)]
     pub(crate) travel: Travel,

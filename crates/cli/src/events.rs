@@ -331,6 +331,7 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            by_blake3: false,
             bwlimit: None,
         };
         assert_eq!(

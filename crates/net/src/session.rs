@@ -584,10 +584,13 @@ fn first_name(line: &[u8], options: &Options) -> Option<Name> {
 
 /// What a plan asks of one end.
 pub(crate) async fn dial(
-    session: Session,
+    mut session: Session,
     plan: &plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
+    if plan.by_blake3 {
+        session.ours = session.ours.by_blake3();
+    }
     let mut options = plan.options.clone();
     if !matches!(session.further, Further::Dial { .. }) {
         options.streams = 1;

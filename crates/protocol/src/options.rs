@@ -52,6 +52,9 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// How long its chunks, or blocks, are in the mean, in bytes, if not as it has it (`--block-size`); up to
+    /// [`MAX_BLOCK_BYTES`](crate::limits::MAX_BLOCK_BYTES).
+    pub block_bytes: Option<u32>,
     /// Which names are sent, and which may be deleted.
     pub rules: Rules,
     /// What becomes of symlinks, besides [`links`](Self::links).
@@ -67,6 +70,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whose way files go, with the chunks that were asked for.
+    #[must_use]
+    pub fn way(&self) -> Strategy {
+        self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_mean(bytes))
+    }
+
     /// Whether entries of this kind are brought over.
     #[must_use]
     pub const fn takes(&self, kind: &Kind) -> bool {

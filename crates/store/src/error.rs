@@ -68,7 +68,10 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A file that changes where it is has some of its new version and some of its old.
-    #[error("change {path} in place: {}; it is part old and part new until a run succeeds", reason(source))]
+    #[error(
+        "change {path} in place: {}; it is part old and part new until a run succeeds",
+        reason(source)
+    )]
     Torn {
         /// The file.
         path: RelPath,

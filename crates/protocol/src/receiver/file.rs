@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{ChunkerSpec, Meta, RelPath, Strategy};
+use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -288,7 +288,8 @@ impl Receiver {
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let Options { dry_run, strategy, checksum, .. } = self.setting.options;
+        let Options { dry_run, checksum, .. } = self.setting.options;
+        let strategy = self.setting.options.way();
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
         let how = incoming.how;
@@ -315,7 +316,7 @@ impl Receiver {
             self.frames.push_back(ToSender::Resume { file, key, spec });
         } else if first > 0 && can_tell(&strategy, first) {
             if how == How::Recipe {
-                let expected = ChunkerSpec::for_len(incoming.candidate.meta.len);
+                let expected = strategy.chunker(incoming.candidate.meta.len, None);
                 incoming.ahead = Some(Old::new(expected));
             }
             self.want(file, how);

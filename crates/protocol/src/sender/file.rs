@@ -80,8 +80,8 @@ pub(super) struct Resumed {
 impl Resumed {
     /// Whether a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that could
     /// ask for smaller chunks could make us hold a longer recipe.
-    pub(super) fn fits(&self, len: u64) -> bool {
-        self.spec == whole_spec() || self.spec == ChunkerSpec::for_len(len)
+    pub(super) fn fits(&self, strategy: &Strategy, len: u64) -> bool {
+        self.spec == whole_spec() || self.spec == strategy.chunker(len, None)
     }
 }
 
@@ -131,11 +131,7 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(
-        handle: Handle,
-        (how, begins): (How, Beginning),
-        strategy: Strategy,
-    ) -> Self {
+    pub(super) fn new(handle: Handle, (how, begins): (How, Beginning), strategy: Strategy) -> Self {
         Self {
             agreed: begins.resumed().map(|resumed| resumed.spec),
             handle,
@@ -233,12 +229,12 @@ impl Sender {
             Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
-        let rate = self.bits_per_second;
+        let (rate, way) = (self.bits_per_second, self.options.way());
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.len = meta.len;
         let how = outgoing.how;
         if how == How::Recipe {
-            outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
+            outgoing.spec = outgoing.agreed.unwrap_or_else(|| way.chunker(meta.len, None));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else if let Some(talk) = &outgoing.talk {
             outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);

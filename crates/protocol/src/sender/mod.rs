@@ -428,7 +428,7 @@ impl Sender {
             .entries
             .get_mut(&file)
             .ok_or(PeerError::Unexpected("a file that was not listed"))?;
-        let strategy = self.options.strategy;
+        let strategy = self.options.way();
         let is_own = strategy.conversation == Conversation::Recipe;
         let knows = match how {
             How::Whole => true,
@@ -445,7 +445,7 @@ impl Sender {
         }
         let (path, attempt) = (listing.path.clone(), listing.attempts);
         let resumed = begins.resumed();
-        let fits = resumed.is_none_or(|resumed| resumed.fits(listing.len));
+        let fits = resumed.is_none_or(|resumed| resumed.fits(&strategy, listing.len));
         if attempt > 1 {
             // What waits to be said of the last attempt would be taken for this one's.
             self.frames.retain(|frame| frame.may_overtake() != Some(file));

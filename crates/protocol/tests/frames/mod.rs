@@ -13,13 +13,13 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
-use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
+use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
+use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
-use deltic_protocol::options::Writing;
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -160,7 +160,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let in_place = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
-        options: Options { writing, ..options.clone() },
+        options: Options { writing, block_bytes: Some(4096), ..options.clone() },
     };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
@@ -494,13 +494,14 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
+    let block = option(1..=MAX_BLOCK_BYTES);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level),
+            (threads, streams, compress_level, block_bytes),
             strategy,
             ((compare, select, remove, follow, metadata, writing), rules),
         )| {
@@ -519,6 +520,7 @@ fn options() -> impl Strategy<Value = Options> {
                 threads,
                 streams,
                 strategy,
+                block_bytes,
                 compare,
                 select,
                 remove,

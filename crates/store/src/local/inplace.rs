@@ -116,7 +116,11 @@ impl Target {
                 return Err(Errno::IO);
             }
         }
-        if fs::fstat(&self.file)?.st_size as u64 == len { Ok(()) } else { fs::ftruncate(&self.file, len) }
+        if fs::fstat(&self.file)?.st_size as u64 == len {
+            Ok(())
+        } else {
+            fs::ftruncate(&self.file, len)
+        }
     }
 
     /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.

@@ -72,7 +72,8 @@ impl Log {
             opened => opened?,
         };
         let log = fs::fstat(&file)?;
-        if !is_ours(&log, 1) || !is_ours(&stat, STAGED_NAMES) || log.st_size as u64 > MAX_LOG_BYTES {
+        if !is_ours(&log, 1) || !is_ours(&stat, STAGED_NAMES) || log.st_size as u64 > MAX_LOG_BYTES
+        {
             return Ok(None);
         }
         let written_later = stat.st_mtime.max(stat.st_ctime) > log.st_mtime + SLACK_SECS;
@@ -156,7 +157,10 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
 /// A regular file of no more names than that, that nobody else may write.
 fn is_ours(stat: &Stat, names: u64) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file() && owner && u64::from(stat.st_nlink) <= names && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file()
+        && owner
+        && u64::from(stat.st_nlink) <= names
+        && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.

@@ -367,7 +367,8 @@ impl Inner {
         let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let attrs = Attrs::of_new(&old, (keep, see.xattrs), None, (self.umask, Heritage::default()));
+        let attrs =
+            Attrs::of_new(&old, (keep, see.xattrs), None, (self.umask, Heritage::default()));
         attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
         if self.touched.is_durable() {
             fs::fsync(&staged.file).at("back up", &place.path)?;

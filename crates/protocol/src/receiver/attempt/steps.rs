@@ -24,7 +24,7 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
-        let strategy = self.setting.options.strategy;
+        let strategy = self.setting.options.way();
         // An attempt may have ended here while its beginning was on the way.
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         if !self.handles.contains_key(&incoming.handle) {
