@@ -12,6 +12,15 @@ use super::snapshot::{LocalSnapshot, file_type};
 use super::writing::PartialDir;
 use crate::dir::{Dir, Use};
 
+/// What has the second name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    /// It keeps it: it may be what is being matched against, and would count as changed without it.
+    Stays,
+    /// It loses it.
+    Goes,
+}
+
 impl PartialDir {
     /// Gives `staged` of `from`, which is for `place`, its second name.
     pub(super) fn show(
@@ -19,6 +28,7 @@ impl PartialDir {
         root: &Dir,
         place: &Place,
         (from, staged): (&Dir, &Name),
+        other: Other,
     ) -> Result<(), Errno> {
         let dir = match self.open(place) {
             Err(Errno::NOENT) => {
@@ -28,7 +38,7 @@ impl PartialDir {
             opened => opened?,
         };
         match from.link(staged, &dir, &place.name) {
-            Err(Errno::EXIST) => {
+            Err(Errno::EXIST) if other == Other::Goes => {
                 dir.remove_file(&place.name)?;
                 from.link(staged, &dir, &place.name)
             }

@@ -16,6 +16,7 @@ use super::heritage::Heritage;
 use super::holes::{Under, write_sparse};
 use super::inplace::Target;
 use super::log::{Log, remove_log};
+use super::partial::Other;
 use super::place::Place;
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, read_at};
@@ -115,17 +116,17 @@ impl LocalRebuild {
         *own = fate.max(*own);
         drop(own);
         if first {
-            self.show();
+            self.show(Other::Stays);
         }
     }
 
     /// Lets it be seen while it is not complete, where that is asked for.
-    fn show(&self) {
+    fn show(&self, other: Other) {
         let Some(partial) = &self.store.writing.partial_dir else { return };
         let show = || {
             let place = Place::of(&self.store.root, "show", &self.path).ok()?;
             let dir = self.stages().dir(&self.staged.home).ok()?;
-            partial.show(&self.store.root, &place, (&dir, &self.staged.name)).ok()
+            partial.show(&self.store.root, &place, (&dir, &self.staged.name), other).ok()
         };
         // What cannot be shown is kept all the same.
         let _ = show();
@@ -395,12 +396,15 @@ impl Drop for LocalRebuild {
         match *lock(&self.fate) {
             Fate::Gone => {}
             Fate::Worthwhile => {
+                self.show(Other::Goes);
                 // Closing does it too, but not while a child that is being started has the handle as well.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());
             }
-            Fate::Worthless | Fate::Spoiled => {
-                self.hide();
+            fate @ (Fate::Worthless | Fate::Spoiled) => {
+                if fate == Fate::Spoiled {
+                    self.hide();
+                }
                 // What stays is litter for the sweep.
                 let _ = self.stages().dir(home).map(|dir| discard(&dir, name));
             }
