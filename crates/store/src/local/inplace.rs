@@ -93,6 +93,11 @@ impl Target {
         Ok(filled)
     }
 
+    /// Gives blocks to what the file grows by to `len` bytes.
+    pub(super) fn reserve(&self, len: u64) -> Result<(), Errno> {
+        reserve_all(&self.file, self.version.len(), len)
+    }
+
     /// Makes the file the new version of `len` bytes, of which `staged` has what is to change.
     pub(super) fn change(
         &self,
@@ -100,9 +105,6 @@ impl Target {
         len: u64,
         (writing, copier): (&Writing, &Copier),
     ) -> Result<(), Errno> {
-        if writing.preallocate {
-            reserve_all(&self.file, self.version.len(), len)?;
-        }
         let from = End { file: staged.as_fd(), device };
         let to = End { file: self.file.as_fd(), device: self.version.device() };
         for (&start, &end) in lock(&self.staged).iter() {

@@ -240,6 +240,9 @@ impl LocalRebuild {
         let Some(old) = old.filter(|old| Version::of(old) == target.version()) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
+        if self.store.writing.preallocate {
+            target.reserve(self.len).at("allocate", &self.path)?;
+        }
         self.store.back_up_copy(place, (target.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
         let changed = target.change(staged, self.len, (&self.store.writing, &self.store.copier));
