@@ -361,8 +361,7 @@ fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_
         world.write("dst/file", noise(2 << 20, 1));
         world.write("src/file", noise(6 << 20, 2));
         let inode = world.inode("dst/file");
-        let words =
-            format!("-a --inplace -T ../aside {} {}", way.from("src/"), way.to("dst/"));
+        let words = format!("-a --inplace -T ../aside {} {}", way.from("src/"), way.to("dst/"));
         let run = world.fails(23, &words);
         assert!(run.stderr.contains("part old and part new"), "{way:?} {run:#?}");
         assert!(run.stderr.contains("no space left on device"), "{way:?} {run:#?}");
