@@ -339,6 +339,7 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            by_blake3: false,
             bwlimit: None,
         };
         assert_eq!(

@@ -8,12 +8,14 @@ use deltic_core::path::printable;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
 use crate::args::metadata::{Far, remote_words};
 use crate::place::Place;
 use crate::rate::Rate;
+use crate::size::Size;
 use crate::view::{Terminals, View};
 
 /// One run as the user asked for it.
@@ -56,6 +58,7 @@ impl Request {
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience()?,
+            by_blake3: args.sums.sums(args.checksum)?.by_blake3,
         };
         Ok(Self { plan, view: View::new(args, terminals)? })
     }
@@ -148,13 +151,19 @@ fn options(args: &SyncArgs, select: Select, far: Far) -> Result<Options> {
     let (compress, compress_level) = args.travel.compression()?;
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
+    let keeps = args.show.partial_progress;
+    let partial_dir = args.writing.partial_dir(keeps);
+    // What is added to a file is not all of it.
+    let may_be_whole = args.strategy.is_none() && !args.writing.appends();
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
-        whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
+        whole_file: args.whole_file
+            || args.sums.sums(args.checksum)?.whole
+            || (local && !args.no_whole_file && may_be_whole),
         dry_run: args.dry_run || select.list_only,
         delete: args
             .remove
@@ -167,11 +176,22 @@ fn options(args: &SyncArgs, select: Select, far: Far) -> Result<Options> {
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
+        block_bytes: block_bytes(args.block_size)?,
         select,
         compare: args.compare.compare()?,
-        rules: args.filters.rules(args.select.ends_in_nuls())?,
+        rules: args.filters.rules(args.select.ends_in_nuls(), partial_dir.as_deref())?,
+        writing: args.writing.writing(args.whole_file, keeps)?,
         metadata,
     })
+}
+
+/// The length of chunks that was asked for, if one was. As in rsync 0 asks for none.
+fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
+    let Some(bytes) = size.map(Size::bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
+    match u32::try_from(bytes) {
+        Ok(bytes @ ..=MAX_BLOCK_BYTES) => Ok(Some(bytes)),
+        _ => bail!("--block-size={bytes} is too large (max: 128K)"),
+    }
 }
 
 const fn recursive(args: &SyncArgs) -> bool {

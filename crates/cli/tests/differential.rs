@@ -19,6 +19,8 @@
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
 //! - What is found equal by its content is not written again, so that there is no backup of it.
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
+//!   looked at either.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
@@ -81,6 +83,15 @@ const CHOICES: &[Choice] = &[
     at(10, |_| words("--force")),
     at(25, |_| words("-H")),
     at(10, |_| words("-K")),
+    at(10, |dice| {
+        some(dice, &["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K", "--cc=none"])
+    }),
+    at(15, |dice| {
+        some(
+            dice,
+            &["--inplace", "--append", "--append-verify", "--delay-updates", "--partial-dir=.part"],
+        )
+    }),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
 ];
 
@@ -95,6 +106,10 @@ const APART: &[(&str, &str)] = &[
     ("-L", "--delete"),
     ("--copy-unsafe-links", "--delete"),
     ("-H", "-dest="),
+    ("-c", "--cc=none"),
+    ("--append", "--cc=none"),
+    ("--append", "-c"),
+    ("--append", "-dest="),
 ];
 /// Words with which no entry is of another kind than before, for the same.
 const NO_KINDS: &[&str] = &["--ignore-existing", "-dest="];

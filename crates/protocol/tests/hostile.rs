@@ -530,6 +530,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
         ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
+        ("Want.tail", ToSender::Want { file: A, how: How::Tail }),
+        ("Append", ToSender::Append { file: A, from: 2999 }),
+        ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
+        ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -1964,7 +1968,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..9usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
@@ -1977,6 +1981,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
             resume(file, ChunkerSpec::for_len(3000)),
+            ToSender::Append { file, from: 1000 * file.0 },
         ][which]
             .clone()
     });

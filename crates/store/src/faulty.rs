@@ -167,6 +167,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.remove(path)
     }
 
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        self.inner.land()
+    }
+
     fn flush(&self) -> Result<(), StoreError> {
         self.plan.enter(Call::Flush, &RelPath::root())?;
         self.inner.flush()

@@ -192,6 +192,12 @@ pub trait Store: Tree {
     /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
 
+    /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
+    /// that does not let commits wait has nothing to do.
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        Vec::new()
+    }
+
     /// Makes every change so far durable: what a run does before it says that it succeeded.
     ///
     /// # Errors
@@ -238,7 +244,7 @@ pub trait Rebuild: Send + Sync + 'static {
     /// As [`Rebuild::write`].
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError>;
 
-    /// Whether [`Rebuild::copy`] may share the blocks of this span. Where it does not, reading and writing is no slower.
+    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading and writing is no slower.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool;
 
     /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
@@ -254,7 +260,8 @@ pub trait Rebuild: Send + Sync + 'static {
     /// Where the staged file cannot be read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
-    /// Makes this the file at its path, in one step.
+    /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
+    /// where it is takes more steps than one.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces.

@@ -88,6 +88,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
@@ -188,6 +189,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Land => {
+                let failures = self.store.land().into_iter();
+                Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
+            }
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
         }

@@ -95,7 +95,8 @@ pub enum Work {
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
-    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
+    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood, or
+    /// have it ready for `Land`, where the options say so.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
@@ -106,6 +107,8 @@ pub enum Work {
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
     /// its handle; a file that was committed, or confirmed and touched, has none.
     Abandon { handle: Handle },
+    /// Give all new versions their names whose commits waited for that; answer with [`Answer::Landed`].
+    Land,
     /// Remove what killed runs left; answer with [`Answer::Done`].
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
@@ -130,6 +133,8 @@ pub struct New {
     pub len: u64,
     /// When it was modified.
     pub modified: Timestamp,
+    /// Its first byte that is to come: what is before stays in its place, whatever that is.
+    pub from: u64,
     /// What its chunks are cut by.
     pub spec: ChunkerSpec,
 }
@@ -240,6 +245,8 @@ pub enum Answer {
     Beside(Vec<Option<Meta>>),
     /// Names in any order, each with how many names removing it would remove.
     Extra(Result<Vec<Extra>, Trouble>),
+    /// The files that could not be put in their places.
+    Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.
     SetDirs(Vec<Trouble>),
     /// What there is to match against.

@@ -219,6 +219,7 @@ impl Receiver {
         match done {
             Ok(()) => {
                 self.arrive(file);
+                self.waits(file, &waiting.path);
                 self.report_settled(waiting.meta.len);
                 self.changed(change);
             }

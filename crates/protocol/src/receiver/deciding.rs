@@ -7,7 +7,7 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Backup, Delete, Links, Options};
+use crate::options::{Append, Backup, Delete, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
@@ -529,6 +529,10 @@ impl Receiver {
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
             return self.keep_file((file, path), (meta, old), differs);
+        }
+        let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
+        if options.writing.append != Append::Never && !has_grown {
+            return self.report_settled(meta.len);
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));

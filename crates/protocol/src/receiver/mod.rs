@@ -5,7 +5,7 @@
 //! a queued file ──► open its old version, Want ──► Start ──► index old
 //!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
-//! the list is complete, every file done ──► delete, set directories, flush, Finished
+//! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
 //! ```
 
 mod ask;
@@ -107,6 +107,8 @@ pub struct Receiver {
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
     arrived: Vec<FileNo>,
     arriving: HashMap<RelPath, FileNo>,
+    /// Of those that are here, what waits for its name.
+    waiting: HashMap<RelPath, FileNo>,
     /// Whether the sender removes what arrived.
     leaving: bool,
     /// Sources that are not there.
@@ -162,6 +164,7 @@ enum Place {
     Clear { file: FileNo },
     Remove(RelPath, Item),
     SetDirs,
+    Land,
     Sweep,
     Flush,
     OpenOld(Handle),
@@ -232,6 +235,7 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
+            waiting: HashMap::new(),
             leaving: false,
             missing: Vec::new(),
             implied: HashSet::new(),
@@ -406,6 +410,7 @@ impl Receiver {
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
+            (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
@@ -522,6 +527,13 @@ impl Receiver {
     fn arrive_elsewhere(&mut self, file: FileNo) {
         if self.setting.options.remove.sources && !self.setting.options.dry_run {
             self.arrived.push(file);
+        }
+    }
+
+    /// What is here may still wait for its name.
+    fn waits(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.writing.delay && self.setting.options.remove.sources {
+            self.waiting.insert(path.clone(), file);
         }
     }
 

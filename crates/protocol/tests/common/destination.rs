@@ -180,6 +180,8 @@ impl Destination {
                 }
                 Answer::Extra(Ok(extras))
             }
+            // The cases let no commit wait.
+            Work::Land => unreachable!("{work:?}"),
             Work::Sweep => {
                 self.visible();
                 self.leftovers.clear();
@@ -634,7 +636,7 @@ impl Destination {
     fn commit(&mut self, handle: Handle, path: &RelPath, meta: &Meta) -> Done {
         let (len, modified) = (meta.len, meta.modified);
         // An empty file is staged by its commit.
-        let new = New { len, modified, spec: ChunkerSpec::for_len(len) };
+        let new = New { len, modified, from: 0, spec: ChunkerSpec::for_len(len) };
         let stage = self.stage(handle, path, new);
         let whole = stage.goes_on || stage.cover.is_complete();
         assert!(whole, "{path} is committed with holes");

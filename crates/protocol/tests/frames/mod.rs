@@ -13,12 +13,13 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
-use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
+use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
+use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
-use deltic_protocol::options::{Backup, Links, Metadata, Missing, Powers, Remove, Select};
+use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -161,6 +162,18 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ..options.clone()
         },
     };
+    let writing = Writing {
+        sparse: true,
+        inplace: true,
+        append: Append::Verified,
+        temp_dir: Some(b"/tmp"[..].into()),
+        ..Writing::default()
+    };
+    let in_place = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { writing, block_bytes: Some(4096), ..options.clone() },
+    };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
     let hello = Hello { program: "deltic 0".into(), capabilities, part };
@@ -183,6 +196,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Request.metadata", with_metadata.encode()),
         ("Request.compare", by_comparison.encode()),
         ("Request.select", by_selection.encode()),
+        ("Request.writing", in_place.encode()),
         ("Names", Names(vec![b"a/b"[..].into(), b"c"[..].into()]).encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
@@ -336,6 +350,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        ("Append", ToSender::Append { file, from: 300 }.encode()),
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
@@ -424,6 +439,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), any::<[u8; 32]>(), spec()).prop_map(|(file, key, spec)| {
             ToSender::Resume { file, key: Key::from_bytes(key), spec }
         }),
+        (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
@@ -506,15 +522,16 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
+    let block = option(1..=MAX_BLOCK_BYTES);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level),
+            (threads, streams, compress_level, block_bytes),
             strategy,
-            ((compare, select, remove, follow, metadata), rules),
+            ((compare, select, remove, follow, metadata, writing), rules),
         )| {
             Options {
                 recursive: flag[0],
@@ -531,11 +548,13 @@ fn options() -> impl Strategy<Value = Options> {
                 threads,
                 streams,
                 strategy,
+                block_bytes,
                 compare,
                 select,
                 remove,
                 follow,
                 metadata,
+                writing,
                 rules,
             }
         },
@@ -581,7 +600,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)> {
+fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata, Writing)> {
     let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
     let links = (follow, any::<[bool; 3]>()).prop_map(|(follow, [safe, munge, keep_dirs])| Links {
         follow,
@@ -589,7 +608,22 @@ fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)>
         munge,
         keep_dirs,
     });
-    (compare(), select(), remove(), links, metadata())
+    (compare(), select(), remove(), links, metadata(), writing())
+}
+
+fn writing() -> impl Strategy<Value = Writing> {
+    let append = of(&[Append::Never, Append::Blindly, Append::Verified]);
+    (any::<[bool; 4]>(), append, option(bytes()), option(bytes())).prop_map(
+        |([sparse, preallocate, inplace, delay], append, temp_dir, partial_dir)| Writing {
+            sparse,
+            preallocate,
+            inplace,
+            delay: delay && !inplace,
+            append: if inplace { append } else { Append::Never },
+            temp_dir,
+            partial_dir: partial_dir.filter(|_| !inplace),
+        },
+    )
 }
 
 fn select() -> impl Strategy<Value = Select> {
@@ -708,7 +742,7 @@ fn patch_step() -> impl Strategy<Value = PatchStep> {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger])
+    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail])
 }
 
 fn short() -> impl Strategy<Value = ShortFingerprint> {

@@ -91,6 +91,11 @@ impl LocalSnapshot {
     pub(crate) fn version(&self) -> Version {
         self.version
     }
+
+    /// Whether both are of one file, whatever it was called.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.version.inode == other.version.inode
+    }
 }
 
 impl Snapshot for LocalSnapshot {
@@ -128,6 +133,11 @@ impl Version {
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || self.names != other.names && renamed == other
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
     }
 
     pub(crate) fn of(stat: &Stat) -> Self {

@@ -1,27 +1,31 @@
 //! A local directory as a destination.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{Device, DeviceClass, OWNER_BITS};
+use deltic_core::meta::{Device, DeviceClass, OWNER_BITS, Scope};
+use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
-use rustix::fs::{self, Dev, FileType, OFlags};
+use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
-use super::copy::{Copier, write_at};
+use super::copy::{Copier, End, write_at};
+use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
 use super::list::list;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
-use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
-use super::stage::{Stages, new_name};
+use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
+use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
+use super::writing::Writing;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
@@ -48,6 +52,8 @@ pub struct LocalOptions {
     pub one_file_system: bool,
     /// Whether symlinks to directories may be [taken for these](Store::keep_dirlink).
     pub keep_dirlinks: bool,
+    /// How new versions come to their place.
+    pub writing: Writing,
 }
 
 #[derive(Debug)]
@@ -58,6 +64,11 @@ pub(super) struct Inner {
     pub(super) scopes: Scopes,
     pub(super) see: See,
     pub(super) stages: Stages,
+    /// Where files grow instead.
+    temp: Option<Stages>,
+    pub(super) writing: Writing,
+    /// What waits for [`Store::land`].
+    pub(super) delayed: Mutex<Vec<Finished>>,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -92,14 +103,29 @@ impl LocalStore {
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
-        let stages = Stages::new(Arc::clone(&root)).at("open", &RelPath::root())?;
+        let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
+        let own = stages(Arc::clone(&root), Whose::Own)?;
+        let temp = match &options.writing.temp_dir {
+            Some(dir) => {
+                let held = Dir::open_root(dir).map_err(|errno| StoreError::Argument {
+                    action: "write to",
+                    argument: printable(dir.as_os_str().as_bytes()),
+                    source: errno.into(),
+                })?;
+                Some(stages(Arc::new(held), Whose::Temp)?)
+            }
+            None => None,
+        };
         Ok(Self(Arc::new(Inner {
             root,
             scopes: Scopes::new(options.rules, path, Start::Root),
             see: options.see,
             backup: options.backup,
             one_file_system: options.one_file_system,
-            stages,
+            stages: own,
+            temp,
+            writing: options.writing,
+            delayed: Mutex::default(),
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
@@ -307,6 +333,38 @@ impl LocalStore {
 }
 
 impl Inner {
+    pub(super) fn stages(&self, whose: Whose) -> &Stages {
+        match (&self.temp, whose) {
+            (Some(temp), Whose::Temp) => temp,
+            _ => &self.stages,
+        }
+    }
+
+    /// Where new files grow.
+    pub(super) fn growing(&self) -> &Stages {
+        self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// The new version is at `place`: what was left of attempts at it goes.
+    pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+        self.stages(whose).clear(&place.path, home);
+        if let Some(partial) = &self.writing.partial_dir {
+            partial.hide(&self.root, place);
+        }
+    }
+
+    /// What was left behind for `place`, wherever that may be.
+    fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        let mut found = self.growing().leftovers(place)?;
+        if self.temp.is_some() {
+            found.extend(self.stages.leftovers(place)?);
+        }
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        // Most likely it is one of them.
+        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
+        Ok(found)
+    }
+
     /// Keeps the old version at `place`, if old versions are kept.
     pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
         match &self.backup {
@@ -316,6 +374,38 @@ impl Inner {
             }
             None => Ok(()),
         }
+    }
+
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept.
+    pub(super) fn back_up_copy(
+        &self,
+        place: &Place,
+        (file, stat): (&OwnedFd, &Stat),
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.backup else { return Ok(()) };
+        let at = |done: Result<bool, Errno>| match done {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Changed { path: place.path.clone() }),
+            Err(errno) => Err(StoreError::new("back up", &place.path, errno)),
+        };
+        let staged = self.stages.create(place)?;
+        let (device, _) = inode_of(&fs::fstat(&staged.file).at("back up", &place.path)?);
+        let from = End { file: file.as_fd(), device: stat.st_dev };
+        let to = End { file: staged.file.as_fd(), device };
+        at(self.copier.copy(from, 0..stat.st_size as u64, to, 0))?;
+        let root = rustix::process::geteuid().is_root();
+        let see = See { users: root, groups: root, ..self.see };
+        let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
+        let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
+        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
+        let attrs = Attrs::of_new(&old, (keep, see), None, (self.umask, Heritage::default()));
+        attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
+        if self.touched.is_durable() {
+            fs::fsync(&staged.file).at("back up", &place.path)?;
+        }
+        self.touched.add(&place.dir_path);
+        let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
+        backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))
     }
 
     /// Whether old versions are kept.
@@ -374,7 +464,7 @@ impl Store for LocalStore {
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
-        self.0.stages.leftovers(&self.place("resume", path)?)
+        self.0.leftovers(&self.place("resume", path)?)
     }
 
     fn resume(
@@ -490,8 +580,23 @@ impl Store for LocalStore {
         self.0.touched.flush(&self.0.root)
     }
 
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        let delayed = std::mem::take(&mut *lock(&self.0.delayed));
+        let (mut last, mut failed) = (None::<Place>, Vec::new());
+        for finished in delayed {
+            let place = match last.take() {
+                Some(place) => place.next(&self.0.root, "commit", &finished.path),
+                None => self.place("commit", &finished.path),
+            };
+            let landed = place.and_then(|place| finished.land(&self.0, last.insert(place)));
+            failed.extend(landed.err().map(|error| (finished.path, error)));
+        }
+        failed
+    }
+
     fn sweep(&self) -> Result<u64, StoreError> {
-        self.0.stages.sweep()
+        let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
+        Ok(self.0.stages.sweep()? + swept?)
     }
 }
 
