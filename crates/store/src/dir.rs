@@ -136,9 +136,19 @@ impl Dir {
             Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
             // It leads to something else, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
             Err(errno) => return Err(errno),
         };
         self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// Whether there is a directory behind the symlink at `path`, wherever it leads.
+    fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        match self.dir(&above, Use::Pass)?.stat_behind(&name) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Whether a symlink at `path` is taken for a directory.
