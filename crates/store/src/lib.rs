@@ -93,11 +93,11 @@ pub trait Store: Tree {
         paths.iter().map(|path| self.look(path)).collect()
     }
 
-    /// Takes a symlink at `path` for the directory that it leads to, from now on and wherever that is, and says what that
-    /// directory is; nothing where the link leads to none, or the store keeps no links. Until then no link is followed.
+    /// Takes a symlink at `path` for the directory that it leads to, from now on, and says what that directory is; nothing
+    /// where the link leads to none, or the store keeps no links. Until then no link is followed.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// Where that cannot be said, or the link leads out of the store.
     fn keep_dirlink(&self, _path: &RelPath) -> Result<Option<Meta>, StoreError> {
         Ok(None)
     }

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use deltic_core::meta::noted::{Noted, NotedKind};
 use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
@@ -72,17 +71,13 @@ impl LocalSnapshot {
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
         let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
-        match snapshot.note().filter(|_| see.noted) {
-            Some(Noted { kind: NotedKind::File, mode, .. }) => snapshot.meta.mode = mode,
-            Some(_) => return Err(not_a_file()),
-            None => {}
+        if see.noted {
+            let stat = fs::fstat(&snapshot.file).at("open", path)?;
+            let at = Reach::Followed(proc_path(snapshot.as_fd()));
+            let target = || read_target(&snapshot.file);
+            noted::look((&at, &stat), &mut snapshot.meta, see.plain(), target).at("open", path)?;
         }
-        Ok(snapshot)
-    }
-
-    fn note(&self) -> Option<Noted> {
-        let stat = fs::fstat(&self.file).ok()?;
-        noted::note_of(&Reach::Followed(proc_path(self.as_fd())), &stat)
+        if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
 
     /// Holds `file`, if it is a regular one.

@@ -451,7 +451,11 @@ impl Store for LocalStore {
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         check_path(LOOK, path)?;
-        let behind = self.0.root.keep_link(path).at(LOOK, path)?;
+        let behind = match self.0.root.keep_link(path) {
+            Err(Errno::XDEV) => Err(Errno::LOOP),
+            behind => behind,
+        }
+        .at(LOOK, path)?;
         behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
     }
 
