@@ -4,7 +4,7 @@ pub(crate) mod accepted;
 mod compare;
 pub(crate) mod filters;
 mod links;
-mod metadata;
+pub(crate) mod metadata;
 mod remove;
 mod select;
 pub(crate) mod show;
@@ -318,11 +318,8 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 }
 
 /// Options that hands used to rsync will try.
-const NOT_YET: &[(&str, &str)] = &[
-    ("-H --hard-links", "hard links are not carried yet; each name gets its own copy"),
-    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
-    ("--fake-super", "what only the superuser may set is skipped, not noted in attributes"),
-];
+const NOT_YET: &[(&str, &str)] =
+    &[("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so")];
 
 /// Names the instruction set that chunkers use.
 pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";

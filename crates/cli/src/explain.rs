@@ -58,7 +58,8 @@ impl Explain {
 
     /// Takes in a change; the line that explains it, if it is of a file that is there now.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
-        if change.item != Item::File || change.action == Action::Deleted {
+        let is_linked = change.facts.linked.is_some();
+        if change.item != Item::File || change.action == Action::Deleted || is_linked {
             return None;
         }
         let why = self.why(change);

@@ -330,6 +330,27 @@ fn all_names_change_at_the_end() {
 }
 
 #[test]
+fn names_of_one_file_are_names_of_the_new_version_when_updates_are_delayed() {
+    let world = World::new();
+    for (n, size) in [1000, 300_000].into_iter().enumerate() {
+        world.write(format!("src/a{n}"), noise(size, 1));
+        fs::hard_link(world.path(format!("src/a{n}")), world.path(format!("src/b{n}"))).unwrap();
+    }
+    world.ok("-aH src/ h:dst/");
+    for n in 0..2 {
+        world.write(format!("src/a{n}"), noise(200_000, 2));
+        world.write(format!("dst/b{n}.new"), "another");
+        fs::rename(world.path(format!("dst/b{n}.new")), world.path(format!("dst/b{n}"))).unwrap();
+    }
+    world.ok("-aH --delay-updates src/ h:dst/");
+    world.assert_same("src", "dst");
+    for n in 0..2 {
+        let inode = |name: &str| world.path(format!("dst/{name}{n}")).metadata().unwrap().ino();
+        assert_eq!(inode("a"), inode("b"));
+    }
+}
+
+#[test]
 fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice() {
     for words in ["", "--partial-dir=.part"] {
         let world = World::new();

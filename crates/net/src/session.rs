@@ -373,7 +373,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let is_privileged = is_privileged(options.metadata.powers);
+        let is_privileged = is_privileged(&options.metadata);
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
@@ -406,6 +406,7 @@ impl Session {
                 suffix: backup.suffix.clone(),
             }),
             one_file_system: options.select.mounts != Mounts::Enter,
+            keep_dirlinks: options.follow.keep_dirs,
             writing,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;

@@ -74,6 +74,10 @@ pub const MAX_XATTRS_BYTES: usize = deltic_core::meta::MAX_XATTRS_BYTES;
 pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
 /// Most users, and as many groups, whose names a sender tells in a session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
+/// Most files of which one name was told and others may come.
+pub const MAX_LINKED: usize = 1 << 20;
+/// Bytes of the first names of all of them.
+pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
 /// Most names that `Delete::Guarded` removes.
@@ -96,7 +100,7 @@ mod tests {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
             ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
         ]
         .into_iter()
     }

@@ -443,7 +443,7 @@ frames!(ToSender {
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
     41 Resume { file, key, spec }
-    46 Append { file, from };
+    48 Append { file, from };
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)

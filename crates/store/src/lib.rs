@@ -93,6 +93,15 @@ pub trait Store: Tree {
         paths.iter().map(|path| self.look(path)).collect()
     }
 
+    /// Takes a symlink at `path` for the directory that it leads to, from now on and wherever that is, and says what that
+    /// directory is; nothing where the link leads to none, or the store keeps no links. Until then no link is followed.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn keep_dirlink(&self, _path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        Ok(None)
+    }
+
     /// Starts a new version of `len` bytes for `path`; its directory exists.
     ///
     /// # Errors
@@ -145,8 +154,8 @@ pub trait Store: Tree {
     /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
-    /// what `seen` says. A store without links makes an equal entry.
+    /// Makes `path` another name of what the tree of `from` has at its path and that `is`, which is no directory, in one
+    /// step, in place of what `seen` says. A store without links makes an equal entry.
     ///
     /// # Errors
     /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
@@ -154,7 +163,7 @@ pub trait Store: Tree {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        from: (&Self, &RelPath),
         is_and_seen: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError>;
 

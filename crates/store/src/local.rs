@@ -13,6 +13,7 @@ mod link;
 mod list;
 mod log;
 mod more;
+mod noted;
 mod partial;
 mod place;
 mod rebuild;

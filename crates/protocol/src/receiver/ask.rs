@@ -6,8 +6,8 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong, StrongSum,
-    Timestamp,
+    Fingerprint, Key, Kind, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong,
+    StrongSum, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -23,9 +23,14 @@ use super::Proof;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at these names, and say what becomes here of these users and groups of the sender's; answer with
-    /// [`Answer::Looked`].
-    Look { paths: Vec<RelPath>, users: Vec<NameLine>, groups: Vec<NameLine> },
+    /// Look at these names, and say what becomes here of these users and groups of the sender's. Where a symlink to a
+    /// directory is one of `dirs`, it is that directory from now on. Answer with [`Answer::Looked`].
+    Look {
+        paths: Vec<RelPath>,
+        dirs: HashSet<RelPath>,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
@@ -33,6 +38,9 @@ pub enum Work {
     LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
     /// The same as a copy, which gets the attributes of `meta`. Answer with [`Answer::Done`].
     CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
+    /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
+    /// [`Answer::Done`].
+    Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
     Extra { dir: RelPath, keep: HashSet<Name> },

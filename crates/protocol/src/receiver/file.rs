@@ -446,9 +446,15 @@ impl Receiver {
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
-        if !matches!(done, Done::Failed(_)) {
-            self.arrive(file);
-            self.waits(file, &candidate.path);
+        if let (Done::Same { .. }, Some(old)) = (&done, &candidate.old) {
+            self.stays(file, old);
+        }
+        match done {
+            Done::Failed(_) => self.miss(file),
+            Done::Same { .. } | Done::Replaced { .. } => {
+                self.arrive(file);
+                self.waits(file, &candidate.path);
+            }
         }
         let (path, item) = (candidate.path, Item::File);
         let mut facts = Facts::of(&candidate.meta);

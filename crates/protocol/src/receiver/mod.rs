@@ -17,6 +17,7 @@ mod compare;
 mod deciding;
 mod expect;
 mod file;
+mod linking;
 mod missing;
 mod owning;
 mod proof;
@@ -41,6 +42,7 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use linking::Linking;
 use owning::Owners;
 use proof::ProofPart;
 
@@ -116,6 +118,7 @@ pub struct Receiver {
     held: HashMap<RelPath, Change>,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
+    linking: Linking,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -152,6 +155,7 @@ enum Place {
     CopyBeside { file: FileNo, change: Change },
     TakeBeside { handle: Handle, links: bool },
     LeaveOut,
+    Link { file: FileNo, change: Change },
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -237,6 +241,7 @@ impl Receiver {
             implied: HashSet::new(),
             held: HashMap::new(),
             beside: BTreeMap::new(),
+            linking: Linking::default(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -387,6 +392,9 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::Link { file, change }, Answer::Done(done)) => {
+                self.linked_name(file, change, done);
+            }
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -451,6 +459,7 @@ impl Receiver {
 
     /// Starts what has become possible.
     fn go_on(&mut self) {
+        self.link_more();
         self.survey_more();
         self.activate();
         self.settle();
@@ -481,7 +490,8 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, unasked];
+        let linking = self.linking.first().map(|file| file.0);
+        let waiting = [looking, queued, clearing, beside, linking, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
@@ -507,8 +517,14 @@ impl Receiver {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// An entry is here as listed.
+    /// An entry is here as listed, or would be in a dry run.
     fn arrive(&mut self, file: FileNo) {
+        self.came(file);
+        self.arrive_elsewhere(file);
+    }
+
+    /// What an entry brings need not be brought again, though it is not here.
+    fn arrive_elsewhere(&mut self, file: FileNo) {
         if self.setting.options.remove.sources && !self.setting.options.dry_run {
             self.arrived.push(file);
         }

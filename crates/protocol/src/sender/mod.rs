@@ -10,6 +10,7 @@
 
 mod confirm;
 mod file;
+mod linking;
 mod listing;
 mod mending;
 mod searching;
@@ -521,7 +522,7 @@ impl Sender {
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, literal };
+        let facts = Facts { len, modified, mode, target, linked: None, literal };
         let (action, differs) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
             Done::Same { differs, .. } => (Action::Touched, differs),

@@ -45,14 +45,14 @@ impl Expected {
     }
 
     /// Checks that `place` holds what is to be replaced, and says what that is.
-    pub(super) fn check(&self, place: &Place) -> Result<Option<Stat>, StoreError> {
+    pub(super) fn check(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
         let found = place.dir.find(&place.name).at("commit", &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
-            (Self::Version(old), Some(stat)) => Version::of(&stat) == *old,
+            (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
-                let now = look_at(&place.dir, &place.name, See::default());
+                let now = look_at(&place.dir, &place.name, see.plain());
                 now.at("commit", &place.path)?.is_like(meta)
             }
             (Self::Version(_) | Self::Seen(_), None) => false,
@@ -64,7 +64,7 @@ impl Expected {
 impl Finished {
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        self.expected.check(place)?;
+        self.expected.check(place, store.see)?;
         store.back_up(place, Goes::Replaced)?;
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at("commit", &self.path)?;

@@ -19,7 +19,7 @@ use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::Place;
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, read_at};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
@@ -172,8 +172,9 @@ impl LocalRebuild {
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
         let file = &self.staged.file;
-        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
-        let keep = (commit.keep, self.store.see.xattrs);
+        let old_mode = old.filter(|stat| file_type(stat).is_file());
+        let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
+        let keep = (commit.keep, self.store.see);
         let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
@@ -181,6 +182,13 @@ impl LocalRebuild {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
         Ok(())
+    }
+
+    /// The mode of the file at `place`, as it is noted if need be.
+    fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
+        let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+        let noted = self.store.see.noted.then(look).flatten();
+        noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 
     /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
@@ -237,7 +245,8 @@ impl LocalRebuild {
         commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old) == changing.version()) else {
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(changing.version()))
+        else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         if self.store.writing.preallocate {
@@ -254,9 +263,10 @@ impl LocalRebuild {
             changing.mark_torn();
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
-        let keep = (commit.keep, self.store.see.xattrs);
+        let keep = (commit.keep, self.store.see);
         let umask = (self.store.umask, Heritage::default());
-        let attrs = Attrs::of_new(commit.meta, keep, Some(old.st_mode), umask);
+        let old_mode = Some(self.mode_of(place, &old));
+        let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
         attrs.set(On::Open(changing.file().as_fd())).at("set metadata of", &self.path)?;
         if lasts {
             fs::fsync(changing.file()).at("flush", &self.path)?;
@@ -367,14 +377,15 @@ impl Rebuild for LocalRebuild {
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let expected = Expected::of(&commit.replaces);
-        let old = expected.check(&place)?;
+        let old = expected.check(&place, self.store.see)?;
         if let Some(changing) = self.changing.take() {
             return self.change(&changing, &commit, (&place, old));
         }
         self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;
         let finished = self.finished(expected);
-        if self.store.writing.delay {
+        // What others become names of must have its own.
+        if self.store.writing.delay && commit.meta.linked().is_none() {
             self.doom(Fate::Gone);
             lock(&self.store.delayed).push(finished);
             return Ok(());

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
-use super::copy::{Copier, End};
+use super::copy::{Copier, End, write_at};
 use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
@@ -50,6 +50,8 @@ pub struct LocalOptions {
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
+    /// Whether symlinks to directories may be [taken for these](Store::keep_dirlink).
+    pub keep_dirlinks: bool,
     /// How new versions come to their place.
     pub writing: Writing,
 }
@@ -94,7 +96,9 @@ impl LocalStore {
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, root, options)
+        let dir = Dir::open_root(root).at("open", &RelPath::root())?;
+        let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
+        Self::new(dir, root, options)
     }
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
@@ -138,7 +142,7 @@ impl LocalStore {
     fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, See::default())))
+        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, self.0.see.plain())))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -179,7 +183,6 @@ impl LocalStore {
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
-        const LOOK: &str = "look at";
         if path.is_root() {
             return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
@@ -187,11 +190,22 @@ impl LocalStore {
             Some(place) => place.next(&self.0.root, LOOK, path),
             None => self.place(LOOK, path),
         };
-        let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
+        let look = |place: &Place| self.look_in(place).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
+        let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
+            && file_type(&place.dir.stat(&place.name)?).is_symlink()
+        {
+            // A true one holds no note: it gives way to a file that does.
+            *target = Box::default();
+        }
+        Ok(meta)
     }
 
     fn set_dir(
@@ -210,7 +224,7 @@ impl LocalStore {
         };
         let umask = above.umask(self.0.umask);
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
@@ -250,6 +264,23 @@ impl LocalStore {
         .at(SET_META, &place.path)
     }
 
+    /// Makes a file of these bytes, which is noted to be something else.
+    fn make_noted(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        bytes: &[u8],
+        (meta, keep): (&Meta, Keep),
+    ) -> Result<(), StoreError> {
+        let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
+        self.make_at((action, path), make, |dir, name, _| {
+            let file = dir.open(name, OFlags::RDONLY)?;
+            let above = (self.0.umask, Heritage::default());
+            let attrs = Attrs::of_new(meta, (keep, self.0.see), None, above);
+            attrs.set(On::Open(file.as_fd()))?;
+            if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
+        })
+    }
+
     fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
         let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
         if !file_type(&stat).is_symlink() {
@@ -270,7 +301,7 @@ impl LocalStore {
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
     /// that lacks a mode.
     fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
-        let what = (keep, self.0.see.xattrs);
+        let what = (keep, self.0.see);
         match made {
             Some(old_mode) => {
                 Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
@@ -317,6 +348,10 @@ impl Inner {
     /// The new version is at `place`: what was left of attempts at it goes.
     pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
         self.stages(whose).clear(&place.path, home);
+        // What grew there may have been brought home first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
         if let Some(partial) = &self.writing.partial_dir {
             partial.hide(&self.root, place);
         }
@@ -367,8 +402,7 @@ impl Inner {
         let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let attrs =
-            Attrs::of_new(&old, (keep, see.xattrs), None, (self.umask, Heritage::default()));
+        let attrs = Attrs::of_new(&old, (keep, see), None, (self.umask, Heritage::default()));
         attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
         if self.touched.is_durable() {
             fs::fsync(&staged.file).at("back up", &place.path)?;
@@ -403,7 +437,7 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&self.place("remove", path)?, is)
+        remove_unchanged(&self.place("remove", path)?, is, self.0.see)
     }
 }
 
@@ -417,6 +451,12 @@ impl Store for LocalStore {
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
         let mut last = None;
         paths.iter().map(|path| self.look_after(path, &mut last)).collect()
+    }
+
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        check_path(LOOK, path)?;
+        let behind = self.0.root.keep_link(path).at(LOOK, path)?;
+        behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
@@ -441,6 +481,9 @@ impl Store for LocalStore {
             return Ok(());
         }
         let place = self.place(action, path)?;
+        if self.0.root.keeps_link(path) {
+            return Ok(());
+        }
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
@@ -472,10 +515,13 @@ impl Store for LocalStore {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
+        if self.0.see.noted {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
         })
     }
@@ -484,10 +530,13 @@ impl Store for LocalStore {
         let action = "make special file";
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
+        if self.0.see.noted {
+            return self.make_noted((action, path), b"", (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
             attrs.set(On::Handle(held.as_fd()))
         })
@@ -496,10 +545,10 @@ impl Store for LocalStore {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
-        link(&self.0, &from.0, path, expected)
+        link(&self.0, path, (&from.0, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -512,6 +561,7 @@ impl Store for LocalStore {
                 check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
             }
             Kind::File => self.set_file(&place()?, &attrs),
+            _ if self.0.see.noted => self.set_file(&place()?, &attrs),
             Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
             kind => self.set_special(&place()?, kind, &attrs),
         }
@@ -566,4 +616,5 @@ fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
     }
 }
 
+const LOOK: &str = "look at";
 const SET_META: &str = "set metadata of";
