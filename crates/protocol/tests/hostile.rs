@@ -29,7 +29,8 @@ use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
@@ -2276,5 +2277,66 @@ proptest! {
             while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
             while machine.poll_notice().is_some() {}
         }
+    }
+}
+
+fn appending() -> Options {
+    let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
+    Options { writing, ..options() }
+}
+
+#[test]
+fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
+    let begun = || {
+        let mut victim = Victim::new(Setting { options: appending(), ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Append { file: A, from: 10_000 }));
+        victim
+    };
+    let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
+    let unasked = PeerError::Unexpected("start");
+    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    // Of 290,000 bytes there are two blocks.
+    let beyond = victim.machine.handle(fill(one(2..3), 1));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
+    let early = victim.machine.handle(end());
+    assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
+    // One that is as long as what is there has none.
+    let mut victim = begun();
+    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(end()).unwrap();
+}
+
+#[test]
+fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
+    let tree = || {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree
+    };
+    let sent = |from| {
+        let mut target = Target::with(tree(), appending());
+        target.take([ToSender::Append { file: A, from }]).unwrap();
+        let tail = |frame: &ToReceiver| match frame {
+            ToReceiver::Fill { payload: Payload::Plain(bytes), .. } => Some(bytes.clone()),
+            _ => None,
+        };
+        let bytes: Vec<u8> = target.frames.iter().filter_map(tail).flatten().collect();
+        let failed = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { .. }));
+        (bytes, failed)
+    };
+    for from in [0, 1, 1000, 2999, 3000] {
+        assert_eq!(sent(from), (old_bytes()[from as usize..3000].to_vec(), false), "{from}");
+    }
+    for from in [3001, u64::MAX] {
+        assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
 }
