@@ -26,6 +26,7 @@ mod tests;
 pub use attrs::umask;
 pub use backup::Backup;
 pub use rebuild::LocalRebuild;
-pub use snapshot::LocalSnapshot;
+pub(crate) use snapshot::read_at;
+pub use snapshot::{LocalSnapshot, Version};
 pub use sources::{SourceArg, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};

@@ -496,9 +496,11 @@ impl Receiver {
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
-        let compare = looks == Some(Quick::Unknown) || beside_is_it;
-        let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
-        if options.dry_run && !compare {
+        let candidate =
+            Candidate { file, path, meta, old: old_file, seen, differs, compared: false, beside };
+        if looks == Some(Quick::Unknown) {
+            self.compare(candidate);
+        } else if options.dry_run && !beside_is_it {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
@@ -508,7 +510,7 @@ impl Receiver {
     }
 
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
-    fn keep_file(
+    pub(super) fn keep_file(
         &mut self,
         (file, path): (FileNo, RelPath),
         (mut meta, old): (Meta, &Meta),
@@ -532,7 +534,7 @@ impl Receiver {
         }
     }
 
-    fn would_replace(&mut self, candidate: Candidate) {
+    pub(super) fn would_replace(&mut self, candidate: Candidate) {
         let action = if candidate.old.is_some() { Action::Updated } else { Action::Created };
         self.totals.transferred += 1;
         let bytes = &mut self.totals.transferred_bytes;

@@ -33,6 +33,8 @@ pub(super) struct Candidate {
     /// What stood in its place, whatever it was.
     pub(super) seen: Option<Meta>,
     pub(super) differs: Differs,
+    /// Whether the contents are known to differ.
+    pub(super) compared: bool,
     /// What an alternate has to match against; only where there is no old version.
     pub(super) beside: Option<Beside>,
 }
@@ -235,7 +237,7 @@ impl Receiver {
     fn first_try(&self, candidate: &Candidate) -> How {
         let options = &self.setting.options;
         let beside = candidate.is_beside(options.checksum);
-        let compare = options.checksum && candidate.old.is_some() || beside;
+        let compare = options.checksum && candidate.old.is_some() && !candidate.compared || beside;
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
         if whole && !compare { How::Whole } else { self.not_whole() }
     }

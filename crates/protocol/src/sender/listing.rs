@@ -213,7 +213,8 @@ impl Sender {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
                 let Meta { len, modified, mode, .. } = entry.meta;
-                let listing = Listing { path, len, modified, mode, attempts: 0, reported: 0 };
+                let listing =
+                    Listing { path, len, modified, mode, attempts: 0, asked: false, reported: 0 };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
             _ => {}

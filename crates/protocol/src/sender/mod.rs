@@ -9,6 +9,7 @@
 //! ```
 
 mod confirm;
+mod digesting;
 mod file;
 mod listing;
 mod mending;
@@ -25,6 +26,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
 
 use crate::cutting::Part;
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
@@ -65,6 +67,8 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
@@ -119,6 +123,8 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
     /// The handle is gone.
@@ -191,6 +197,7 @@ pub struct Sender {
     files: BTreeMap<FileNo, Outgoing>,
     /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
+    digesting: Digesting,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -219,6 +226,8 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
+    /// Whether the receiver asked for its digest.
+    asked: bool,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
@@ -248,6 +257,7 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    Digest(Vec<FileNo>),
     RemoveSource,
     Close,
 }
@@ -258,7 +268,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -276,6 +286,7 @@ impl Sender {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
+            digesting: Digesting::default(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -325,6 +336,7 @@ impl Sender {
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.list_more();
         self.scan_more();
+        self.digest_more();
         self.jobs.poll()
     }
 
@@ -353,6 +365,7 @@ impl Sender {
             ToSender::Resume { file, key, spec } => {
                 self.want(file, How::Recipe, Some(Resumed { key, spec }))
             }
+            ToSender::Ask(files) => self.asked(&files),
             ToSender::Settled { upto } => self.settle(upto),
             ToSender::Lack { file, groups } => match self.attempt(file)? {
                 Some(_) => self.lack(file, &groups),
@@ -410,6 +423,9 @@ impl Sender {
             }
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
+            }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
             }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
             (Place::Close, Answer::Closed) => {}
