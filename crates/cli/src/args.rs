@@ -26,7 +26,7 @@ use self::accepted::Accepted;
 use self::filters::Filters;
 use self::show::Show;
 use self::travel::Travel;
-use crate::commands::{agent, bench, completions, delta, man, patch, signature};
+use crate::commands::{agent, bench, completions, delta, man, patch, signature, verify};
 use crate::exit::Exit;
 use crate::output;
 
@@ -55,6 +55,7 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
+    Verify(Box<verify::Args>),
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
@@ -249,7 +250,7 @@ pub(crate) struct SyncArgs {
 }
 
 /// The remote shell where nothing names one: rsync's, or ssh.
-fn shell() -> String {
+pub(crate) fn shell() -> String {
     let own = std::env::var("RSYNC_RSH").ok().filter(|shell| !shell.is_empty());
     own.unwrap_or_else(|| "ssh".into())
 }

@@ -45,7 +45,7 @@ impl Style {
 
     /// `cstpoguax` of something that was there before.
     fn attributes(self, change: &Change) -> String {
-        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs } =
+        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs, .. } =
             change.differs;
         let replaced = change.action == Action::Updated;
         let content = content || (replaced && change.item != Item::File);
@@ -105,6 +105,7 @@ mod tests {
             accessed: has('u'),
             acl: has('a'),
             xattrs: has('x'),
+            kind: false,
         };
         let (path, facts) = (RelPath::parse(b"d/n").unwrap(), Facts::default());
         Change { path, item, action, differs, facts }

@@ -11,6 +11,7 @@ use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
+use crate::cache;
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::view::{Terminals, View};
@@ -51,6 +52,7 @@ impl Request {
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience()?,
+            cache: cache::dir(),
         };
         Ok(Self { plan, view: View::new(args, terminals)? })
     }
@@ -69,7 +71,7 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
 }
 
 /// The last operand and those before it.
-fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
+pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     let (last, sources) = match operands {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
         [sources @ .., last] => (last, sources),

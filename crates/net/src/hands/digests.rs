@@ -59,6 +59,7 @@ impl Digests {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
 mod tests {
     use super::*;
     use deltic_store::local::{LocalOptions, LocalStore};

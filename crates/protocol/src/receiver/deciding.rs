@@ -356,7 +356,7 @@ impl Receiver {
             kind if !self.setting.options.takes(kind) => {}
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
-                _ => self.new_dir(path, meta),
+                old => self.new_dir(path, meta, old.is_some()),
             },
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
@@ -367,12 +367,12 @@ impl Receiver {
         }
     }
 
-    fn new_dir(&mut self, path: RelPath, meta: Meta) {
+    fn new_dir(&mut self, path: RelPath, meta: Meta, replaces: bool) {
         let change = Change {
             path: path.clone(),
             item: Item::Dir,
             action: Action::Created,
-            differs: Differs::default(),
+            differs: Differs { kind: replaces, ..Differs::default() },
             facts: Facts::of(&meta),
         };
         self.changed(change);
@@ -431,6 +431,7 @@ impl Receiver {
             None => Differs::default(),
         };
         differs.content = action == Action::Updated;
+        differs.kind = old.is_some() && action == Action::Created;
         if action == Action::Touched && differs == Differs::default() {
             return self.arrive(file);
         }
@@ -488,7 +489,7 @@ impl Receiver {
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = match &old_file {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
-            None => Differs::default(),
+            None => Differs { kind: seen.is_some(), ..Differs::default() },
         };
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {

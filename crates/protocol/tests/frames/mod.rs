@@ -883,8 +883,8 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 fn differs() -> impl Strategy<Value = Differs> {
-    any::<[bool; 9]>().prop_map(
-        |[content, size, time, mode, user, group, accessed, acl, xattrs]| Differs {
+    any::<[bool; 10]>().prop_map(
+        |[content, size, time, mode, user, group, accessed, acl, xattrs, kind]| Differs {
             content,
             size,
             time,
@@ -894,6 +894,7 @@ fn differs() -> impl Strategy<Value = Differs> {
             accessed,
             acl,
             xattrs,
+            kind,
         },
     )
 }
