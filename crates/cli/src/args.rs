@@ -327,6 +327,7 @@ const EXAMPLES: &str = "\
 EXAMPLES:
   deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
   deltic sync -avn --delete a/ b/                 see what would change, change nothing
+  deltic verify photos/ backup:/srv/photos/       see whether they are equal
   deltic sync --help                              every option";
 
 const SYNC_EXAMPLES: &str = "\
