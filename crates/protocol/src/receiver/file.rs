@@ -172,8 +172,9 @@ impl Incoming {
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
     /// is large; one whose content alone may differ is compared.
     fn may_go_on(&self) -> Option<Meta> {
-        let Candidate { meta, old, differs, beside, .. } = &self.candidate;
-        let is_comparison = (old.is_some() || beside.is_some()) && *differs == Differs::default();
+        let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
+        let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
+        let is_comparison = may_be_same && !compared;
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
