@@ -1624,6 +1624,22 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 }
 
 /// Each file's sums are bounded, but many files may be under way.
+/// Else what waits to be read would not be within the window.
+#[test]
+fn what_is_asked_about_is_answered_before_it_is_settled() {
+    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+        let mut target = Target::plain();
+        target.machine.handle(ToSender::Ask(vec![A])).unwrap();
+        assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
+        let mut target = Target::asked();
+        let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
+        assert!(target.frames.iter().any(told));
+        target.take([end]).unwrap();
+    }
+}
+
 #[test]
 fn the_sums_of_all_files_are_bounded() {
     let mut tree = Tree::default();

@@ -6,7 +6,7 @@ use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};
 
-use super::{Place, Sender, Work};
+use super::{Place, Question, Sender, Work};
 
 impl Sender {
     /// The receiver asks what is in these files.
@@ -17,9 +17,10 @@ impl Sender {
         for file in files {
             let listing = self.entries.get_mut(file);
             let listing = listing.ok_or(PeerError::Unexpected("a file that was not listed"))?;
-            if listing.attempts > 0 || std::mem::replace(&mut listing.asked, true) {
+            if listing.attempts > 0 || listing.question != Question::Unasked {
                 return Err(PeerError::Unexpected("a question for a digest that was asked for"));
             }
+            listing.question = Question::Open;
             self.digesting.push(*file, listing.path.clone(), listing.len);
         }
         Ok(())
@@ -34,6 +35,11 @@ impl Sender {
 
     pub(super) fn digested(&mut self, files: Vec<FileNo>, digests: Vec<Option<Digest>>) {
         self.digesting.answered();
+        for file in &files {
+            if let Some(listing) = self.entries.get_mut(file) {
+                listing.question = Question::Answered;
+            }
+        }
         let lines = files.into_iter().zip(digests);
         let lines = lines.map(|(file, digest)| DigestLine { file, digest }).collect();
         self.frames.push_back(ToReceiver::Digests(lines));

@@ -42,6 +42,9 @@ use listing::Lister;
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
 
+/// A question is answered before what it is about is settled: what waits to be answered is within the window.
+const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
+
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
@@ -226,10 +229,18 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    /// Whether the receiver asked for its digest.
-    asked: bool,
+    question: Question,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
+}
+
+/// Whether the receiver asked for a file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Unasked,
+    /// It is being taken.
+    Open,
+    Answered,
 }
 
 impl Listing {
@@ -517,6 +528,9 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
+        if settled.clone().any(|(_, listing)| listing.question == Question::Open) {
+            return Err(EARLY);
+        }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
         for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
             let listing = self.entries.remove(&file);
@@ -528,6 +542,9 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
+        if listing.question == Question::Open {
+            return Err(EARLY);
+        }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
