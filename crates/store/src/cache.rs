@@ -198,7 +198,7 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
 
 /// Device and inode, then the rest.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
-    let Version { inode: (device, number), len, modified, changed } = *version;
+    let Version { inode: (device, number), len, modified, changed, .. } = *version;
     let mut key = [0; KEY_BYTES];
     let (words, nanos) = key.split_at_mut(KEY_BYTES - 8);
     let values = [device, number, len, modified.secs as u64, changed.secs as u64];
