@@ -163,7 +163,7 @@ pub enum ToReceiver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
     /// What is in these files? At least one; each is asked about once, and before it is wanted.
-    Ask(Vec<FileNo>),
+    Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
@@ -453,6 +453,6 @@ frames!(ToSender {
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
-    58 Ask(asked)
+    58 Digest(files)
     39 Finished(totals)
 });

@@ -366,7 +366,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
-        ("Ask", ToSender::Ask(vec![file, FileNo(301)]).encode()),
+        ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
         ("Digests", {
             let digest = Some(Digest::from_bytes([0xef; 32]));
             let unread = DigestLine { file: FileNo(301), digest: None };
@@ -455,7 +455,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
-        vec(file(), 0..4).prop_map(ToSender::Ask),
+        vec(file(), 0..4).prop_map(ToSender::Digest),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
