@@ -19,6 +19,7 @@ mod output;
 mod place;
 mod plan;
 mod progress;
+mod question;
 mod rate;
 mod size;
 mod summary;

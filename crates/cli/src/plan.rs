@@ -43,7 +43,7 @@ impl Request {
             names: args.select.names(&sources)?,
             sources,
             destination,
-            options: options(args, select, local)?,
+            options: options(args, select, (local, terminals))?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -138,7 +138,11 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
+fn options(
+    args: &SyncArgs,
+    select: Select,
+    (local, terminals): (bool, Terminals),
+) -> Result<Options> {
     let (compress, compress_level) = args.travel.compression()?;
     let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     Ok(Options {
@@ -153,7 +157,7 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
             .remove
             .deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?,
         follow: args.follow.links(),
-        remove: args.remove.remove()?,
+        remove: args.remove.remove(terminals.can_ask())?,
         compress,
         compress_level,
         durable: !args.no_fsync,

@@ -428,8 +428,7 @@ mod tests {
         let outlets = Outlets::new(first, monitor.clone());
         let by = Drive { greeting: None, frames, outlets, news, threads: 1, monitor };
         let options = Options::default();
-        let machine =
-            Receiver::new(Setting { options, expect: None, rename: None, is_privileged: false });
+        let machine = Receiver::new(Setting { options, ..Setting::default() });
         drop(queue);
         drive(machine, Arc::new(Idle), by, &mut |_| ()).await
     }

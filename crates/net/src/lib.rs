@@ -21,6 +21,7 @@ mod shape;
 mod sources;
 mod streams;
 mod transport;
+mod user;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
 pub use sources::read_names;
+pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals};
 
@@ -49,11 +51,16 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told.
+/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told. `user` is asked where the
+/// [options](deltic_protocol::options::Options::asks) say so.
 ///
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
-pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
+pub fn run(
+    plan: &Plan,
+    user: &User,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<Outcome, SyncError> {
     let start = Instant::now();
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
         && (plan.options.recursive || plan.options.remove.sources)
@@ -72,7 +79,7 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             }
         }
     }
-    let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
+    let conduct = Conduct { bwlimit: plan.bwlimit, user: user.clone(), ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {

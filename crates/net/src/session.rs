@@ -42,6 +42,7 @@ use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
     Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
 };
+use crate::user::User;
 
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
@@ -59,6 +60,7 @@ pub(crate) struct Conduct {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
+    pub(crate) user: User,
 }
 
 impl Conduct {
@@ -83,12 +85,15 @@ pub(crate) struct Session {
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
+    user: User,
 }
 
 /// What the ends agreed on.
 struct Agreed {
     terms: Terms,
     joining: Joining,
+    /// Whether this end dialled.
+    user_is_here: bool,
 }
 
 /// How a machine is to be run.
@@ -118,8 +123,8 @@ impl Session {
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
         let (batches, writing) = start_writer(writer, &flow);
-        let further = conduct.further;
-        (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
+        let Conduct { further, user, .. } = conduct;
+        (Self { ours: hello(), reader, batches, writing, flow, further, figures, user }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -193,7 +198,8 @@ impl Session {
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
-        let agreed = Agreed { terms, joining: self.dialling(told, options.streams) };
+        let joining = self.dialling(told, options.streams);
+        let agreed = Agreed { terms, joining, user_is_here: true };
         let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
         let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
@@ -240,7 +246,8 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
+        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = Arc::new(hands.with_user(self.user.clone()));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -295,14 +302,15 @@ impl Session {
                 let sources = open(&paths, names.as_deref(), &options)?;
                 let single = sources.single_file().filter(|_| names.is_none());
                 let joining = self.agree(terms, single, options.streams).await;
-                self.send(sources, options, Agreed { terms, joining }, watch).await
+                let agreed = Agreed { terms, joining, user_is_here: false };
+                self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
                 let expect = expect.map(|name| [name].into());
-                let agreed = Agreed { terms, joining };
+                let agreed = Agreed { terms, joining, user_is_here: false };
                 self.receive(resolved, (options, expect), agreed, watch).await
             }
         }
@@ -352,7 +360,7 @@ impl Session {
         &mut self,
         sources: Sources,
         options: Options,
-        Agreed { terms, joining }: Agreed,
+        Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
@@ -372,7 +380,9 @@ impl Session {
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
         let is_privileged = is_privileged(options.metadata.powers);
-        let setting = Setting { options: options.clone(), expect, rename, is_privileged };
+        let user_is_here = agreed.user_is_here;
+        let setting =
+            Setting { options: options.clone(), expect, rename, is_privileged, user_is_here };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
             let alternates = Alternates::new(Vec::new());
@@ -413,11 +423,12 @@ impl Session {
         &mut self,
         (store, alternates): (S, Alternates<S>),
         setting: Setting,
-        Agreed { terms, joining }: Agreed,
+        Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
         let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
+        let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
         self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
     }

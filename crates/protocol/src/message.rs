@@ -14,7 +14,7 @@ use deltic_core::{Entry, Key, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
@@ -149,6 +149,8 @@ pub enum ToReceiver {
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
     Gone(Vec<Trouble>),
+    /// The user's answer: whether so many names may go.
+    Allow(bool),
 }
 
 /// What the receiver says.
@@ -179,6 +181,8 @@ pub enum ToSender {
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
+    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -424,6 +428,7 @@ frames!(ToReceiver {
     24 Trouble(trouble)
     31 Missing(paths)
     45 Gone(troubles)
+    49 Allow(allowed)
 });
 
 frames!(ToSender {
@@ -439,5 +444,6 @@ frames!(ToSender {
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
+    48 Ask(question)
     39 Finished(totals)
 });

@@ -75,6 +75,12 @@ impl Options {
         }
     }
 
+    /// Whether the user may be asked before many names are removed.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.remove.asks && self.delete == Delete::Guarded && !self.dry_run
+    }
+
     /// Whether full directories give way to what is none.
     #[must_use]
     pub fn clears(&self) -> bool {

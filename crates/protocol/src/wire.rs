@@ -9,8 +9,8 @@ use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Read
 use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
-use crate::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
+use crate::report::{Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind};
 
 /// Why a payload could not be read; the caller adds which frame it was.
 #[derive(Debug)]
@@ -550,6 +550,22 @@ impl Wire for Trouble {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (kind, message) = (Wire::take(from)?, String::take(from)?);
         Ok(Self { kind, message: deltic_core::path::printable(message.as_bytes()) })
+    }
+}
+
+impl Wire for Question {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.names.put(to);
+        self.of.put(to);
+        self.first.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (names, of) = (from.varint()?, from.varint()?);
+        let first: Vec<RelPath> = Wire::take(from)?;
+        if first.len() > MAX_ASKED {
+            return Err(Bad::Limit("names in a question"));
+        }
+        Ok(Self { names, of, first })
     }
 }
 

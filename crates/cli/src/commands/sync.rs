@@ -1,10 +1,10 @@
 //! `deltic sync`: plan, run, tell.
 
-use std::io::{IsTerminal, stderr, stdout};
-use std::sync::mpsc::sync_channel;
+use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use deltic_net::{Outcome, SyncError};
+use deltic_net::{Outcome, SyncError, User};
 use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
@@ -14,7 +14,8 @@ use crate::exit::{Exit, Troubles};
 use crate::levels::Unknown;
 use crate::output::{self, Output};
 use crate::plan::Request;
-use crate::tell::{self, Teller};
+use crate::question;
+use crate::tell::{self, Said, Teller};
 use crate::view::{Live, Terminals};
 
 use super::version;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
     let terminals = Terminals {
         stdout: stdout().is_terminal(),
         stderr: stderr().is_terminal(),
+        stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
     match Request::new(args, terminals) {
@@ -65,19 +67,33 @@ fn sync(request: &Request) -> Exit {
 
 /// Runs the plan here while `teller` tells of it on another thread.
 fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
-    let (sender, notices) = sync_channel(WAITING_NOTICES);
+    let (sender, said) = sync_channel(WAITING_NOTICES);
     // Each would wake the teller, thousands of times for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
+    let user = if request.plan.options.asks() { at_terminal(&sender) } else { User::default() };
     thread::scope(|scope| {
-        let telling = scope.spawn(move || tell::listen(&notices, teller));
-        // The teller leaves only when we drop our end.
-        let result = deltic_net::run(&request.plan, &mut |notice| {
+        let telling = scope.spawn(move || tell::listen(&said, teller));
+        // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
+        let result = deltic_net::run(&request.plan, &user, &mut |notice| {
             if shows_progress || !matches!(notice, Notice::Settled { .. }) {
-                sender.send(notice).ok();
+                sender.send(Said::Notice(notice)).ok();
             }
         });
-        drop(sender);
+        sender.send(Said::Over).ok();
         (result, telling.join().expect("the teller does not panic"))
+    })
+}
+
+/// The user at this terminal. The teller shows the question: it knows what else is on the screen.
+fn at_terminal(said: &SyncSender<Said>) -> User {
+    let said = said.clone();
+    User::new(move |question| {
+        question::forget_input();
+        // A run that ends meanwhile has ended its teller.
+        said.send(Said::Question(question.clone())).ok();
+        let answer = question::answer();
+        said.send(Said::Answered).ok();
+        answer
     })
 }
 

@@ -14,7 +14,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, RelPath, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, New, Receiver, Work};
+use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
@@ -28,6 +28,7 @@ use crate::error::SyncError;
 use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
+use crate::user::User;
 use slot::Slot;
 use writing::Site;
 
@@ -45,6 +46,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
+    user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
 }
@@ -87,6 +89,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Ask(_)
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
@@ -124,14 +127,14 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
-                    StoreError::Protected { .. } => {
-                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
-                    }
-                    error => failed(&error),
-                }))
-            }
+            Work::Remove { path } => Answer::Removed(match self.store.remove(&path) {
+                Ok(names) => Ok(Removed { names, trouble: None }),
+                Err(error @ StoreError::Protected { removed: names, .. }) => {
+                    let (kind, message) = (TroubleKind::Skipped, error.to_string());
+                    Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+                }
+                Err(error) => Err(failed(&error)),
+            }),
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
                 Answer::Opened(opened.map_err(|error| setback(&error)))
@@ -178,6 +181,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
         }
@@ -221,9 +225,15 @@ impl<S: Store> ReceivingHands<S> {
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
+            user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
         })
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

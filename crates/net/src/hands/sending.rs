@@ -30,6 +30,7 @@ use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
+use crate::user::User;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -43,6 +44,7 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Of compression, where that is asked for.
     level: i32,
     link: Option<Link>,
+    user: User,
     /// Set before a file is opened: what is listed, the other end need not have answered.
     agreed: OnceLock<Agreed>,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
@@ -72,6 +74,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Cost::Light,
         }
     }
@@ -86,6 +89,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Stage::Other,
         }
     }
@@ -138,6 +142,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| super::failed(&error)))
             }
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -163,11 +168,17 @@ impl<T: Tree> SendingHands<T> {
             strategy: options.strategy,
             level: level(options.compress_level),
             link,
+            user: User::default(),
             agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
         }
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Takes the terms of the session; only the first count.

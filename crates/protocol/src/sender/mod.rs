@@ -29,7 +29,9 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{
+    Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
+};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -67,6 +69,8 @@ pub enum Work {
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
+    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -121,6 +125,8 @@ pub enum Answer {
     Searched(Result<Searched, Trouble>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
     /// The handle is gone.
     Closed,
 }
@@ -206,6 +212,8 @@ pub struct Sender {
     stay: Vec<Trouble>,
     /// Whether all have arrived that will.
     all_arrived: bool,
+    /// Whether the user was asked: once is enough.
+    was_asked: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -249,6 +257,7 @@ enum Place {
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
     RemoveSource,
+    Ask,
     Close,
 }
 
@@ -258,7 +267,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -286,6 +295,7 @@ impl Sender {
             removals_out: 0,
             stay: Vec::new(),
             all_arrived: false,
+            was_asked: false,
             bits_per_second: None,
             finished: false,
         }
@@ -384,6 +394,7 @@ impl Sender {
                 Ok(())
             }
             ToSender::Arrived(files) => self.arrived(&files),
+            ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -412,6 +423,9 @@ impl Sender {
                 self.mended(handle, gaps, mended);
             }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
+            (Place::Ask, Answer::Asked(allowed)) => {
+                self.frames.push_back(ToReceiver::Allow(allowed));
+            }
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -544,6 +558,15 @@ impl Sender {
         }
         self.all_arrived = files.is_empty();
         self.tell_gone();
+        Ok(())
+    }
+
+    /// Many names would go at the other end.
+    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
+        if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+            return Err(PeerError::Unexpected("a question"));
+        }
+        self.jobs.ask(Work::Ask(question), Place::Ask);
         Ok(())
     }
 

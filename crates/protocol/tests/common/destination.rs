@@ -14,7 +14,7 @@ use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
-    Rolled, Work,
+    Removed, Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -175,6 +175,7 @@ impl Destination {
                 }
                 Answer::Extra(Ok(extras))
             }
+            Work::Ask(_) => Answer::Asked(false),
             Work::Sweep => {
                 self.visible();
                 self.leftovers.clear();
@@ -192,7 +193,7 @@ impl Destination {
                 }
                 let removed = self.tree.remove(&path);
                 self.bump(&path);
-                Answer::Removed(Ok(removed))
+                Answer::Removed(Ok(Removed { names: removed, trouble: None }))
             }
             Work::SetDirs { dirs, .. } => {
                 self.visible();

@@ -19,7 +19,9 @@ use deltic_protocol::message::{
 };
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Backup, Links, Metadata, Missing, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
@@ -136,6 +138,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     };
     let remove = Remove {
         ignore_errors: true,
+        asks: true,
         backup: Some(Backup { dir: Some(b"kept"[..].into()), suffix: b"~"[..].into() }),
         ..Remove::default()
     };
@@ -324,9 +327,16 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        ("Ask", ToSender::Ask(question()).encode()),
+        ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
+}
+
+fn question() -> Question {
+    let first = vec![RelPath::parse(b"dir/a").unwrap()];
+    Question { names: 1200, of: 1300, first }
 }
 
 fn meta_of(len: u64) -> Meta {
@@ -351,6 +361,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
+        any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -398,6 +409,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
+        (number(), number(), vec(rel_path(), 0..6))
+            .prop_map(|(names, of, first)| ToSender::Ask(Question { names, of, first })),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -580,10 +593,11 @@ fn select() -> impl Strategy<Value = Select> {
 
 fn remove() -> impl Strategy<Value = Remove> {
     let backup = option(bytes()).prop_map(|dir| Backup { dir, suffix: b".old"[..].into() });
-    (any::<[bool; 3]>(), option(backup)).prop_map(|(flag, backup)| Remove {
+    (any::<[bool; 4]>(), option(backup)).prop_map(|(flag, backup)| Remove {
         force: flag[0],
         ignore_errors: flag[1],
         sources: flag[2],
+        asks: flag[3],
         backup,
     })
 }
