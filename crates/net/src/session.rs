@@ -14,7 +14,7 @@ use deltic_core::rule::Side;
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
@@ -35,12 +35,13 @@ use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
 use crate::outlets::Outlets;
+use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, resolve};
-use crate::plan;
+use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
+    Counters, Flow, Heard, Link, RawFrame, Stream, read_frame, start_reader, start_writer,
 };
 use crate::user::User;
 
@@ -122,7 +123,7 @@ impl Session {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
-        let (batches, writing) = start_writer(writer, &flow);
+        let (batches, writing) = start_writer(writer, &flow, Stream::First);
         let Conduct { further, user, .. } = conduct;
         (Self { ours: hello(), reader, batches, writing, flow, further, figures, user }, child)
     }
@@ -154,11 +155,15 @@ impl Session {
     }
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
-        let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
-        check_len(&frame)?;
-        match Abort::decode(frame.kind, &frame.payload)? {
-            Some(abort) => Err(abort.into()),
-            None => Ok(frame),
+        loop {
+            let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
+            check_len(&frame)?;
+            if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
+                return Err(abort.into());
+            }
+            if Alive::decode(frame.kind, &frame.payload)?.is_none() {
+                return Ok(frame);
+            }
         }
     }
 
@@ -221,7 +226,14 @@ impl Session {
         if options.select.list_only {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
-        resolve(destination, single, options.select.mkpath)
+        let resolved = resolve(destination, single, options.select.mkpath)?;
+        if resolved.missing && options.select.existing {
+            let shown = deltic_core::path::printable(resolved.root.as_os_str().as_bytes());
+            return Err(SyncError::Selection(format!(
+                "destination {shown}: it is not there any more"
+            )));
+        }
+        Ok(resolved)
     }
 
     /// Asks to receive, and begins to send these paths before the other end has answered.
@@ -273,7 +285,15 @@ impl Session {
         let terms = negotiate(&self.ours, &Hello::decode(frame.kind, &frame.payload)?)?;
         let frame = self.hear().await?;
         let result = match Request::decode(frame.kind, &frame.payload) {
-            Ok(request) => self.serve_request(request, terms, watch).await,
+            Ok(request) => {
+                let patience = Patience::of_silence(request.silence());
+                self.flow.beats(patience.silence);
+                let counters = Arc::clone(&self.flow.counters);
+                tokio::select! {
+                    result = self.serve_request(request, terms, watch) => result,
+                    error = run_out(&patience, &counters) => Err(error),
+                }
+            }
             Err(error) => Err(error.into()),
         };
         self.end(result).await
@@ -572,6 +592,7 @@ pub(crate) async fn dial(
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let mut options = plan.options.clone();
+    session.flow.beats(Patience::of_silence(options.silence).silence);
     if !matches!(session.further, Further::Dial { .. }) {
         options.streams = 1;
     }

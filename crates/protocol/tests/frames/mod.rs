@@ -12,7 +12,7 @@ use deltic_core::{
     Name, RelPath, ShortFingerprint, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -132,6 +132,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let select = Select {
         dirs: true,
         list_only: true,
+        existing: true,
         mounts: Mounts::LeaveOut,
         missing: Missing::Delete,
         ..Select::default()
@@ -327,6 +328,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        ("Alive", Alive.encode()),
         ("Ask", ToSender::Ask(question()).encode()),
         ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
@@ -491,13 +493,13 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level),
+            (threads, streams, compress_level, silence),
             strategy,
             ((compare, select, remove, follow, metadata), rules),
         )| {
@@ -514,6 +516,7 @@ fn options() -> impl Strategy<Value = Options> {
                 durable: flag[8],
                 delete,
                 threads,
+                silence,
                 streams,
                 strategy,
                 compare,
@@ -579,13 +582,14 @@ fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)>
 fn select() -> impl Strategy<Value = Select> {
     let mounts = of(&[Mounts::Enter, Mounts::Empty, Mounts::LeaveOut]);
     let missing = of(&[Missing::Fail, Missing::Ignore, Missing::Delete]);
-    (any::<[bool; 6]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
+    (any::<[bool; 7]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
         dirs: flag[0],
         relative: flag[1],
         plain_implied_dirs: flag[2],
         prune_empty_dirs: flag[3],
         mkpath: flag[4],
         list_only: flag[5],
+        existing: flag[6],
         mounts,
         missing,
     })
