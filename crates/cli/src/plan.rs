@@ -16,7 +16,7 @@ use crate::rate::Rate;
 use crate::view::{Terminals, View};
 
 /// One run as the user asked for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// What to do.
     pub(crate) plan: Plan,
@@ -163,6 +163,7 @@ fn options(
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
+        silence: args.travel.timeout,
         strategy: args.strategy.unwrap_or_default(),
         select,
         compare: args.compare.compare()?,

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! at once, `watch` says what to sync again, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
 mod drive;
@@ -22,6 +22,7 @@ mod sources;
 mod streams;
 mod transport;
 mod user;
+pub mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;

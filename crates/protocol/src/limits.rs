@@ -11,7 +11,7 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// Most capabilities in a hello.
 pub const MAX_CAPABILITIES: usize = 64;
 /// Most filter rules in a request.
-pub const MAX_RULES: usize = 4096;
+pub const MAX_RULES: usize = 1 << 16;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
 /// Most names, in a list of its own, that a request is for.
@@ -25,7 +25,7 @@ pub const MAX_THREADS: u32 = 1024;
 /// Highest level of zstd that a request may ask for; a frame is too short for it to cost much memory.
 pub const MAX_LEVEL: u32 = 22;
 /// Most bytes that either end reads before the hello and the request are through.
-pub const MAX_GREETING_BYTES: usize = 64 << 10;
+pub const MAX_GREETING_BYTES: usize = MAX_FRAME_BYTES;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
 /// Most groups sent and not yet answered, over all files of a session.

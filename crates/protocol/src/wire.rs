@@ -470,9 +470,13 @@ impl Wire for Rules {
         self.from0.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let list: Vec<Rule> = Vec::take(from)?;
+        let count = from.varint()?;
+        if count > MAX_RULES as u64 {
+            return Err(Bad::Limit("filter rules"));
+        }
+        let list = (0..count).map(|_| Rule::take(from)).collect::<Result<Vec<_>, _>>()?;
         let merges = list.iter().filter(|rule| matches!(rule, Rule::DirMerge(_))).count();
-        if list.len() > MAX_RULES || merges > MAX_DIR_MERGES {
+        if merges > MAX_DIR_MERGES {
             return Err(Bad::Limit("filter rules"));
         }
         Ok(Self { list, delete_excluded: Wire::take(from)?, from0: Wire::take(from)? })

@@ -9,3 +9,4 @@ pub(crate) mod patch;
 pub(crate) mod signature;
 pub(crate) mod sync;
 pub(crate) mod version;
+pub(crate) mod watch;

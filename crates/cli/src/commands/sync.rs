@@ -1,6 +1,6 @@
 //! `deltic sync`: plan, run, tell.
 
-use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::io::{self, IsTerminal, stderr, stdin, stdout};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -22,8 +22,13 @@ use super::version;
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
+    asked(args).map_or_else(|exit| exit, |request| sync(&request).1)
+}
+
+/// What the words ask for; the way out where that is no sync.
+pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
     if args.show.version > 0 {
-        return version::print(args.show.version);
+        return Err(version::print(args.show.version));
     }
     let terminals = Terminals {
         stdout: stdout().is_terminal(),
@@ -31,10 +36,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
         stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
-    match Request::new(args, terminals) {
-        Ok(request) => sync(&request),
-        Err(refusal) => refuse(args, &refusal),
-    }
+    Request::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
 }
 
 fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
@@ -51,18 +53,25 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     Exit::of_refusal(refusal)
 }
 
-fn sync(request: &Request) -> Exit {
-    let output = if request.view.to_stderr { Output::stderr() } else { Output::stdout() };
-    let mut teller = tell::teller(request, output);
+/// Runs one sync and tells of it; how it ended.
+pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
+    let mut teller = tell::teller(request, output(request));
     let (result, troubles) = watched(request, &mut *teller);
     let exit = Exit::of(&result, troubles);
-    match teller.finish(&result, exit) {
-        Ok(()) => exit,
-        Err(error) => {
-            output::complain(&format!("write standard output: {error}"), None);
-            if exit == Exit::Success { Exit::Files } else { exit }
-        }
-    }
+    let written = teller.finish(&result, exit);
+    let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
+    (result, exit)
+}
+
+/// Where a request's words go.
+pub(super) fn output(request: &Request) -> Output {
+    if request.view.to_stderr { Output::stderr() } else { Output::stdout() }
+}
+
+/// How a command ends whose words could not be written.
+pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
+    output::complain(&format!("write standard output: {error}"), None);
+    if exit == Exit::Success { Exit::Files } else { exit }
 }
 
 /// Runs the plan here while `teller` tells of it on another thread.
