@@ -35,8 +35,11 @@ fn command(world: &World, words: &str) -> Command {
 impl<'a> Watching<'a> {
     /// Starts it, and waits for the end of the first round.
     fn start(world: &'a World, words: &str) -> Self {
+        Self::run(world, command(world, words))
+    }
+
+    fn run(world: &'a World, mut command: Command) -> Self {
         let stderr = fs::File::create(world.path("stderr")).expect("it can be made");
-        let mut command = command(world, words);
         let mut child =
             command.arg("--json").stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -360,6 +363,53 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
         assert_eq!(run.code, Some(code), "{run:#?}");
         assert!(run.stderr.contains(why), "{run:#?}");
     }
+}
+
+/// The same in a user namespace of its own, where the system is short of something; loudly nothing where there are none.
+fn short_of(world: &World, what: &str, words: &str) -> Option<Command> {
+    let limit = format!(r#"echo {what} && exec "$0" "$@""#);
+    let probe = Command::new("unshare").args(["-Ur", "sh", "-c", &limit, "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        common::skip("no user namespace can be made: limits stay what they are");
+        return None;
+    }
+    let inner = command(world, words);
+    let mut command = Command::new("unshare");
+    command.args(["-Ur", "sh", "-c", &limit, DELTIC]).args(inner.get_args());
+    command.current_dir(world.path("")).env("HOME", world.path(""));
+    Some(command)
+}
+
+#[test]
+fn a_tree_of_too_many_directories_is_compared_now_and_then() {
+    let world = world();
+    let limit = "3 >/proc/sys/user/max_inotify_watches";
+    let Some(command) = short_of(&world, limit, &words(Way::Local, "--delete")) else { return };
+    let watching = Watching::run(&world, command);
+    let stderr = watching.stderr();
+    assert!(
+        stderr.contains("too many directories") && stderr.contains("max_user_watches"),
+        "{stderr}"
+    );
+    for name in ["sub/deep/d", "other/e", "a"] {
+        world.write(format!("src/{name}"), "changed, watched or not");
+    }
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn a_system_that_lets_nobody_watch_is_told_of_with_what_to_do() {
+    let world = world();
+    let limit = "0 >/proc/sys/user/max_inotify_instances";
+    let Some(mut command) = short_of(&world, limit, &words(Way::Local, "")) else { return };
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(11), "{stderr}");
+    assert!(
+        stderr.contains("watch the source") && stderr.contains("max_user_instances"),
+        "{stderr}"
+    );
 }
 
 #[test]
