@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use deltic_protocol::report::Question;
 
+type Ask = dyn Fn(&Question) -> bool + Send + Sync;
+
 /// Who is asked before many names are removed; by default nobody, who says no.
 #[derive(Clone, Default)]
-pub struct User(Option<Arc<dyn Fn(&Question) -> bool + Send + Sync>>);
+pub struct User(Option<Arc<Ask>>);
 
 impl User {
     /// A user whom `ask` asks. It is called on a thread of its own kind, may take any time, and need not come back from a

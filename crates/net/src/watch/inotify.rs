@@ -5,7 +5,6 @@
 
 #![expect(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     reason = "looks at roots that users name; below them only by names that were listed"
 )]
 
@@ -225,10 +224,7 @@ impl Watcher {
         // What was read into the buffer is out of the queue.
         while count < AT_ONCE || !reader.is_buffer_empty() {
             count += 1;
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(_) => return changes,
-            };
+            let Ok(event) = reader.next() else { return changes };
             let name = event.file_name().and_then(|name| Name::new(name.to_bytes()).ok());
             if name.as_ref().is_some_and(|name| name.as_bytes() == STAGING_NAME) {
                 continue;
