@@ -333,12 +333,14 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Who follows links would have to watch where they lead; rules in directories count from the top.
+    // Who follows links would have to watch where they lead; rules in directories count from the top; a name may be another
+    // one of a file that did not change.
     all_apart
         && options.follow.follow == Follow::Never
         && select.mounts == Mounts::Enter
         && !select.prune_empty_dirs
         && !select.plain_implied_dirs
+        && !options.metadata.hard_links
         && !options.rules.list.iter().any(|rule| matches!(rule, Rule::DirMerge(_)))
 }
 

@@ -67,6 +67,7 @@ impl ToSender {
         match self {
             Self::Want { .. }
             | Self::Resume { .. }
+            | Self::Append { .. }
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)

@@ -13,6 +13,7 @@ use common::destination::Destination;
 use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
+use deltic_core::meta::Linked;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -21,14 +22,15 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TOLD_BY_CHUNK_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TOLD_BY_CHUNK_BYTES,
     WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{
@@ -531,6 +533,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
         ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
+        ("Want.tail", ToSender::Want { file: A, how: How::Tail }),
+        ("Append", ToSender::Append { file: A, from: 2999 }),
+        ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
+        ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -934,13 +940,13 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 fn metadata_that_was_not_asked_for_is_refused() {
     let unasked = PeerError::Unexpected("metadata that was not asked for");
     let with = |more: More| Meta { more: more.boxed(), ..file_of(1) };
-    let inode = deltic_core::meta::Inode { device: 1, number: 2 };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
         Meta { user: Some(1), ..file_of(1) },
         Meta { group: Some(1), ..file_of(1) },
         with(More { accessed: Some(NOW), ..More::default() }),
-        with(More { linked: Some(inode), ..More::default() }),
+        with(More { linked: Some(Linked::First(2)), ..More::default() }),
+        back(1),
         with(More { access_acl: Some(Acl::default()), ..More::default() }),
         with(More { default_acl: Some(Acl::default()), ..More::default() }),
         with(More { xattrs, ..More::default() }),
@@ -962,6 +968,97 @@ fn metadata_that_was_not_asked_for_is_refused() {
         let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
     }
+}
+
+/// Another name of the entry that was told so many before.
+fn back(back: u64) -> Meta {
+    let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+    meta.set_linked(Some(Linked::Back(back)));
+    meta
+}
+
+/// The first of so many names.
+fn first(names: u32, mut meta: Meta) -> Meta {
+    meta.set_linked(Some(Linked::First(names)));
+    meta
+}
+
+fn linking() -> Setting {
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    Setting { options: Options { metadata, ..options() }, ..Setting::default() }
+}
+
+#[test]
+fn another_name_is_of_a_file_that_was_told() {
+    let unknown = PeerError::Unexpected("another name of a file that was not told");
+    let two = || first(2, file_of(1));
+    for (entries, why) in [
+        (vec![("a", back(1))], "nothing was told before"),
+        (vec![("a", two()), ("b", back(2))], "before the first"),
+        (vec![("a", two()), ("b", back(u64::MAX))], "long before the first"),
+        (vec![("a", file_of(1)), ("b", back(1))], "of one that has no other names"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(1))], "of another later name"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(2))], "more names than were announced"),
+        (vec![("a", dir()), ("b", back(1))], "of a directory"),
+    ] {
+        let mut victim = Victim::new(linking());
+        assert_eq!(victim.refusal(listing("", &entries, Extent::Last)), unknown, "{why}");
+    }
+    let mut victim = Victim::new(linking());
+    let refused = victim.refusal(listing("", &[("d", first(2, dir()))], Extent::Last));
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+    let own = Some(back(1));
+    let mut victim = Victim::new(linking());
+    let entries = Vec::new();
+    let refused =
+        victim.refusal(ToReceiver::Listing { dir: path(""), own, entries, extent: Extent::Last });
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+}
+
+#[test]
+fn a_name_of_a_file_that_comes_to_nothing_keeps_nobody_waiting() {
+    // A symbolic link that the options leave out leads; the other name comes to nothing as well, and the session ends.
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    let options = Options { links: false, metadata, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let entries = [("b", first(9, link)), ("c", back(1))];
+    let list = [listing("", &entries, Extent::Last), ToReceiver::Listed { intact: true }];
+    victim.take(list).unwrap();
+    assert!(victim.machine.is_finished());
+    assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), [path("a")]);
+}
+
+#[test]
+fn files_of_several_names_are_bounded_while_more_names_may_come() {
+    let mut victim = Victim::new(linking());
+    let mut told = 0;
+    // The path of each is as long as a path may be, so that their bytes run out first. Names that are there settle at once.
+    let deep: Vec<String> = (0..15).map(|n| format!("{n:0250}")).collect();
+    let dirs = (0..=deep.len()).map(|n| deep[..n].join("/")).collect::<Vec<_>>();
+    for (at, below) in dirs.iter().zip(&deep) {
+        let entries = [(below.as_str(), dir())];
+        victim.take([listing(at, &entries, Extent::Last)]).unwrap();
+    }
+    let at = dirs.last().unwrap();
+    let error = loop {
+        let names: Vec<String> = (0..100).map(|n| format!("{:08}", told + n)).collect();
+        let entries: Vec<_> =
+            names.iter().map(|name| (name.as_str(), first(2, file_of(0)))).collect();
+        for name in &names {
+            let node = Node::file(Vec::new(), file_of(0).modified, 0o644);
+            victim.hands.tree.0.insert(path(&format!("{at}/{name}")), node);
+        }
+        told += 100;
+        if let Err(error) = victim.take([listing(at, &entries, Extent::More)]) {
+            break error;
+        }
+        victim.frames.clear();
+        victim.hands.tree.0.retain(|path, _| path.components().count() < 16);
+    };
+    assert_eq!(error, PeerError::Limit("files of several names"));
+    let least = MAX_LINKED_BYTES / (at.len() + 9);
+    assert!((least..=least + 101).contains(&told), "{told}");
 }
 
 #[test]
@@ -1874,7 +1971,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..9usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
@@ -1887,6 +1984,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
             resume(file, ChunkerSpec::for_len(3000)),
+            ToSender::Append { file, from: 1000 * file.0 },
         ][which]
             .clone()
     });
@@ -2234,5 +2332,66 @@ proptest! {
             while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
             while machine.poll_notice().is_some() {}
         }
+    }
+}
+
+fn appending() -> Options {
+    let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
+    Options { writing, ..options() }
+}
+
+#[test]
+fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
+    let begun = || {
+        let mut victim = Victim::new(Setting { options: appending(), ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Append { file: A, from: 10_000 }));
+        victim
+    };
+    let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
+    let unasked = PeerError::Unexpected("start");
+    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    // Of 290,000 bytes there are two blocks.
+    let beyond = victim.machine.handle(fill(one(2..3), 1));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
+    let early = victim.machine.handle(end());
+    assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
+    // One that is as long as what is there has none.
+    let mut victim = begun();
+    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(end()).unwrap();
+}
+
+#[test]
+fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
+    let tree = || {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree
+    };
+    let sent = |from| {
+        let mut target = Target::with(tree(), appending());
+        target.take([ToSender::Append { file: A, from }]).unwrap();
+        let tail = |frame: &ToReceiver| match frame {
+            ToReceiver::Fill { payload: Payload::Plain(bytes), .. } => Some(bytes.clone()),
+            _ => None,
+        };
+        let bytes: Vec<u8> = target.frames.iter().filter_map(tail).flatten().collect();
+        let failed = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { .. }));
+        (bytes, failed)
+    };
+    for from in [0, 1, 1000, 2999, 3000] {
+        assert_eq!(sent(from), (old_bytes()[from as usize..3000].to_vec(), false), "{from}");
+    }
+    for from in [3001, u64::MAX] {
+        assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
 }

@@ -260,7 +260,10 @@ impl Source {
         let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
         let node = node.ok_or_else(|| trouble(TroubleKind::Vanished, "open: gone"))?.clone();
         self.open.insert(handle, (path.clone(), node.clone()));
-        Ok(node.meta)
+        let mut meta = node.meta;
+        // An open file is nobody's name.
+        meta.set_linked(None);
+        Ok(meta)
     }
 
     /// All of a short file, as it was when it was opened.
