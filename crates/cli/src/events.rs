@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
+use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{Action, Change, Differs, Item, TroubleKind};
 use serde::Serialize;
@@ -51,6 +52,17 @@ pub(crate) enum Event<'a> {
         message: &'a str,
     },
     Summary(Box<Summary>),
+    Round {
+        round: u64,
+        full: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        names: Option<usize>,
+    },
+    Watch {
+        state: &'a str,
+        message: String,
+    },
+    Watched(Box<Watched>),
     Error {
         exit_code: u8,
         message: String,
@@ -124,6 +136,23 @@ pub(crate) struct Summary {
     matched_bytes: u64,
     deleted: u64,
     failed: u64,
+}
+
+/// All rounds of a watch together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Watched {
+    pub(crate) exit_code: u8,
+    pub(crate) elapsed_ms: u64,
+    pub(crate) rounds: u64,
+    pub(crate) failed_rounds: u64,
+    pub(crate) complete: bool,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) created: u64,
+    pub(crate) transferred: u64,
+    pub(crate) transferred_bytes: u64,
+    pub(crate) literal_bytes: u64,
+    pub(crate) deleted: u64,
 }
 
 impl<'a> Event<'a> {
@@ -226,6 +255,22 @@ impl<'a> Event<'a> {
         }))
     }
 
+    /// The next run begins.
+    pub(crate) const fn round(round: &Round) -> Self {
+        let Round { number, names, .. } = round;
+        Event::Round { round: *number, full: names.is_none(), names: *names }
+    }
+
+    /// Something is to tell of no run.
+    pub(crate) fn watch(note: &Note) -> Self {
+        let state = match note {
+            Note::SourceGone => "source_gone",
+            Note::SourceBack => "source_back",
+            Note::TooManyDirs => "too_many_dirs",
+        };
+        Event::Watch { state, message: note.to_string() }
+    }
+
     /// The last line of a run that did not.
     pub(crate) fn error(error: &SyncError) -> Self {
         Event::Error {
@@ -313,7 +358,7 @@ pub(crate) fn attributes(change: &Change) -> impl Iterator<Item = &'static str> 
     names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -431,6 +476,9 @@ mod tests {
             Event::summary(&Outcome::default(), false, Exit::Success),
             Event::error(&SyncError::Usage("x".into())),
             Event::change(&change(b"\xff")),
+            Event::Round { round: 1, full: false, names: Some(1) },
+            Event::watch(&Note::SourceGone),
+            Event::Watched(Box::default()),
         ];
         for key in events.iter().map(keys).collect::<Vec<_>>().join(" ").split(' ') {
             assert!(text.contains(&format!("`{key}`")), "{key}");

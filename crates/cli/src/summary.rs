@@ -150,7 +150,7 @@ fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
 }
 
 /// `0.42 s`, `1 min 05 s`, `2 h 03 min`.
-fn duration(elapsed: Duration) -> String {
+pub(crate) fn duration(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
         secs @ 60..3600 => format!("{} min {:02} s", secs / 60, secs % 60),

@@ -15,7 +15,7 @@ use deltic_core::{Entry, Key, Meta, RelPath};
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
@@ -156,6 +156,8 @@ pub enum ToReceiver {
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
     Gone(Vec<Trouble>),
+    /// The user's answer: whether so many names may go.
+    Allow(bool),
 }
 
 /// What the receiver says.
@@ -190,6 +192,8 @@ pub enum ToSender {
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
+    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -437,6 +441,7 @@ frames!(ToReceiver {
     57 Digests(lines)
     31 Missing(paths)
     45 Gone(troubles)
+    53 Allow(allowed)
 });
 
 frames!(ToSender {
@@ -454,5 +459,6 @@ frames!(ToSender {
     38 Trouble(trouble)
     44 Arrived(files)
     58 Digest(files)
+    52 Ask(question)
     39 Finished(totals)
 });

@@ -136,6 +136,17 @@ pub enum TroubleKind {
     DeleteLimit,
 }
 
+/// What a user is asked before many names are removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Names that would go.
+    pub names: u64,
+    /// Names that there are at the destination, those among them.
+    pub of: u64,
+    /// The first of those that would go, at most [`MAX_ASKED`](crate::limits::MAX_ASKED); of a directory only itself.
+    pub first: Vec<RelPath>,
+}
+
 /// Counts of a whole run, as the receiver saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {

@@ -33,7 +33,9 @@ use deltic_protocol::options::{
     Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
@@ -1937,7 +1939,7 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
     machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
     let (id, _) = machine.poll_work().unwrap();
-    assert!(machine.answer(id, receiver::Answer::Removed(Ok(1))).is_err());
+    assert!(machine.answer(id, receiver::Answer::Asked(true)).is_err());
     assert!(
         machine.answer(id, receiver::Answer::Looked(Vec::new(), (Vec::new(), Vec::new()))).is_err()
     );
@@ -2113,7 +2115,11 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),
+        Work::Remove { .. } => {
+            let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
+            Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
+        }
+        Work::Ask(_) => Answer::Asked(luck > 100),
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
@@ -2205,6 +2211,54 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
+#[test]
+fn a_question_is_asked_once_and_only_where_it_may_be() {
+    let asks = Remove { asks: true, ..Remove::default() };
+    let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let unasked = Err(PeerError::Unexpected("a question"));
+    for (remove, delete, dry_run, may) in [
+        (Remove::default(), Delete::Guarded, false, false),
+        (asks.clone(), Delete::Never, false, false),
+        (asks.clone(), Delete::AtMost(7), false, false),
+        (asks.clone(), Delete::Guarded, true, false),
+        (asks.clone(), Delete::Guarded, false, true),
+    ] {
+        let mut machine = Sender::new(Options { remove, delete, dry_run, ..options() });
+        assert_eq!(machine.handle(question()), if may { Ok(()) } else { unasked.clone() });
+        assert_eq!(machine.handle(question()), unasked);
+    }
+    let unheard = PeerError::Unexpected("the answer to no question");
+    let setting = |user_is_here| {
+        let options = Options { remove: asks.clone(), delete: Delete::Guarded, ..options() };
+        Setting { options, user_is_here, ..Setting::default() }
+    };
+    assert_eq!(Victim::new(setting(false)).refusal(ToReceiver::Allow(true)), unheard);
+    // What is asked here is nobody else's to allow, and what waits for an answer does not go by itself.
+    let own = || ToReceiver::Listing {
+        dir: RelPath::root(),
+        own: Some(dir()),
+        entries: Vec::new(),
+        extent: Extent::Last,
+    };
+    let mut victim = Victim::new(setting(true));
+    victim.machine.handle(own()).unwrap();
+    victim.work();
+    victim.machine.handle(ToReceiver::Listed { intact: true }).unwrap();
+    assert_eq!(victim.machine.handle(ToReceiver::Allow(true)), Err(unheard.clone()));
+    for allowed in [false, true] {
+        let mut victim = Victim::new(setting(false));
+        victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
+        let first = vec![path("a")];
+        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
+        assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
+        assert!(!victim.machine.is_finished());
+        victim.take([ToReceiver::Allow(allowed)]).unwrap();
+        assert_eq!(victim.hands.tree.0.contains_key(&path("a")), !allowed);
+        assert!(victim.machine.is_finished());
+        assert_eq!(victim.refusal(ToReceiver::Allow(true)), unheard);
+    }
+}
+
 /// As if each portion began a file.
 fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     let portion = match portion {
@@ -2286,6 +2340,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
+        Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Close { .. } => Answer::Closed,
     }
 }

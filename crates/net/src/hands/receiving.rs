@@ -14,7 +14,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, New, Receiver, Work};
+use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
@@ -29,6 +29,7 @@ use crate::error::SyncError;
 use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
+use crate::user::User;
 use slot::Slot;
 use writing::Site;
 
@@ -46,6 +47,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
+    user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     digests: Digests,
@@ -92,6 +94,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Ask(_)
             | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
@@ -142,14 +145,14 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
-                    StoreError::Protected { .. } => {
-                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
-                    }
-                    error => failed(&error),
-                }))
-            }
+            Work::Remove { path } => Answer::Removed(match self.store.remove(&path) {
+                Ok(names) => Ok(Removed { names, trouble: None }),
+                Err(error @ StoreError::Protected { removed: names, .. }) => {
+                    let (kind, message) = (TroubleKind::Skipped, error.to_string());
+                    Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+                }
+                Err(error) => Err(failed(&error)),
+            }),
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
                 Answer::Opened(opened.map_err(|error| setback(&error)))
@@ -196,6 +199,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Land => {
                 let failures = self.store.land().into_iter();
                 Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
@@ -243,10 +247,16 @@ impl<S: Store> ReceivingHands<S> {
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
+            user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
             digests: Digests::default(),
         })
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Makes `path` another name of `leader`, if that is still of the kind that was put there.

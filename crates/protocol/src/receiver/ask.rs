@@ -12,7 +12,7 @@ use deltic_core::{
 
 use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;
-use crate::report::{Item, Trouble};
+use crate::report::{Item, Question, Trouble};
 use crate::summing::{Portion, Summed};
 use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
@@ -59,6 +59,8 @@ pub enum Work {
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
+    /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
     /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
     /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Answer with
@@ -272,10 +274,31 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Setback>),
     /// What a search found.
     Rolled(Result<Rolled, Setback>),
-    /// How many names were removed.
-    Removed(Result<u64, Trouble>),
+    /// What was removed; an error where nothing was.
+    Removed(Result<Removed, Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
     /// It is done.
     Done(Result<(), Setback>),
+}
+
+/// What became of a name that was to be removed with all below it.
+#[derive(Debug)]
+pub struct Removed {
+    /// How many names went.
+    pub names: u64,
+    /// Why not all did.
+    pub trouble: Option<Trouble>,
+}
+
+impl Removed {
+    /// The names that went, where none stayed.
+    ///
+    /// # Errors
+    /// Why some stayed.
+    pub(super) fn whole(self) -> Result<u64, Trouble> {
+        self.trouble.map_or(Ok(self.names), Err)
+    }
 }
 
 /// What a search through old found.

@@ -50,7 +50,7 @@ use proof::ProofPart;
 
 pub use ask::{
     Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Rolled, Work,
+    Patch, Piece, Removed, Rolled, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -63,6 +63,8 @@ pub struct Setting {
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
     pub expect: Option<Expect>,
+    /// Whether the user is at this end; else at the sender's.
+    pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
@@ -138,6 +140,8 @@ pub struct Receiver {
     backlog_bytes: usize,
     copies_waiting: usize,
     closing: Option<Closing>,
+    /// What goes, or not, by the user's answer.
+    asked: Option<Vec<(RelPath, Extra)>>,
 }
 
 /// How far the sender's list has come.
@@ -167,6 +171,7 @@ enum Place {
     Touch { change: Change },
     Clear { file: FileNo },
     Remove(RelPath, Item),
+    Ask,
     SetDirs,
     Land,
     Sweep,
@@ -259,6 +264,7 @@ impl Receiver {
             backlog_bytes: 0,
             copies_waiting: 0,
             closing: None,
+            asked: None,
         }
     }
 
@@ -345,6 +351,7 @@ impl Receiver {
             ToReceiver::Digests(lines) => self.told_digests(lines)?,
             ToReceiver::Missing(paths) => self.missing(paths)?,
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
+            ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
                 self.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
@@ -400,7 +407,9 @@ impl Receiver {
             (Place::TakeBeside { handle, links }, Answer::Done(done)) => {
                 self.took_beside(handle, links, done);
             }
-            (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::LeaveOut, Answer::Removed(removed)) => {
+                self.left_out(removed.and_then(Removed::whole));
+            }
             (Place::Link { file, change }, Answer::Done(done)) => {
                 self.linked_name(file, change, done);
             }
@@ -416,6 +425,7 @@ impl Receiver {
             (Place::Remove(path, item), Answer::Removed(removed)) => {
                 self.removed(path, item, removed);
             }
+            (Place::Ask, Answer::Asked(allowed)) => self.answered(allowed),
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }

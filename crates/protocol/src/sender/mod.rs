@@ -32,7 +32,9 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::{Append, Options};
-use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{
+    Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
+};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -75,6 +77,8 @@ pub enum Work {
     Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
+    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -131,6 +135,8 @@ pub enum Answer {
     Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
     /// The handle is gone.
     Closed,
 }
@@ -217,6 +223,8 @@ pub struct Sender {
     stay: Vec<Trouble>,
     /// Whether all have arrived that will.
     all_arrived: bool,
+    /// Whether the user was asked: once is enough.
+    was_asked: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -230,14 +238,14 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    digesting: Digesting,
+    inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
 
 /// Whether the receiver asked for a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Digesting {
+enum Inquiry {
     Unasked,
     /// It is being taken.
     Open,
@@ -271,6 +279,7 @@ enum Place {
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
     Digest(Vec<FileNo>),
     RemoveSource,
+    Ask,
     Close,
 }
 
@@ -280,7 +289,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -309,6 +318,7 @@ impl Sender {
             removals_out: 0,
             stay: Vec::new(),
             all_arrived: false,
+            was_asked: false,
             bits_per_second: None,
             finished: false,
         }
@@ -413,6 +423,7 @@ impl Sender {
                 Ok(())
             }
             ToSender::Arrived(files) => self.arrived(&files),
+            ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -444,6 +455,9 @@ impl Sender {
                 self.digested(files, digests);
             }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
+            (Place::Ask, Answer::Asked(allowed)) => {
+                self.frames.push_back(ToReceiver::Allow(allowed));
+            }
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -534,7 +548,7 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.digesting == Digesting::Open) {
+        if settled.clone().any(|(_, listing)| listing.inquiry == Inquiry::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
@@ -548,7 +562,7 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.digesting == Digesting::Open {
+        if listing.inquiry == Inquiry::Open {
             return Err(EARLY);
         }
         self.drop_attempt(file);
@@ -583,6 +597,15 @@ impl Sender {
         }
         self.all_arrived = files.is_empty();
         self.tell_gone();
+        Ok(())
+    }
+
+    /// Many names would go at the other end.
+    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
+        if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+            return Err(PeerError::Unexpected("a question"));
+        }
+        self.jobs.ask(Work::Ask(question), Place::Ask);
         Ok(())
     }
 

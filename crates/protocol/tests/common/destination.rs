@@ -15,7 +15,7 @@ use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
-    Rolled, Work,
+    Removed, Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -189,6 +189,7 @@ impl Destination {
                 }
                 Answer::Extra(Ok(extras))
             }
+            Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),
             Work::Sweep => {
@@ -208,7 +209,7 @@ impl Destination {
                 }
                 let removed = self.tree.remove(&path);
                 self.bump(&path);
-                Answer::Removed(Ok(removed))
+                Answer::Removed(Ok(Removed { names: removed, trouble: None }))
             }
             Work::SetDirs { dirs, .. } => {
                 self.visible();

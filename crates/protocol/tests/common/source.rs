@@ -141,6 +141,7 @@ impl Source {
             }
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
+            Work::Ask(_) => Answer::Asked(false),
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
