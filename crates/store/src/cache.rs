@@ -4,7 +4,7 @@
 //! what is changed within a tick of the clock before it was read is not noted at all ([`Moment`]), as git holds it with what it
 //! calls racy entries. Whatever is wrong with the cache, the file is read: no call here fails.
 //!
-//! It is one file, a table whose buckets are found by a hash of device and inode ([0020](../../../docs/decisions)):
+//! It is one file, a table whose buckets are found by a hash of device and inode ([0023](../../../docs/decisions)):
 //!
 //! ```text
 //! bucket = the lowest bits of the hash, as many as there are buckets      both are powers of two; the file's length says it
@@ -198,7 +198,7 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
 
 /// Device and inode, then the rest.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
-    let Version { inode: (device, number), len, modified, changed } = *version;
+    let Version { inode: (device, number), len, modified, changed, .. } = *version;
     let mut key = [0; KEY_BYTES];
     let (words, nanos) = key.split_at_mut(KEY_BYTES - 8);
     let values = [device, number, len, modified.secs as u64, changed.secs as u64];

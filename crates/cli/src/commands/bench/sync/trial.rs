@@ -208,6 +208,7 @@ impl Way {
             bwlimit: None,
             patience: Patience::default(),
             cache: None,
+            by_blake3: false,
         }
     }
 
