@@ -80,7 +80,8 @@ pub fn run(
             }
         }
     }
-    let conduct = Conduct { bwlimit: plan.bwlimit, user: user.clone(), ..Conduct::default() };
+    let (cache, user) = (plan.cache.clone(), user.clone());
+    let conduct = Conduct { bwlimit: plan.bwlimit, cache, user, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {
@@ -132,13 +133,19 @@ async fn told_to_end() {
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of files is in
+/// the directory `cache`.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
-pub fn agent(dirs: Vec<PathBuf>, bwlimit: Option<u64>) -> Result<(), SyncError> {
+pub fn agent(
+    dirs: Vec<PathBuf>,
+    bwlimit: Option<u64>,
+    cache: Option<PathBuf>,
+) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let conduct = Conduct { bwlimit, further: Further::Answer { dirs }, ..Conduct::default() };
+    let further = Further::Answer { dirs };
+    let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
     let result = runtime.block_on(serve(transport::stdio(), conduct));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
@@ -189,7 +196,8 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs, Conduct::default()));
+    let cache = plan.cache.clone();
+    tokio::spawn(serve(theirs, Conduct { cache, ..Conduct::default() }));
     Ok((ours, Further::Never))
 }
 

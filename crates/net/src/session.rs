@@ -32,6 +32,7 @@ use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
+use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
@@ -64,6 +65,8 @@ pub(crate) struct Conduct {
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
     pub(crate) user: User,
+    /// Where is kept what is known of files.
+    pub(crate) cache: Option<PathBuf>,
 }
 
 impl Conduct {
@@ -89,6 +92,7 @@ pub(crate) struct Session {
     further: Further,
     figures: Option<Figures>,
     user: User,
+    cache: Option<PathBuf>,
 }
 
 /// What the ends agreed on.
@@ -126,8 +130,9 @@ impl Session {
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, user, .. } = conduct;
-        (Self { ours: hello(), reader, batches, writing, flow, further, figures, user }, child)
+        let Conduct { further, user, cache, .. } = conduct;
+        let ours = hello();
+        (Self { ours, reader, batches, writing, flow, further, figures, user, cache }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -261,6 +266,7 @@ impl Session {
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
         let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = hands.knowing(Digests::new(self.cache.clone(), &options));
         let hands = Arc::new(hands.with_user(self.user.clone()));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
@@ -386,7 +392,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = SendingHands::new(sources, own, &options, self.figures)
+            .knowing(Digests::new(self.cache.clone(), &options));
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
@@ -452,10 +459,11 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
+        let digests = Digests::new(self.cache.clone(), &setting.options);
         let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
-        self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
+        self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

@@ -54,7 +54,7 @@ impl ToReceiver {
             Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
                 Purpose::Recipe
             }
-            Self::Deny { .. } => Purpose::Confirm,
+            Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
             Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
     }
@@ -72,14 +72,14 @@ impl ToSender {
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)
-            | Self::Ask(_)
+            | Self::Question(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
             // Sums of what old has in the gaps, or of all of its blocks.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // With what is needed in any case: the two are one answer.
-            Self::Match { .. } => Purpose::Confirm,
+            Self::Match { .. } | Self::Ask(_) => Purpose::Confirm,
         }
     }
 }

@@ -41,7 +41,7 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -142,6 +142,15 @@ impl Victim {
     fn started(len: u64) -> Self {
         let mut victim = Self::wanted_of(len.max(9000));
         victim.take([start(len)]).unwrap();
+        victim
+    }
+
+    /// `a` has the length that was listed: the sender was asked for its digest.
+    fn compared() -> Self {
+        let options = Options { checksum: true, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
+        assert_eq!(victim.frames, [ToSender::Ask(vec![A])]);
         victim
     }
 
@@ -302,6 +311,11 @@ fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
+fn digests(file: FileNo) -> ToReceiver {
+    let digest = Some(Digest::from_bytes([1; 32]));
+    ToReceiver::Digests(vec![DigestLine { file, digest }])
+}
+
 fn end() -> ToReceiver {
     ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
 }
@@ -372,6 +386,12 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Patch.beyond", patch(vec![PatchStep::Copy(0..u32::MAX)], 0)),
         ("Patch.much", patch(vec![PatchStep::Literal(10_001)], 10_001)),
         ("Patch.nothing", patch(Vec::new(), 0)),
+        ("Digests", digests(A)),
+        ("Digests.foreign", digests(foreign)),
+        ("Digests.twice", {
+            let line = DigestLine { file: A, digest: None };
+            ToReceiver::Digests(vec![line; 2])
+        }),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -428,13 +448,24 @@ impl Target {
         target
     }
 
-    fn plain() -> Self {
+    fn tree() -> Tree {
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        tree
+    }
+
+    /// The receiver asked for the digest of `a`.
+    fn asked() -> Self {
+        let mut target = Self::plain();
+        target.take([ToSender::Ask(vec![A])]).unwrap();
+        target
+    }
+
+    fn plain() -> Self {
         // So that a file of a few kilobytes is told in groups.
-        let target = Self::with(tree, Options { checksum: true, ..options() });
+        let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -537,6 +568,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Append", ToSender::Append { file: A, from: 2999 }),
         ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
         ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
+        ("Ask", ToSender::Ask(vec![A, NUMBERS[1]])),
+        ("Ask.nothing", ToSender::Ask(Vec::new())),
+        ("Ask.twice", ToSender::Ask(vec![A; 2])),
+        ("Ask.foreign", ToSender::Ask(vec![foreign])),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -592,7 +627,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 15] = [
+    let receivers: [State<Victim>; 16] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
@@ -616,8 +651,9 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by webr2sync", || Victim::by("webr2sync")),
         ("rolled", Victim::rolled),
         ("by rsync", || Victim::by("rsync")),
+        ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 11] = [
+    let senders: [State<Target>; 13] = [
         ("listed", Target::plain),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
@@ -633,6 +669,8 @@ fn every_frame_has_its_answer_in_every_state() {
         ("split", Target::split),
         ("by webr2sync", || Target::by("webr2sync")),
         ("by rsync", || Target::by("rsync")),
+        ("asked", Target::asked),
+        ("without -c", || Target::of(Target::tree())),
     ];
     let mut table = String::new();
     for (state, make) in receivers {
@@ -1685,6 +1723,22 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 }
 
 /// Each file's sums are bounded, but many files may be under way.
+/// Else what waits to be read would not be within the window.
+#[test]
+fn what_is_asked_about_is_answered_before_it_is_settled() {
+    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+        let mut target = Target::plain();
+        target.machine.handle(ToSender::Ask(vec![A])).unwrap();
+        assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
+        let mut target = Target::asked();
+        let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
+        assert!(target.frames.iter().any(told));
+        target.take([end]).unwrap();
+    }
+}
+
 #[test]
 fn the_sums_of_all_files_are_bounded() {
     let mut tree = Tree::default();
@@ -1791,7 +1845,7 @@ fn a_dry_run_that_cannot_compare_writes_nothing() {
     let found = victim.hands.perform(look);
     victim.hands.tree.0.clear();
     victim.machine.answer(id, found).unwrap();
-    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    victim.take([digests(A), ToReceiver::Listed { intact: true }]).unwrap();
     assert!(victim.machine.is_finished());
     assert!(!victim.frames.iter().any(|frame| matches!(frame, ToSender::Want { .. })));
 }
@@ -1933,7 +1987,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..9usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..10usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -1945,6 +1999,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 mended(one(0..2), 3000),
                 end(),
                 failed(attempt),
+                digests(A),
             ][which]
                 .clone();
             numbered(frame, FileNo(file))
@@ -1966,6 +2021,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
         }
+        ToReceiver::Digests(_) => digests(file),
         other => other,
     }
 }
@@ -1973,8 +2029,10 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
+        let ask = ToSender::Ask(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
+            ask,
             ToSender::Want { file, how: How::Recipe },
             ToSender::Want { file, how: How::Whole },
             ToSender::Lack { file, groups: one(0..1) },
@@ -2034,6 +2092,13 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 _ => Err(trouble(TroubleKind::Failed)),
             };
             Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
+        }
+        Work::Digest { paths } => {
+            let digest = |n: usize| {
+                let luck = (luck as usize + n) % 4;
+                (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
+            };
+            Answer::Digested((0..paths.len()).map(digest).collect())
         }
         Work::LookBeside { .. } => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
@@ -2149,7 +2214,7 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
 #[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
-    let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let question = || ToSender::Question(Question { names: 2000, of: 2001, first: vec![path("a")] });
     let unasked = Err(PeerError::Unexpected("a question"));
     for (remove, delete, dry_run, may) in [
         (Remove::default(), Delete::Guarded, false, false),
@@ -2184,7 +2249,7 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
         let mut victim = Victim::new(setting(false));
         victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
         let first = vec![path("a")];
-        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
+        let asked = ToSender::Question(Question { names: 1, of: 1, first });
         assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
         assert!(!victim.machine.is_finished());
         victim.take([ToReceiver::Allow(allowed)]).unwrap();
@@ -2269,6 +2334,10 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::Digest { paths } => {
+            let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));
+            Answer::Digested(vec![digest; paths.len()])
+        }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Ask(_) => Answer::Asked(luck > 100),
@@ -2313,8 +2382,9 @@ proptest! {
     fn no_frames_and_answers_make_a_sender_panic(
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        checksum: bool,
     ) {
-        let options = Options { strategy, ..options() };
+        let options = Options { strategy, checksum, ..options() };
         let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, stderr, stdin, stdout};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use deltic_net::{Outcome, SyncError, User};
+use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
@@ -56,7 +56,9 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
 /// Runs one sync and tells of it; how it ended.
 pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
     let mut teller = tell::teller(request, output(request));
-    let (result, troubles) = watched(request, &mut *teller);
+    // Each would wake the teller, thousands of times for one large file.
+    let shows_progress = request.view.json || request.view.live != Live::Nothing;
+    let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
     let written = teller.finish(&result, exit);
     let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
@@ -75,15 +77,17 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
 }
 
 /// Runs the plan here while `teller` tells of it on another thread.
-fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
+pub(super) fn watched(
+    plan: &Plan,
+    shows_progress: bool,
+    teller: &mut dyn Teller,
+) -> (Result<Outcome, SyncError>, Troubles) {
     let (sender, said) = sync_channel(WAITING_NOTICES);
-    // Each would wake the teller, thousands of times for one large file.
-    let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let user = if request.plan.options.asks() { at_terminal(&sender) } else { User::default() };
+    let user = if plan.options.asks() { at_terminal(&sender) } else { User::default() };
     thread::scope(|scope| {
         let telling = scope.spawn(move || tell::listen(&said, teller));
         // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
-        let result = deltic_net::run(&request.plan, &user, &mut |notice| {
+        let result = deltic_net::run(plan, &user, &mut |notice| {
             if shows_progress || !matches!(notice, Notice::Settled { .. }) {
                 sender.send(Said::Notice(notice)).ok();
             }
