@@ -30,6 +30,8 @@ pub struct Facts {
     pub target: Option<Box<[u8]>>,
     /// Bytes of the file that were sent.
     pub literal: u64,
+    /// Which file of another name it was matched against.
+    pub from: Option<RelPath>,
 }
 
 impl Facts {
@@ -40,7 +42,8 @@ impl Facts {
             Kind::Symlink(target) => Some(target.clone()),
             _ => None,
         };
-        Self { len: meta.len, modified: meta.modified, mode: meta.mode, target, literal: 0 }
+        let Meta { len, modified, mode, .. } = *meta;
+        Self { len, modified, mode, target, ..Self::default() }
     }
 }
 

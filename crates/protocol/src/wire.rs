@@ -538,7 +538,8 @@ impl Wire for Facts {
         if mode > 0o7777 {
             return Err(CodecError::OutOfRange.into());
         }
-        Ok(Self { len, modified, mode, target: Wire::take(from)?, literal: from.varint()? })
+        let (target, literal) = (Wire::take(from)?, from.varint()?);
+        Ok(Self { len, modified, mode, target, literal, from: None })
     }
 }
 

@@ -1785,7 +1785,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
-        listing("c", &[("a", file_of(3000))], Extent::Last),
+        listing("c", &[("a", file_of(30_000))], Extent::Last),
         ToReceiver::Listed { intact: true },
         chunks(one(0..1), &[1000, 2000]),
         chunks(one(1..2), &[3000]),
@@ -1871,7 +1871,7 @@ fn any_kept(luck: u8) -> receiver::Kept {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, OldLens, Work};
+    use receiver::{Answer, Charted, Kinship, OldLens, Unseen, Work};
     let fails = luck.is_multiple_of(5);
     let work = match work {
         Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
@@ -1916,11 +1916,19 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
         Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),
+        Work::Chart { names, .. } => {
+            let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+        }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
-            similar: vec![3000; luck as usize / 6 % 2],
+            similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                path: path(["a", "d/b"][luck as usize / 12 % 2]),
+                len: 3000,
+                kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)][luck as usize / 24 % 3],
+            }),
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),

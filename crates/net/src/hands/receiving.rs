@@ -20,6 +20,7 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::chart::Chart;
 use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
@@ -35,6 +36,7 @@ use writing::Site;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
+    chart: Chart,
     keep: Keep,
     owners: Owners,
     terms: Terms,
@@ -56,6 +58,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            // So many names take their time.
+            Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
@@ -87,6 +91,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Chart { .. }
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
@@ -131,6 +136,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     }
                     error => failed(&error),
                 }))
+            }
+            Work::Chart { near, names } => {
+                Answer::Charted(self.chart.draw(&self.store, near, names))
             }
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
@@ -214,6 +222,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(Self {
             store,
             alternates,
+            chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             terms,

@@ -497,13 +497,15 @@ impl Receiver {
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
         let compare = looks == Some(Quick::Unknown) || beside_is_it;
-        let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
+        let old = old_file;
+        let may_have_moved = false;
+        let candidate = Candidate { file, path, meta, old, seen, differs, beside, may_have_moved };
         if options.dry_run && !compare {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
-            self.queue.push(candidate);
+            self.enqueue(candidate);
         }
     }
 

@@ -18,6 +18,7 @@ mod deciding;
 mod expect;
 mod file;
 mod missing;
+mod moved;
 mod owning;
 mod proof;
 
@@ -41,12 +42,13 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use moved::Moved;
 use owning::Owners;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Rolled, Work,
+    Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended, New,
+    OldGap, OldLens, Ours, Patch, Piece, Rolled, Similar, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -100,6 +102,7 @@ pub struct Receiver {
     cleared_names: u64,
     root_is_whole: bool,
     queue: Queue,
+    moved: Moved,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
@@ -160,6 +163,7 @@ enum Place {
     SetDirs,
     Sweep,
     Flush,
+    Chart,
     OpenOld(Handle),
     Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
@@ -225,6 +229,7 @@ impl Receiver {
             cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
+            moved: Moved::default(),
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
@@ -398,6 +403,7 @@ impl Receiver {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
+            (Place::Chart, Answer::Charted(charted)) => self.charted(charted),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
@@ -446,6 +452,7 @@ impl Receiver {
     /// Starts what has become possible.
     fn go_on(&mut self) {
         self.survey_more();
+        self.draw();
         self.activate();
         self.settle();
         self.close();
@@ -475,7 +482,8 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, unasked];
+        let charting = self.moved.first().map(|file| file.0);
+        let waiting = [looking, queued, charting, clearing, beside, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
