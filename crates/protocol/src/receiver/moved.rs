@@ -83,9 +83,9 @@ impl Moved {
     /// What may be guessed.
     pub(super) fn most(&self) -> Option<Kinship> {
         match () {
-            () if !self.kin.is_out() => Some(Kinship::Kin),
-            () if !self.twins.is_out() => Some(Kinship::Twin),
-            () => None,
+            () if self.twins.is_out() => None,
+            () if self.kin.is_out() => Some(Kinship::Twin),
+            () => Some(Kinship::Kin),
         }
     }
 
@@ -208,8 +208,7 @@ mod tests {
         assert_eq!(moved.most(), Some(Kinship::Twin));
         moved.learn(Kinship::Kin, 90, 100);
         assert_eq!(moved.most(), Some(Kinship::Kin));
-        for _ in 0..100 {
-            moved.learn(Kinship::Kin, 0, 100);
+        for _ in 0..=MISSES_BORNE {
             moved.learn(Kinship::Twin, 0, 100);
         }
         assert_eq!(moved.most(), None);

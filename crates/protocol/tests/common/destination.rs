@@ -1,6 +1,7 @@
 //! The receiver's hands: changes a tree, and checks the laws of each piece of work on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
@@ -54,7 +55,7 @@ pub struct Destination {
     /// How many transfers went on.
     pub resumed: usize,
     /// Names that were charted: no more are found elsewhere.
-    charted: usize,
+    charted: BTreeSet<RelPath>,
     /// What was matched against files of other names, and by what right.
     pub similar: Vec<(RelPath, Similar)>,
     slots: BTreeMap<Handle, Slot>,
@@ -116,7 +117,7 @@ impl Destination {
             leftovers: BTreeMap::new(),
             interrupted: BTreeMap::new(),
             resumed: 0,
-            charted: 0,
+            charted: BTreeSet::new(),
             similar: Vec::new(),
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -535,15 +536,18 @@ impl Destination {
 
     /// A portion of the tree, in the order of its names.
     fn chart(&mut self, names: u64) -> Charted {
-        let more = self.tree.0.len().saturating_sub(self.charted).min(names as usize);
-        let more = more.min(self.dice.between(1, 8));
-        self.charted += more;
-        let unseen = match self.tree.0.len() - self.charted.min(self.tree.0.len()) {
-            0 => Unseen::Nothing,
-            _ if self.dice.percent(70) => Unseen::Near,
-            _ => Unseen::Far,
+        let behind = self.charted.last().map_or(Bound::Unbounded, Bound::Excluded);
+        let more = self.tree.0.range((behind, Bound::Unbounded)).map(|(path, _)| path.clone());
+        let most = self.dice.between(1, 8).min(names as usize);
+        let more: Vec<_> = more.take(most).collect();
+        let unseen = match more.len() < most {
+            true => Unseen::Nothing,
+            false if self.dice.percent(70) => Unseen::Near,
+            false => Unseen::Far,
         };
-        Charted { names: more as u64, unseen }
+        let names = more.len() as u64;
+        self.charted.extend(more);
+        Charted { names, unseen }
     }
 
     /// A file that is like it, or any other: a guess may be wrong.
@@ -551,7 +555,7 @@ impl Destination {
         let most = elsewhere.moved?;
         assert!(elsewhere.new.0 > 16 << 10, "{path} is not worth it");
         let wild = self.dice.percent(self.faults.guess);
-        let others = self.tree.0.iter().take(self.charted);
+        let others = self.charted.iter().filter_map(|path| self.tree.0.get_key_value(path));
         let files = others.filter(|(other, node)| *other != path && node.meta.is_file());
         let kinship = |node: &Node| match (node.meta.len, node.meta.modified) == elsewhere.new {
             true => Kinship::Twin,
