@@ -91,6 +91,16 @@ pub(crate) struct ChangeEvent<'a> {
     kind: &'a str,
     action: &'a str,
     differs: Vec<&'a str>,
+    #[serde(flatten)]
+    from: Option<From>,
+}
+
+/// The file of another name that a file was matched against.
+#[derive(Debug, Serialize)]
+pub(crate) struct From {
+    from: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_bytes: Option<String>,
 }
 
 /// Everything that was counted.
@@ -153,6 +163,7 @@ impl<'a> Event<'a> {
             kind: kind(change.item),
             action: action(change.action),
             differs: differs(change),
+            from: change.facts.from.as_ref().map(from),
         })
     }
 
@@ -248,6 +259,11 @@ fn named(bytes: &[u8]) -> Named {
         path: String::from_utf8_lossy(bytes).into_owned(),
         path_bytes: std::str::from_utf8(bytes).is_err().then(hex),
     }
+}
+
+fn from(path: &RelPath) -> From {
+    let Named { path: from, path_bytes: from_bytes } = named(path.as_bytes());
+    From { from, from_bytes }
 }
 
 fn kind(item: Item) -> &'static str {
@@ -349,6 +365,10 @@ mod tests {
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
         assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+        let mut moved = change(b"d/n");
+        moved.facts.from = Some(RelPath::parse(b"e/\xff").unwrap());
+        assert_eq!(keys(&Event::change(&moved)), "action differs event from from_bytes kind path");
+        assert_eq!(parsed(&Event::change(&moved))["from_bytes"], "652fff");
     }
 
     #[test]

@@ -281,6 +281,7 @@ mod tests {
             mode: 0o4751,
             target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
             literal: 77,
+            from: None,
         };
         let path = RelPath::parse(path.as_bytes()).unwrap();
         Change { path, item, action, differs: Differs::default(), facts }
