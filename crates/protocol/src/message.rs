@@ -129,6 +129,8 @@ pub enum ToReceiver {
     Groups { file: FileNo, groups: Vec<GroupLine> },
     /// The chunks of groups that the receiver lacks, in the order in which it asked.
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
+    /// Tells the next chunks of a short file's recipe, without groups.
+    Recipe { file: FileNo, chunks: Vec<ChunkLine> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
@@ -163,7 +165,7 @@ pub enum ToSender {
     Settled { upto: FileNo },
     /// Answers one `Groups`: the groups of it that must be expanded.
     Lack { file: FileNo, groups: Vec<Range<u32>> },
-    /// Answers one `Chunks`: the chunks of it that must be sent.
+    /// Answers one `Chunks` or `Recipe`: the chunks of it that must be sent.
     Need { file: FileNo, chunks: Vec<Range<u32>> },
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
@@ -416,6 +418,7 @@ frames!(ToReceiver {
     18 Start { file, meta, how, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
+    51 Recipe { file, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }

@@ -21,7 +21,8 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TOLD_BY_CHUNK_BYTES,
+    WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -268,8 +269,15 @@ fn groups(lines: &[(u64, u32)]) -> ToReceiver {
 }
 
 fn chunks(groups: Vec<Range<u32>>, lens: &[u32]) -> ToReceiver {
-    let line = |len: &u32| ChunkLine { len: *len, short: short(8) };
-    ToReceiver::Chunks { file: A, groups, chunks: lens.iter().map(line).collect() }
+    ToReceiver::Chunks { file: A, groups, chunks: chunk_lines(lens) }
+}
+
+fn recipe(lens: &[u32]) -> ToReceiver {
+    ToReceiver::Recipe { file: A, chunks: chunk_lines(lens) }
+}
+
+fn chunk_lines(lens: &[u32]) -> Vec<ChunkLine> {
+    lens.iter().map(|len| ChunkLine { len: *len, short: short(8) }).collect()
 }
 
 fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
@@ -326,6 +334,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Groups", groups(&[(3000, 2)])),
         ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
         ("Chunks", chunks(one(0..1), &[1000, 2000])),
+        ("Recipe", recipe(&[1000, 2000])),
+        ("Recipe.foreign", ToReceiver::Recipe { file: foreign, chunks: Vec::new() }),
         ("Fill", fill(one(0..1), 1000)),
         (
             "Fill.foreign",
@@ -419,7 +429,8 @@ impl Target {
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
-        let target = Self::of(tree);
+        // So that a file of a few kilobytes is told in groups.
+        let target = Self::with(tree, Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -1130,7 +1141,7 @@ fn chunks_that_do_not_make_their_group_are_refused() {
             &PeerError::Unexpected("more chunks than their groups have"),
         ),
         (one(0..1), &[1000, 1999], &sum),
-        (one(0..1), &[1000, 2001], &sum),
+        (one(0..1), &[1000, 2001], &length),
         (one(0..1), &[0, 3000], &length),
         (one(0..1), &[511, 2489], &length),
         (one(0..1), &[u32::MAX, 1], &length),
@@ -1138,6 +1149,30 @@ fn chunks_that_do_not_make_their_group_are_refused() {
         let refusal = Victim::lacked().refusal(chunks(groups.clone(), lens));
         assert_eq!(refusal, *error, "{groups:?} {lens:?}");
     }
+}
+
+#[test]
+fn a_recipe_by_chunk_is_of_a_short_file_and_no_longer_than_it() {
+    let (length, recipe_) =
+        (PeerError::Limit("length of a chunk"), PeerError::Unexpected("recipe"));
+    for (lens, error) in [
+        (&[1000, 2001][..], &length),
+        (&[0, 3000], &length),
+        (&[511, 2489], &length),
+        (&[u32::MAX, 1], &length),
+        (&[], &recipe_),
+    ] {
+        assert_eq!(Victim::started(3000).refusal(recipe(lens)), *error, "{lens:?}");
+    }
+    let short = TOLD_BY_CHUNK_BYTES;
+    Victim::started(short).take([recipe(&[3000])]).unwrap();
+    assert_eq!(Victim::started(short + 1).refusal(recipe(&[3000])), recipe_);
+    assert_eq!(Victim::whole(3000).refusal(recipe(&[3000])), recipe_);
+    let mut told = Victim::started(3000);
+    told.take([recipe(&[1000]), groups(&[(1000, 1)]), recipe(&[1000])]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), length);
+    told.take([end()]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), recipe_);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
 //! a queued file ──► open its old version, Want ──► Start ──► index old
-//!     Groups ──► Lack     Chunks ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
+//!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
 //! the list is complete, every file done ──► delete, set directories, flush, Finished
 //! ```
@@ -321,6 +321,7 @@ impl Receiver {
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
+            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;

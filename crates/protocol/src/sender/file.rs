@@ -10,7 +10,9 @@ use deltic_core::{Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{
+    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+};
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Handle, Turn};
@@ -300,8 +302,14 @@ impl Sender {
         while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
             let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
-            self.groups_out += batch.len() as u64;
-            self.frames.push_back(tell_groups(file, outgoing, &batch));
+            let by_chunk = outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none();
+            // A comparison by content finds most files equal: one group each is less than all of their chunks.
+            if by_chunk && !self.options.checksum {
+                self.frames.push_back(tell_chunks(file, outgoing, &batch));
+            } else {
+                self.groups_out += batch.len() as u64;
+                self.frames.push_back(tell_groups(file, outgoing, &batch));
+            }
         }
         if outgoing.untold.is_empty()
             && let Some(digest) = outgoing.digest.take()
@@ -457,20 +465,39 @@ fn whole_spec() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
 }
 
-/// The frame that tells new groups; notes where each starts.
+/// The frame that tells new groups; notes which await an answer.
 fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToReceiver {
+    let new = note_groups(outgoing, groups);
+    outgoing.told.push_back(new);
+    let line = |group: &Group| {
+        let Group { len, chunks, fingerprint } = group;
+        GroupLine { len: *len, chunks: *chunks, short: fingerprint.short() }
+    };
+    ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
+}
+
+/// The frame that tells the chunks of new groups; notes that they await an answer.
+fn tell_chunks(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToReceiver {
+    let new = note_groups(outgoing, groups);
+    let chunks = outgoing.chunks_of(&new);
+    outgoing.spelled.push_back(vec![chunks.clone()]);
+    let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
+    ToReceiver::Recipe { file, chunks: chunks.iter().map(line).collect() }
+}
+
+/// Notes where new groups start; their numbers.
+fn note_groups(outgoing: &mut Outgoing, groups: &[Group]) -> Range<u32> {
     let first = outgoing.groups.len() as u32;
     for group in groups {
         outgoing.groups.push(outgoing.next_group);
         outgoing.next_group.start += group.len;
         outgoing.next_group.chunk += group.chunks;
     }
-    outgoing.told.push_back(first..outgoing.groups.len() as u32);
-    ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
+    first..outgoing.groups.len() as u32
 }
 
-fn line(group: &Group) -> GroupLine {
-    GroupLine { len: group.len, chunks: group.chunks, short: group.fingerprint.short() }
+fn line(chunk: &Chunk) -> ChunkLine {
+    ChunkLine { len: chunk.len, short: chunk.fingerprint.short() }
 }
 
 /// Frames that spell out these groups; notes which chunks each awaits an answer for.
@@ -494,7 +521,7 @@ fn spell(file: FileNo, outgoing: &mut Outgoing, lacked: &[Range<u32>]) -> Vec<To
             _ => groups.push(group..group + 1),
         }
         let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
-        lines.extend(chunks.iter().map(|c| ChunkLine { len: c.len, short: c.fingerprint.short() }));
+        lines.extend(chunks.iter().map(line));
     }
     flush(&mut groups, &mut lines);
     for frame in &frames {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
-//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
+//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)

@@ -236,6 +236,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
         ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
+        ("Recipe", ToReceiver::Recipe { file, chunks: vec![chunk; 3] }.encode()),
         (
             "Fill.plain",
             ToReceiver::Fill {
@@ -367,6 +368,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),
         (file(), ranges(), vec(chunk(), 0..4))
             .prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
+        (file(), vec(chunk(), 0..4)).prop_map(|(file, chunks)| ToReceiver::Recipe { file, chunks }),
         (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill {
             file,
             chunks,

@@ -8,7 +8,9 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
 use crate::error::PeerError;
-use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{
+    LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
@@ -157,6 +159,11 @@ impl Receiver {
         }
         self.advance(file);
         self.copy(handle, copies.finish(), missed);
+        while let Some(groups) =
+            self.attempt(file).and_then(|(_, attempt)| attempt.next_unmatched())
+        {
+            self.match_chunks(file, groups.collect(), false);
+        }
         self.try_settle(handle);
     }
 
@@ -205,7 +212,7 @@ impl Receiver {
         if groups.is_empty() {
             return Err(PeerError::Unexpected("chunks of no group"));
         }
-        let (mut lines, mut copies, mut needed) = (lines, Copies::default(), Vec::new());
+        let mut lines = lines;
         for no in groups.iter().cloned().flatten() {
             if attempt.lacked.pop_front() != Some(no) {
                 return Err(PeerError::Unexpected("chunks of a group that was not asked for"));
@@ -213,20 +220,51 @@ impl Receiver {
             let count = attempt.groups[no as usize].chunks as usize;
             let own = lines.split_off(..count);
             let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
-            needed.extend(attempt.spell(no, own, &mut copies)?);
+            attempt.spell(no, own)?;
         }
         if !lines.is_empty() {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
+        self.match_chunks(file, groups.iter().cloned().flatten().collect(), true);
+        self.try_settle(handle);
+        Ok(())
+    }
+
+    pub(in crate::receiver) fn recipe(
+        &mut self,
+        file: FileNo,
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
+        let may_come = attempt.how == How::Recipe && attempt.end.is_none() && !attempt.is_resumed();
+        if !may_come || attempt.meta.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
+            return Err(PeerError::Unexpected("recipe"));
+        }
+        let before = attempt.groups_held();
+        attempt.tell_chunks(lines)?;
+        let told = attempt.groups_held() - before;
+        self.groups_held += told;
+        self.resolve(file);
+        Ok(())
+    }
+
+    /// Looks for the chunks that were told of these groups, and answers with those that old lacks. `differs` says that the
+    /// version in place is another whatever is found.
+    fn match_chunks(&mut self, file: FileNo, groups: Vec<u32>, differs: bool) {
+        let Some(incoming) = self.files.get_mut(&file) else { return };
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else { return };
+        let (mut copies, mut needed) = (Copies::default(), Vec::new());
+        for no in &groups {
+            needed.extend(attempt.find_chunks(*no, &mut copies));
+        }
+        let differs = differs || !needed.is_empty();
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let spelled_from = attempt.groups[groups[0].start as usize].first_chunk;
-        let needed = attempt.find_gaps(runs(needed.into_iter()), spelled_from, parts);
+        let told_from = attempt.groups[groups[0] as usize].first_chunk;
+        let needed = attempt.find_gaps(runs(needed.into_iter()), told_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
         self.advance(file);
-        self.copy(handle, copies.finish(), true);
-        self.try_settle(handle);
-        Ok(())
+        self.copy(handle, copies.finish(), differs);
     }
 
     pub(in crate::receiver) fn fill(
