@@ -2020,6 +2020,38 @@ fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
     })
 }
 
+/// A list of huge files makes a receiver look around once, and no further than it will.
+#[test]
+fn claims_of_length_buy_a_bounded_look_around() {
+    let files: Vec<_> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let huge: Vec<_> = files.iter().map(|name| (&**name, file_of(i64::MAX as u64))).collect();
+    let ToReceiver::Listing { dir, entries, extent, .. } = listing("", &huge, Extent::Last) else {
+        unreachable!()
+    };
+    // The root itself is no part of it, or all would be looked at for the list as well.
+    let mut machine = Victim::plain().machine;
+    machine.handle(ToReceiver::Listing { dir, own: None, entries, extent }).unwrap();
+    let (mut names_seen, mut opened) = (0, 0);
+    let mut hands = Victim::plain().hands;
+    while let Some((id, work)) = machine.poll_work() {
+        let answer = match work {
+            receiver::Work::Chart { near, names } => {
+                assert!(near.is_empty(), "{near:?}");
+                names_seen += names;
+                let unseen = receiver::Unseen::Far;
+                receiver::Answer::Charted(receiver::Charted { names, unseen })
+            }
+            work => {
+                opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
+                hands.perform(work)
+            }
+        };
+        machine.answer(id, answer).unwrap();
+    }
+    assert!((1 << 20..(1 << 20) + (8 << 10)).contains(&names_seen), "{names_seen}");
+    assert!(opened > 0, "what waited goes on");
+}
+
 #[test]
 fn what_was_not_asked_for_is_not_removed_at_either_end() {
     let unasked = PeerError::Unexpected("a missing name that was not asked for");

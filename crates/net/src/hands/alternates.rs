@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::{Entry, Meta, Name, RelPath, Timestamp};
 use deltic_protocol::options::Fuzzy;
 use deltic_protocol::receiver::Elsewhere;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 
 use super::lock;
 
@@ -18,6 +18,9 @@ pub(crate) struct Alternates<S> {
 
 /// The regular files of a directory, by the tree they are in; `None` is the destination.
 type Candidates = Vec<(Option<usize>, Entry)>;
+
+/// A file of another name, held open.
+type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 
 impl<S: Store> Alternates<S> {
     pub(crate) fn new(trees: Vec<Option<S>>) -> Self {
@@ -69,7 +72,7 @@ impl<S: Store> Alternates<S> {
         store: &S,
         path: &RelPath,
         elsewhere: &Elsewhere,
-    ) -> (Option<S::Snapshot>, Option<(RelPath, S::Snapshot)>) {
+    ) -> (Option<S::Snapshot>, Named<S>) {
         let of_alternate = |alternate| self.tree(alternate, path).and_then(|tree| tree.open(path));
         let beside = elsewhere.alternate.and_then(|alternate| of_alternate(alternate).ok());
         let similar = match (elsewhere.fuzzy, &beside) {
@@ -79,12 +82,7 @@ impl<S: Store> Alternates<S> {
         (beside, similar)
     }
 
-    fn similar(
-        &self,
-        store: &S,
-        path: &RelPath,
-        elsewhere: &Elsewhere,
-    ) -> Option<(RelPath, S::Snapshot)> {
+    fn similar(&self, store: &S, path: &RelPath, elsewhere: &Elsewhere) -> Named<S> {
         let (dir, name) = path.split_last()?;
         let candidates = self.candidates(store, &dir, elsewhere.fuzzy);
         let (tree, best) = most_similar(&name, elsewhere.new, &candidates)?;

@@ -69,6 +69,8 @@ const NAMES_AT_ONCE: u64 = 8 << 10;
 const FAR_NAMES: u64 = 16 << 10;
 /// Bytes wanted that are worth a look at one more such name: a look may take a disk as long as these take a line.
 const BYTES_FOR_NAME: u64 = 64 << 10;
+/// Most of them, whatever a sender says that it has.
+const MOST_FAR_NAMES: u64 = 1 << 20;
 /// Wrong guesses that are borne; each hit makes up for two.
 const MISSES_BORNE: u32 = 16;
 /// A guess that brought less than this share of a file was wrong.
@@ -145,7 +147,8 @@ impl Receiver {
 
     fn most_far_names(&self) -> u64 {
         let worth = self.moved.wanted_bytes / BYTES_FOR_NAME;
-        FAR_NAMES.saturating_add(self.told.saturating_mul(2)).saturating_add(worth)
+        let names = FAR_NAMES.saturating_add(self.told.saturating_mul(2)).saturating_add(worth);
+        names.min(MOST_FAR_NAMES)
     }
 
     /// Directories that are brought over, and that no other holds.
