@@ -93,6 +93,10 @@ pub(crate) struct ChangeEvent<'a> {
     differs: Vec<&'a str>,
     #[serde(flatten)]
     from: Option<From>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to_bytes: Option<String>,
 }
 
 /// The file of another name that a file was matched against.
@@ -158,7 +162,11 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
+        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
+        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
         Event::Change(ChangeEvent {
+            linked_to,
+            linked_to_bytes: bytes.flatten(),
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
@@ -347,6 +355,7 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            by_blake3: false,
             bwlimit: None,
         };
         assert_eq!(
@@ -369,6 +378,18 @@ mod tests {
         moved.facts.from = Some(RelPath::parse(b"e/\xff").unwrap());
         assert_eq!(keys(&Event::change(&moved)), "action differs event from from_bytes kind path");
         assert_eq!(parsed(&Event::change(&moved))["from_bytes"], "652fff");
+    }
+
+    #[test]
+    fn a_name_that_was_linked_says_to_which() {
+        let mut linked = change(b"b");
+        linked.facts.linked = Some(RelPath::parse(b"\xff").unwrap());
+        let event = parsed(&Event::change(&linked));
+        assert_eq!(
+            (&event["linked_to"], &event["linked_to_bytes"]),
+            (&json!("\u{fffd}"), &json!("ff"))
+        );
+        assert!(parsed(&Event::change(&change(b"b"))).get("linked_to").is_none());
     }
 
     #[test]

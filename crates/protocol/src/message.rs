@@ -33,6 +33,8 @@ pub enum How {
     Strategy,
     /// The same with its stronger sum.
     Stronger,
+    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`].
+    Tail,
 }
 
 /// A group of a recipe as it travels: enough to find it, not to prove it.
@@ -161,6 +163,8 @@ pub enum ToSender {
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
+    /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
+    Append { file: FileNo, from: u64 },
     /// Every file below this number that is not wanted by now will not be.
     Settled { upto: FileNo },
     /// Answers one `Groups`: the groups of it that must be expanded.
@@ -208,7 +212,7 @@ impl Done {
     }
 }
 
-closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
 closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
@@ -441,7 +445,8 @@ frames!(ToSender {
     40 Mend { file, gaps }
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
-    41 Resume { file, key, spec };
+    41 Resume { file, key, spec }
+    48 Append { file, from };
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)

@@ -66,6 +66,7 @@ impl ToSender {
         match self {
             Self::Want { .. }
             | Self::Resume { .. }
+            | Self::Append { .. }
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)

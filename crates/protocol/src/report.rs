@@ -28,6 +28,8 @@ pub struct Facts {
     pub mode: u32,
     /// Where a symbolic link points.
     pub target: Option<Box<[u8]>>,
+    /// The name that it was made another one of (`-H`).
+    pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
     /// Which file of another name it was matched against.

@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     pub(super) meta: Meta,
     how: How,
     spec: ChunkerSpec,
+    /// The first byte that is to come, of a file that only grows.
+    from: u64,
     old: Old,
     /// Chunks of an interrupted transfer that are in place.
     kept: Keeping,
@@ -131,6 +133,7 @@ impl Attempt {
             meta,
             how,
             spec,
+            from: 0,
             old: Old::new(spec),
             kept: Keeping::default(),
             unread: false,
@@ -160,7 +163,23 @@ impl Attempt {
 
     /// The new version.
     fn new_version(&self) -> New {
-        New { len: self.meta.len, modified: self.meta.modified, spec: self.spec }
+        New { len: self.meta.len, modified: self.meta.modified, from: self.from, spec: self.spec }
+    }
+
+    /// Only what lies behind byte `from` is to come.
+    fn begin_at(&mut self, from: u64) {
+        (self.from, self.matched) = (from, from);
+        self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
+    }
+
+    /// Whether literals come in fixed blocks, unasked.
+    const fn comes_in_blocks(&self) -> bool {
+        matches!(self.how, How::Whole | How::Tail)
+    }
+
+    /// How many of these there are.
+    fn block_count(&self) -> u64 {
+        (self.meta.len - self.from).div_ceil(u64::from(WHOLE_BLOCK_BYTES))
     }
 
     /// What copies bring, in their places in new.
@@ -408,9 +427,9 @@ impl Attempt {
             let span = talk.receive(chunk).filter(|_| by == By::Itself).ok_or(UNASKED)?;
             return Ok(Piece { span, short: None });
         }
-        if self.how == How::Whole {
+        if self.comes_in_blocks() {
             let block = u64::from(WHOLE_BLOCK_BYTES);
-            let start = u64::from(chunk) * block;
+            let start = self.from + u64::from(chunk) * block;
             if start >= self.meta.len || self.blocks.insert(chunk, None).is_some() {
                 return Err(UNASKED);
             }
@@ -437,7 +456,7 @@ impl Attempt {
         if let Some(talk) = &mut self.talk {
             return talk.wrote(chunk, fingerprint);
         }
-        if self.how == How::Whole {
+        if self.comes_in_blocks() {
             self.blocks.insert(chunk, Some(fingerprint));
             return;
         }
@@ -499,7 +518,7 @@ impl Attempt {
     /// Whether the one in place, of `len` bytes, is the new version already.
     fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
-        self.how != How::Whole && held == Some(self.meta.len) && len == Some(self.meta.len)
+        !self.comes_in_blocks() && held == Some(self.meta.len) && len == Some(self.meta.len)
     }
 
     fn proof(&self, digest: Digest) -> Proof {
@@ -508,7 +527,7 @@ impl Attempt {
             return Proof { digest, of: talk.proof_of() };
         }
         let parts = match self.how {
-            How::Whole => vec![ProofPart::New(self.block_chunks())],
+            How::Whole | How::Tail => vec![ProofPart::New(self.block_chunks())],
             _ => self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect(),
         };
         Proof { digest, of: ProofOf::Chunks { index, parts } }
@@ -519,7 +538,7 @@ impl Attempt {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|(no, _)| **no);
         let chunk = |(no, fingerprint): (&u32, &Option<Fingerprint>)| {
-            let len = block.min(self.meta.len - u64::from(*no) * block) as u32;
+            let len = block.min(self.meta.len - self.from - u64::from(*no) * block) as u32;
             Some(Chunk { len, fingerprint: (*fingerprint)? })
         };
         blocks.into_iter().filter_map(chunk).collect()

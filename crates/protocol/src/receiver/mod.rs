@@ -5,7 +5,7 @@
 //! a queued file ──► open its old version, Want ──► Start ──► index old
 //!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
-//! the list is complete, every file done ──► delete, set directories, flush, Finished
+//! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
 //! ```
 
 mod ask;
@@ -17,6 +17,7 @@ mod compare;
 mod deciding;
 mod expect;
 mod file;
+mod linking;
 mod missing;
 mod moved;
 mod owning;
@@ -42,6 +43,7 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use linking::Linking;
 use moved::Moved;
 use owning::Owners;
 use proof::ProofPart;
@@ -108,6 +110,8 @@ pub struct Receiver {
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
     arrived: Vec<FileNo>,
     arriving: HashMap<RelPath, FileNo>,
+    /// Of those that are here, what waits for its name.
+    waiting: HashMap<RelPath, FileNo>,
     /// Whether the sender removes what arrived.
     leaving: bool,
     /// Sources that are not there.
@@ -117,6 +121,7 @@ pub struct Receiver {
     held: HashMap<RelPath, Change>,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
+    linking: Linking,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -153,6 +158,7 @@ enum Place {
     CopyBeside { file: FileNo, change: Change },
     TakeBeside { handle: Handle, links: bool },
     LeaveOut,
+    Link { file: FileNo, change: Change },
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -161,6 +167,7 @@ enum Place {
     Clear { file: FileNo },
     Remove(RelPath, Item),
     SetDirs,
+    Land,
     Sweep,
     Flush,
     Chart,
@@ -233,11 +240,13 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
+            waiting: HashMap::new(),
             leaving: false,
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
             beside: BTreeMap::new(),
+            linking: Linking::default(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -388,6 +397,9 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::Link { file, change }, Answer::Done(done)) => {
+                self.linked_name(file, change, done);
+            }
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -403,6 +415,7 @@ impl Receiver {
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
+            (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::Chart, Answer::Charted(charted)) => self.charted(charted),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
@@ -452,6 +465,7 @@ impl Receiver {
 
     /// Starts what has become possible.
     fn go_on(&mut self) {
+        self.link_more();
         self.survey_more();
         self.draw();
         self.activate();
@@ -484,7 +498,8 @@ impl Receiver {
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
         let charting = self.moved.first().map(|file| file.0);
-        let waiting = [looking, queued, charting, clearing, beside, unasked];
+        let linking = self.linking.first().map(|file| file.0);
+        let waiting = [looking, queued, charting, clearing, beside, linking, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
@@ -510,10 +525,23 @@ impl Receiver {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// An entry is here as listed.
+    /// An entry is here as listed, or would be in a dry run.
     fn arrive(&mut self, file: FileNo) {
+        self.came(file);
+        self.arrive_elsewhere(file);
+    }
+
+    /// What an entry brings need not be brought again, though it is not here.
+    fn arrive_elsewhere(&mut self, file: FileNo) {
         if self.setting.options.remove.sources && !self.setting.options.dry_run {
             self.arrived.push(file);
+        }
+    }
+
+    /// What is here may still wait for its name.
+    fn waits(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.writing.delay && self.setting.options.remove.sources {
+            self.waiting.insert(path.clone(), file);
         }
     }
 

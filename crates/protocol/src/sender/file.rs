@@ -24,6 +24,7 @@ use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
 const WHOLE_READS: usize = 4;
 
 pub(super) const CHANGED: &str = "it changed while it was read";
+const SHORTER: &str = "it is shorter than what is to be added to";
 const TOO_LONG: &str = "it is too long";
 /// It is tried again, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
@@ -81,8 +82,35 @@ pub(super) struct Resumed {
 impl Resumed {
     /// Whether a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that could
     /// ask for smaller chunks could make us hold a longer recipe.
-    pub(super) fn fits(&self, len: u64) -> bool {
-        self.spec == whole_spec() || self.spec == ChunkerSpec::for_len(len)
+    pub(super) fn fits(&self, strategy: &Strategy, len: u64) -> bool {
+        self.spec == whole_spec() || self.spec == strategy.chunker(len, None)
+    }
+}
+
+/// Where an attempt begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beginning {
+    /// At the file's first byte.
+    Anew,
+    /// Where another session was interrupted.
+    Resumed(Resumed),
+    /// At this byte: the receiver has what is before.
+    Behind(u64),
+}
+
+impl Beginning {
+    pub(super) const fn resumed(self) -> Option<Resumed> {
+        match self {
+            Self::Resumed(resumed) => Some(resumed),
+            Self::Anew | Self::Behind(_) => None,
+        }
+    }
+
+    const fn start(self) -> u64 {
+        match self {
+            Self::Behind(start) => start,
+            Self::Anew | Self::Resumed(_) => 0,
+        }
     }
 }
 
@@ -95,6 +123,8 @@ pub(super) struct GroupStart {
 /// How far the blocks of a file that is sent whole have been read.
 #[derive(Debug, Default)]
 struct Whole {
+    /// Where the first of them begins.
+    start: u64,
     next: u32,
     count: u32,
     reading: usize,
@@ -103,13 +133,9 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(
-        handle: Handle,
-        (how, agreed): (How, Option<ChunkerSpec>),
-        strategy: Strategy,
-    ) -> Self {
+    pub(super) fn new(handle: Handle, (how, begins): (How, Beginning), strategy: Strategy) -> Self {
         Self {
-            agreed,
+            agreed: begins.resumed().map(|resumed| resumed.spec),
             handle,
             how,
             len: 0,
@@ -130,8 +156,8 @@ impl Outgoing {
             complete: false,
             mended: 0,
             old_sums: 0,
-            whole: Whole::default(),
-            settled: 0,
+            whole: Whole { start: begins.start(), ..Whole::default() },
+            settled: begins.start(),
             talk: Talk::new(strategy, how),
         }
     }
@@ -205,17 +231,20 @@ impl Sender {
             Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
-        let rate = self.bits_per_second;
+        let (rate, way) = (self.bits_per_second, self.options.way());
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.len = meta.len;
         let how = outgoing.how;
         if how == How::Recipe {
-            outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
+            outgoing.spec = outgoing.agreed.unwrap_or_else(|| way.chunker(meta.len, None));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else if let Some(talk) = &outgoing.talk {
             outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);
         } else {
-            let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
+            let Some(rest) = meta.len.checked_sub(outgoing.whole.start) else {
+                return self.fail_for(handle, SHORTER);
+            };
+            let blocks = u32::try_from(rest.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
             outgoing.whole.count = count;
         }
@@ -223,7 +252,7 @@ impl Sender {
         self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
         match (how, body) {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
-            (How::Whole, None) => self.read_blocks(handle),
+            (How::Whole, None) | (How::Tail, _) => self.read_blocks(handle),
             (How::Recipe, _) => self.cut(handle, Vec::new()),
             (How::Strategy | How::Stronger, _) => self.begin(file),
         }
@@ -398,7 +427,7 @@ impl Sender {
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;
         while whole.reading < WHOLE_READS && whole.next < whole.count {
-            let start = u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
+            let start = whole.start + u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
             let len = (outgoing.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
             let work =
                 Work::Read { handle, spans: vec![Span::new(start, len)], sums: Sums::Take, zstd };
@@ -428,7 +457,7 @@ impl Sender {
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.settled += bytes;
         let settled = outgoing.settled;
-        let whole = outgoing.how == How::Whole;
+        let whole = matches!(outgoing.how, How::Whole | How::Tail);
         if whole {
             outgoing.whole.reading -= 1;
             outgoing.whole.blocks[chunks[0].start as usize] = sums.first().copied();

@@ -26,7 +26,7 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
-        let strategy = self.setting.options.strategy;
+        let strategy = self.setting.options.way();
         // An attempt may have ended here while its beginning was on the way.
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         if !self.handles.contains_key(&incoming.handle) {
@@ -34,12 +34,13 @@ impl Receiver {
         }
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
         let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
-        let fits = is_plain && how == incoming.how && (how != How::Whole || Ok(spec) == blocks);
+        let in_blocks = matches!(how, How::Whole | How::Tail);
+        let fits = is_plain && how == incoming.how && (!in_blocks || Ok(spec) == blocks);
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
         let agreed = match how {
-            How::Recipe | How::Whole => is_agreed(&spec),
+            How::Recipe | How::Whole | How::Tail => is_agreed(&spec),
             How::Strategy | How::Stronger => may_cut(&strategy, meta.len, spec),
         };
         if !agreed {
@@ -58,6 +59,13 @@ impl Receiver {
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         let ahead = incoming.ahead.take();
         let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
+        if how == How::Tail {
+            let from = incoming.candidate.tail_from();
+            if attempt.meta.len < from {
+                return Err(PeerError::Unexpected("a tail of less than nothing"));
+            }
+            attempt.begin_at(from);
+        }
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
@@ -364,11 +372,11 @@ impl Receiver {
         digest: Digest,
     ) -> Result<(), PeerError> {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
-        let whole = attempt.how == How::Whole;
-        let blocks = attempt.meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
         let complete = match &attempt.talk {
             Some(talk) => talk.is_told(),
-            None if whole => attempt.blocks.len() as u64 == blocks,
+            None if attempt.comes_in_blocks() => {
+                attempt.blocks.len() as u64 == attempt.block_count()
+            }
             None => attempt.next_start == attempt.meta.len,
         };
         if attempt.end.replace(digest).is_some() || !complete {
@@ -414,7 +422,7 @@ impl Receiver {
             attempt.settling = true;
             let proof = attempt.proof(digest);
             self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
-        } else if attempt.held.is_some() && attempt.how != How::Whole {
+        } else if attempt.held.is_some() && !attempt.comes_in_blocks() {
             // A prefix of the one in place: what was held back is needed after all.
             self.copy(handle, Vec::new(), true);
             self.try_settle(handle);
