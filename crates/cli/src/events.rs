@@ -91,20 +91,14 @@ pub(crate) struct ChangeEvent<'a> {
     kind: &'a str,
     action: &'a str,
     differs: Vec<&'a str>,
-    #[serde(flatten)]
-    from: Option<From>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_bytes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_to_bytes: Option<String>,
-}
-
-/// The file of another name that a file was matched against.
-#[derive(Debug, Serialize)]
-pub(crate) struct From {
-    from: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from_bytes: Option<String>,
 }
 
 /// Everything that was counted.
@@ -162,16 +156,17 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
-        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
-        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
+        let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
+        let (from, from_bytes) = other(change.facts.from.as_ref());
         Event::Change(ChangeEvent {
             linked_to,
-            linked_to_bytes: bytes.flatten(),
+            linked_to_bytes,
+            from,
+            from_bytes,
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
             differs: differs(change),
-            from: change.facts.from.as_ref().map(from),
         })
     }
 
@@ -269,9 +264,11 @@ fn named(bytes: &[u8]) -> Named {
     }
 }
 
-fn from(path: &RelPath) -> From {
-    let Named { path: from, path_bytes: from_bytes } = named(path.as_bytes());
-    From { from, from_bytes }
+/// Another name, if there is one, and its bytes where it is no text.
+fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
+    let name = path.map(|path| named(path.as_bytes()));
+    let (path, bytes) = name.map(|name| (name.path, name.path_bytes)).unzip();
+    (path, bytes.flatten())
 }
 
 fn kind(item: Item) -> &'static str {
