@@ -90,7 +90,7 @@ impl Explain {
         match (change.action, self.strategy.chunker(len, None)) {
             (Action::Touched, _) => Why::Attributes,
             (_, ChunkerSpec::ByContent(_, sizes))
-                if change.facts.from.is_some() && self.strategy == Strategy::DELTIC =>
+                if change.facts.from.is_some() && self.strategy.name == Strategy::DELTIC.name =>
             {
                 Why::Moved(sizes.avg())
             }
