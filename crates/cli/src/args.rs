@@ -28,7 +28,7 @@ use self::accepted::Accepted;
 use self::filters::Filters;
 use self::show::Show;
 use self::travel::Travel;
-use crate::commands::{agent, bench, completions, delta, man, patch, signature};
+use crate::commands::{agent, bench, completions, delta, man, patch, signature, verify};
 use crate::exit::Exit;
 use crate::output;
 use crate::size::Size;
@@ -58,6 +58,7 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
+    Verify(Box<verify::Args>),
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
@@ -262,7 +263,7 @@ pub(crate) struct SyncArgs {
 }
 
 /// The remote shell where nothing names one: rsync's, or ssh.
-fn shell() -> String {
+pub(crate) fn shell() -> String {
     let own = std::env::var("RSYNC_RSH").ok().filter(|shell| !shell.is_empty());
     own.unwrap_or_else(|| "ssh".into())
 }
@@ -334,6 +335,7 @@ const EXAMPLES: &str = "\
 EXAMPLES:
   deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
   deltic sync -avn --delete a/ b/                 see what would change, change nothing
+  deltic verify photos/ backup:/srv/photos/       see whether they are equal
   deltic sync --help                              every option";
 
 const SYNC_EXAMPLES: &str = "\

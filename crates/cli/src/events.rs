@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Item, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Item, TroubleKind};
 use serde::Serialize;
 
 use crate::exit::{self, Exit};
@@ -31,6 +31,12 @@ pub(crate) enum Event<'a> {
     },
     Progress(Progress),
     Change(ChangeEvent<'a>),
+    Difference {
+        #[serde(flatten)]
+        name: Named,
+        kind: &'a str,
+        differences: Vec<&'a str>,
+    },
     Entry {
         #[serde(flatten)]
         name: Named,
@@ -170,6 +176,13 @@ impl<'a> Event<'a> {
         })
     }
 
+    /// A name differs in this.
+    pub(crate) fn difference(change: &Change, differences: Vec<&'a str>) -> Self {
+        let path = change.path.as_bytes();
+        let name = named(if path.is_empty() { b"." } else { path });
+        Event::Difference { name, kind: kind(change.item), differences }
+    }
+
     /// A name that is listed, where nothing is brought over.
     pub(crate) fn entry(path: &RelPath, meta: &Meta) -> Self {
         let path = path.as_bytes();
@@ -291,10 +304,17 @@ fn action(action: Action) -> &'static str {
 }
 
 fn differs(change: &Change) -> Vec<&'static str> {
+    let Differs { content, size, kind, .. } = change.differs;
+    let names = [(kind, "kind"), (content, "content"), (size, "size")];
+    let names = names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name);
+    names.chain(attributes(change).filter(|name| *name != "content")).collect()
+}
+
+/// The same without the length, which is part of the content.
+pub(crate) fn attributes(change: &Change) -> impl Iterator<Item = &'static str> {
     let differs = change.differs;
     let names = [
         (differs.content, "content"),
-        (differs.size, "size"),
         (differs.time, "time"),
         (differs.mode, "mode"),
         (differs.user, "owner"),
@@ -303,7 +323,7 @@ fn differs(change: &Change) -> Vec<&'static str> {
         (differs.acl, "acl"),
         (differs.xattrs, "xattrs"),
     ];
-    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
+    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -353,6 +373,7 @@ mod tests {
             },
             patience: Patience::default(),
             by_blake3: false,
+            cache: None,
             bwlimit: None,
         };
         assert_eq!(

@@ -13,6 +13,7 @@ use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
 use crate::args::metadata::{Far, remote_words};
+use crate::cache;
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::size::Size;
@@ -59,6 +60,7 @@ impl Request {
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience()?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
+            cache: cache::dir(),
         };
         Ok(Self { plan, view: View::new(args, terminals)? })
     }
@@ -77,7 +79,7 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
 }
 
 /// The last operand and those before it.
-fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
+pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     let (last, sources) = match operands {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
         [sources @ .., last] => (last, sources),

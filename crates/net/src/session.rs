@@ -32,6 +32,7 @@ use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
+use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
@@ -61,6 +62,8 @@ pub(crate) struct Conduct {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
+    /// Where is kept what is known of files.
+    pub(crate) cache: Option<PathBuf>,
 }
 
 impl Conduct {
@@ -85,6 +88,7 @@ pub(crate) struct Session {
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
+    cache: Option<PathBuf>,
 }
 
 /// What the ends agreed on.
@@ -120,8 +124,8 @@ impl Session {
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
         let (batches, writing) = start_writer(writer, &flow);
-        let further = conduct.further;
-        (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
+        let Conduct { further, cache, .. } = conduct;
+        (Self { ours: hello(), reader, batches, writing, flow, further, figures, cache }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -242,7 +246,8 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
+        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = Arc::new(hands.knowing(Digests::new(self.cache.clone(), &options)));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -358,7 +363,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = SendingHands::new(sources, own, &options, self.figures)
+            .knowing(Digests::new(self.cache.clone(), &options));
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
@@ -422,9 +428,10 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
+        let digests = Digests::new(self.cache.clone(), &setting.options);
         let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
         let course = Course { joining, greeting: None, threads };
-        self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
+        self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

@@ -12,6 +12,7 @@ use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
 use deltic_core::{Entry, Key, Meta, RelPath};
 
+use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::report::{Action, Change, Differs, Totals, Trouble};
@@ -149,6 +150,8 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// What is in files that the receiver asked about; each once, in any order.
+    Digests(Vec<DigestLine>),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
@@ -159,6 +162,8 @@ pub enum ToReceiver {
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
+    /// What is in these files? At least one; each is asked about once, and before it is wanted.
+    Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
@@ -432,6 +437,7 @@ frames!(ToReceiver {
     28 Patch { file, steps, payload }
     50 Owners { users, groups };
     24 Trouble(trouble)
+    57 Digests(lines)
     31 Missing(paths)
     45 Gone(troubles)
 });
@@ -450,5 +456,6 @@ frames!(ToSender {
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
+    58 Digest(files)
     39 Finished(totals)
 });

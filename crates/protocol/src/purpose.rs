@@ -53,7 +53,7 @@ impl ToReceiver {
             Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
                 Purpose::Recipe
             }
-            Self::Deny { .. } => Purpose::Confirm,
+            Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
             Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
     }
@@ -77,7 +77,7 @@ impl ToSender {
             // Sums of what old has in the gaps, or of all of its blocks.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // With what is needed in any case: the two are one answer.
-            Self::Match { .. } => Purpose::Confirm,
+            Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,
         }
     }
 }

@@ -112,6 +112,8 @@ pub struct Differs {
     pub acl: bool,
     /// The extended attributes.
     pub xattrs: bool,
+    /// What it is at all: another kind of entry was there.
+    pub kind: bool,
 }
 
 /// Something that went wrong with one name; the rest of the run went on.

@@ -497,15 +497,15 @@ impl Wire for Rules {
 
 impl Wire for Differs {
     fn put(&self, to: &mut Vec<u8>) {
-        let Self { content, size, time, mode, user, group, accessed, acl, xattrs } = *self;
-        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs];
+        let Self { content, size, time, mode, user, group, accessed, acl, xattrs, kind } = *self;
+        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs, kind];
         let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
         to.put_varint(number);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let bits = from.varint()?;
         let bit = |n: u8| bits >> n & 1 == 1;
-        if bits >> 9 != 0 {
+        if bits >> 10 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
         Ok(Self {
@@ -518,6 +518,7 @@ impl Wire for Differs {
             accessed: bit(6),
             acl: bit(7),
             xattrs: bit(8),
+            kind: bit(9),
         })
     }
 }

@@ -29,7 +29,8 @@ use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
@@ -38,7 +39,7 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -139,6 +140,15 @@ impl Victim {
     fn started(len: u64) -> Self {
         let mut victim = Self::wanted_of(len.max(9000));
         victim.take([start(len)]).unwrap();
+        victim
+    }
+
+    /// `a` has the length that was listed: the sender was asked for its digest.
+    fn compared() -> Self {
+        let options = Options { checksum: true, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
+        assert_eq!(victim.frames, [ToSender::Digest(vec![A])]);
         victim
     }
 
@@ -299,6 +309,11 @@ fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
+fn digests(file: FileNo) -> ToReceiver {
+    let digest = Some(Digest::from_bytes([1; 32]));
+    ToReceiver::Digests(vec![DigestLine { file, digest }])
+}
+
 fn end() -> ToReceiver {
     ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
 }
@@ -369,6 +384,12 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Patch.beyond", patch(vec![PatchStep::Copy(0..u32::MAX)], 0)),
         ("Patch.much", patch(vec![PatchStep::Literal(10_001)], 10_001)),
         ("Patch.nothing", patch(Vec::new(), 0)),
+        ("Digests", digests(A)),
+        ("Digests.foreign", digests(foreign)),
+        ("Digests.twice", {
+            let line = DigestLine { file: A, digest: None };
+            ToReceiver::Digests(vec![line; 2])
+        }),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -425,13 +446,24 @@ impl Target {
         target
     }
 
-    fn plain() -> Self {
+    fn tree() -> Tree {
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        tree
+    }
+
+    /// The receiver asked for the digest of `a`.
+    fn asked() -> Self {
+        let mut target = Self::plain();
+        target.take([ToSender::Digest(vec![A])]).unwrap();
+        target
+    }
+
+    fn plain() -> Self {
         // So that a file of a few kilobytes is told in groups.
-        let target = Self::with(tree, Options { checksum: true, ..options() });
+        let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -534,6 +566,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Append", ToSender::Append { file: A, from: 2999 }),
         ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
         ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
+        ("Digest", ToSender::Digest(vec![A, NUMBERS[1]])),
+        ("Digest.nothing", ToSender::Digest(Vec::new())),
+        ("Digest.twice", ToSender::Digest(vec![A; 2])),
+        ("Digest.foreign", ToSender::Digest(vec![foreign])),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -589,7 +625,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 15] = [
+    let receivers: [State<Victim>; 16] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
@@ -613,8 +649,9 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by webr2sync", || Victim::by("webr2sync")),
         ("rolled", Victim::rolled),
         ("by rsync", || Victim::by("rsync")),
+        ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 11] = [
+    let senders: [State<Target>; 13] = [
         ("listed", Target::plain),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
@@ -630,6 +667,8 @@ fn every_frame_has_its_answer_in_every_state() {
         ("split", Target::split),
         ("by webr2sync", || Target::by("webr2sync")),
         ("by rsync", || Target::by("rsync")),
+        ("asked", Target::asked),
+        ("without -c", || Target::of(Target::tree())),
     ];
     let mut table = String::new();
     for (state, make) in receivers {
@@ -1682,6 +1721,22 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 }
 
 /// Each file's sums are bounded, but many files may be under way.
+/// Else what waits to be read would not be within the window.
+#[test]
+fn what_is_asked_about_is_answered_before_it_is_settled() {
+    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+        let mut target = Target::plain();
+        target.machine.handle(ToSender::Digest(vec![A])).unwrap();
+        assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
+        let mut target = Target::asked();
+        let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
+        assert!(target.frames.iter().any(told));
+        target.take([end]).unwrap();
+    }
+}
+
 #[test]
 fn the_sums_of_all_files_are_bounded() {
     let mut tree = Tree::default();
@@ -1788,7 +1843,7 @@ fn a_dry_run_that_cannot_compare_writes_nothing() {
     let found = victim.hands.perform(look);
     victim.hands.tree.0.clear();
     victim.machine.answer(id, found).unwrap();
-    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    victim.take([digests(A), ToReceiver::Listed { intact: true }]).unwrap();
     assert!(victim.machine.is_finished());
     assert!(!victim.frames.iter().any(|frame| matches!(frame, ToSender::Want { .. })));
 }
@@ -1930,7 +1985,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..9usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..10usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -1942,6 +1997,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 mended(one(0..2), 3000),
                 end(),
                 failed(attempt),
+                digests(A),
             ][which]
                 .clone();
             numbered(frame, FileNo(file))
@@ -1963,6 +2019,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
         }
+        ToReceiver::Digests(_) => digests(file),
         other => other,
     }
 }
@@ -1970,8 +2027,10 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
+        let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
+            ask,
             ToSender::Want { file, how: How::Recipe },
             ToSender::Want { file, how: How::Whole },
             ToSender::Lack { file, groups: one(0..1) },
@@ -2031,6 +2090,13 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 _ => Err(trouble(TroubleKind::Failed)),
             };
             Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
+        }
+        Work::Digest { paths } => {
+            let digest = |n: usize| {
+                let luck = (luck as usize + n) % 4;
+                (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
+            };
+            Answer::Digested((0..paths.len()).map(digest).collect())
         }
         Work::LookBeside { .. } => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
@@ -2251,6 +2317,10 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::Digest { paths } => {
+            let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));
+            Answer::Digested(vec![digest; paths.len()])
+        }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Close { .. } => Answer::Closed,
@@ -2294,8 +2364,9 @@ proptest! {
     fn no_frames_and_answers_make_a_sender_panic(
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        checksum: bool,
     ) {
-        let options = Options { strategy, ..options() };
+        let options = Options { strategy, checksum, ..options() };
         let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
@@ -2313,5 +2384,66 @@ proptest! {
             while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
             while machine.poll_notice().is_some() {}
         }
+    }
+}
+
+fn appending() -> Options {
+    let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
+    Options { writing, ..options() }
+}
+
+#[test]
+fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
+    let begun = || {
+        let mut victim = Victim::new(Setting { options: appending(), ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Append { file: A, from: 10_000 }));
+        victim
+    };
+    let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
+    let unasked = PeerError::Unexpected("start");
+    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    // Of 290,000 bytes there are two blocks.
+    let beyond = victim.machine.handle(fill(one(2..3), 1));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
+    let early = victim.machine.handle(end());
+    assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
+    // One that is as long as what is there has none.
+    let mut victim = begun();
+    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(end()).unwrap();
+}
+
+#[test]
+fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
+    let tree = || {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree
+    };
+    let sent = |from| {
+        let mut target = Target::with(tree(), appending());
+        target.take([ToSender::Append { file: A, from }]).unwrap();
+        let tail = |frame: &ToReceiver| match frame {
+            ToReceiver::Fill { payload: Payload::Plain(bytes), .. } => Some(bytes.clone()),
+            _ => None,
+        };
+        let bytes: Vec<u8> = target.frames.iter().filter_map(tail).flatten().collect();
+        let failed = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { .. }));
+        (bytes, failed)
+    };
+    for from in [0, 1, 1000, 2999, 3000] {
+        assert_eq!(sent(from), (old_bytes()[from as usize..3000].to_vec(), false), "{from}");
+    }
+    for from in [3001, u64::MAX] {
+        assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alternates;
 mod chart;
+pub(crate) mod digests;
 mod journal;
 pub(crate) mod owners;
 mod packing;

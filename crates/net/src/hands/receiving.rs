@@ -21,6 +21,7 @@ use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
 use super::chart::Chart;
+use super::digests::Digests;
 use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
@@ -49,6 +50,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     key: SumKey,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
+    digests: Digests,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -61,6 +63,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             // So many names take their time.
             Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
+            Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
@@ -73,6 +76,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
         match work {
             Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
             Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Digest { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
             | Work::CopyBeside { .. }
@@ -112,6 +116,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 });
                 let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::Digest { paths } => {
+                Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
@@ -247,6 +254,7 @@ impl<S: Store> ReceivingHands<S> {
             key: terms.sum_key(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
+            digests: Digests::default(),
         })
     }
 
@@ -260,6 +268,11 @@ impl<S: Store> ReceivingHands<S> {
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))
+    }
+
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

@@ -31,6 +31,8 @@ pub enum Work {
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
     },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
@@ -275,6 +277,8 @@ pub struct Ours {
 pub enum Answer {
     /// What stands at each path; then what each user and each group becomes.
     Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
     /// What each alternate has; nothing where it cannot be said.
     Beside(Vec<Option<Meta>>),
     /// Names in any order, each with how many names removing it would remove.

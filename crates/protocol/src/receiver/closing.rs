@@ -31,7 +31,8 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        if busy || self.leaving || self.closing == Some(Closing::Finished) {
+        let compares = self.comparing.first().is_some();
+        if busy || compares || self.leaving || self.closing == Some(Closing::Finished) {
             return;
         }
         let next = match self.closing {

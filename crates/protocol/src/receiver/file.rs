@@ -33,6 +33,8 @@ pub(super) struct Candidate {
     /// What stood in its place, whatever it was.
     pub(super) seen: Option<Meta>,
     pub(super) differs: Differs,
+    /// Whether the contents are known to differ.
+    pub(super) compared: bool,
     /// What an alternate has to match against; only where there is no old version.
     pub(super) beside: Option<Beside>,
     /// Whether it is to be looked for in the chart.
@@ -179,8 +181,9 @@ impl Incoming {
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
     /// is large; one whose content alone may differ is compared.
     fn may_go_on(&self) -> Option<Meta> {
-        let Candidate { meta, old, differs, beside, .. } = &self.candidate;
-        let is_comparison = (old.is_some() || beside.is_some()) && *differs == Differs::default();
+        let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
+        let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
+        let is_comparison = may_be_same && !compared;
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
@@ -249,7 +252,7 @@ impl Receiver {
             return How::Tail;
         }
         let beside = candidate.is_beside(options.checksum);
-        let compare = options.checksum && candidate.old.is_some() || beside;
+        let compare = options.checksum && candidate.old.is_some() && !candidate.compared || beside;
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
         if whole && !compare { How::Whole } else { self.not_whole() }
     }

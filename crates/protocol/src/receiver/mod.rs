@@ -14,6 +14,7 @@ mod beside;
 mod clearing;
 mod closing;
 mod compare;
+mod comparing;
 mod deciding;
 mod expect;
 mod file;
@@ -41,6 +42,7 @@ use attempt::{Asked, Gap, IndexPart};
 use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
+use comparing::Comparing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
 use linking::Linking;
@@ -105,6 +107,7 @@ pub struct Receiver {
     root_is_whole: bool,
     queue: Queue,
     moved: Moved,
+    comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
@@ -151,6 +154,7 @@ enum List {
 #[derive(Debug)]
 enum Place {
     Look(u64),
+    Digest(Vec<FileNo>),
     LookBeside(FileNo),
     LookMissing(Vec<RelPath>),
     CountMissing(RelPath),
@@ -237,6 +241,7 @@ impl Receiver {
             root_is_whole: false,
             queue: Queue::default(),
             moved: Moved::default(),
+            comparing: Comparing::default(),
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
@@ -342,6 +347,7 @@ impl Receiver {
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
             }
+            ToReceiver::Digests(lines) => self.told_digests(lines)?,
             ToReceiver::Missing(paths) => self.missing(paths)?,
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Trouble(trouble) => {
@@ -381,6 +387,9 @@ impl Receiver {
         match (place, answer) {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
+            }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
             }
             (Place::LookMissing(paths), Answer::Looked(found, _)) => {
                 self.looked_missing(paths, found);
@@ -467,6 +476,7 @@ impl Receiver {
     fn go_on(&mut self) {
         self.link_more();
         self.survey_more();
+        self.compare_more();
         self.draw();
         self.activate();
         self.settle();
@@ -499,7 +509,8 @@ impl Receiver {
         let beside = self.beside.keys().next().map(|file| file.0);
         let charting = self.moved.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
-        let waiting = [looking, queued, charting, clearing, beside, linking, unasked];
+        let comparing = self.comparing.first().map(|file| file.0);
+        let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;

@@ -9,6 +9,7 @@
 //! ```
 
 mod confirm;
+mod digesting;
 mod file;
 mod linking;
 mod listing;
@@ -26,6 +27,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
 
 use crate::cutting::Part;
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
@@ -40,6 +42,9 @@ use listing::Lister;
 
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
+
+/// A question is answered before what it is about is settled: what waits to be answered is within the window.
+const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -66,6 +71,8 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
@@ -120,6 +127,8 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
     /// The handle is gone.
@@ -192,6 +201,7 @@ pub struct Sender {
     files: BTreeMap<FileNo, Outgoing>,
     /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
+    digesting: Digesting,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -220,8 +230,18 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
+    digesting: Digesting,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
+}
+
+/// Whether the receiver asked for a file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digesting {
+    Unasked,
+    /// It is being taken.
+    Open,
+    Answered,
 }
 
 impl Listing {
@@ -249,6 +269,7 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    Digest(Vec<FileNo>),
     RemoveSource,
     Close,
 }
@@ -259,7 +280,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -277,6 +298,7 @@ impl Sender {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
+            digesting: Digesting::default(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -326,6 +348,7 @@ impl Sender {
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.list_more();
         self.scan_more();
+        self.digest_more();
         self.jobs.poll()
     }
 
@@ -353,6 +376,7 @@ impl Sender {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
+            ToSender::Digest(files) => self.asked(&files),
             ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
             ToSender::Resume { file, key, spec } => {
                 self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
@@ -415,6 +439,9 @@ impl Sender {
             }
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
+            }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
             }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
             (Place::Close, Answer::Closed) => {}
@@ -507,6 +534,9 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
+        if settled.clone().any(|(_, listing)| listing.digesting == Digesting::Open) {
+            return Err(EARLY);
+        }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
         for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
             let listing = self.entries.remove(&file);
@@ -518,6 +548,9 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
+        if listing.digesting == Digesting::Open {
+            return Err(EARLY);
+        }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;

@@ -21,7 +21,7 @@ use deltic_protocol::receiver::{
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
-use super::source::{segment, sum};
+use super::source::{bytes_digest, segment, sum};
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -170,6 +170,15 @@ impl Destination {
                 let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
                 let found = paths.iter().map(|path| self.look(path)).collect();
                 Answer::Looked(found, (all(users), all(groups)))
+            }
+            Work::Digest { paths } => {
+                let digest = |path: &RelPath| {
+                    let unread = self.fails(self.faults.index).is_err();
+                    let node =
+                        self.tree.0.get(path).filter(|node| node.meta.is_file() && !unread)?;
+                    Some(bytes_digest(&node.bytes))
+                };
+                Answer::Digested(paths.iter().map(digest).collect())
             }
             // The cases have no alternates.
             Work::LookBeside { .. } | Work::LinkBeside { .. } | Work::CopyBeside { .. } => {

@@ -23,7 +23,7 @@ use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers,
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
-use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -372,6 +372,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
+        ("Digests", {
+            let digest = Some(Digest::from_bytes([0xef; 32]));
+            let unread = DigestLine { file: FileNo(301), digest: None };
+            ToReceiver::Digests(vec![DigestLine { file, digest }, unread]).encode()
+        }),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
@@ -399,6 +405,13 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
+        vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
+            let line = |(file, digest): (FileNo, Option<[u8; 32]>)| DigestLine {
+                file,
+                digest: digest.map(Digest::from_bytes),
+            };
+            ToReceiver::Digests(lines.into_iter().map(line).collect())
+        }),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -448,6 +461,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
+        vec(file(), 0..4).prop_map(ToSender::Digest),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -664,13 +678,14 @@ fn compare() -> impl Strategy<Value = Compare> {
         (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
     let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
     let bounds = (number(), option(number()));
-    (any::<[bool; 5]>(), window, bounds, alternates, fuzzy).prop_map(
+    (any::<[bool; 6]>(), window, bounds, alternates, fuzzy).prop_map(
         |(flag, window, (min_bytes, max_bytes), alternates, fuzzy)| Compare {
             size_only: flag[0],
             ignore_times: flag[1],
             update: flag[2],
             existing: flag[3],
             ignore_existing: flag[4],
+            cached: flag[5],
             window,
             min_bytes,
             max_bytes,
@@ -946,8 +961,8 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 fn differs() -> impl Strategy<Value = Differs> {
-    any::<[bool; 9]>().prop_map(
-        |[content, size, time, mode, user, group, accessed, acl, xattrs]| Differs {
+    any::<[bool; 10]>().prop_map(
+        |[content, size, time, mode, user, group, accessed, acl, xattrs, kind]| Differs {
             content,
             size,
             time,
@@ -957,6 +972,7 @@ fn differs() -> impl Strategy<Value = Differs> {
             accessed,
             acl,
             xattrs,
+            kind,
         },
     )
 }
