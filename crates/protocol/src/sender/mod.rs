@@ -569,16 +569,16 @@ impl Sender {
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, linked: None, literal };
-        let (action, differs) = match done {
+        let (action, differs, from) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
-            Done::Same { differs, .. } => (Action::Touched, differs),
-            Done::Replaced { action, differs, .. } => (action, differs),
+            Done::Same { differs, .. } => (Action::Touched, differs, None),
+            Done::Replaced { action, differs, from, .. } => (action, differs, from),
             Done::Failed(trouble) => {
                 self.notices.push_back(Notice::Trouble(trouble));
                 return Ok(());
             }
         };
+        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())

@@ -77,7 +77,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         rules: rules(),
         ..Options::default()
     };
-    let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
+    let replaced = Done::Replaced {
+        action: Action::Updated,
+        differs,
+        literal: 5000,
+        matched: 1,
+        from: Some(path.clone()),
+    };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let linked_change = Change {
@@ -967,7 +973,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, linked, literal }
+            Facts { len, modified, mode, target, linked, literal, from: None }
         },
     )
 }
@@ -992,9 +998,9 @@ fn differs() -> impl Strategy<Value = Differs> {
 fn done() -> impl Strategy<Value = Done> {
     prop_oneof![
         (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
-        (action(), differs(), number(), number()).prop_map(
-            |(action, differs, literal, matched)| {
-                Done::Replaced { action, differs, literal, matched }
+        (action(), differs(), number(), number(), proptest::option::of(rel_path())).prop_map(
+            |(action, differs, literal, matched, from)| {
+                Done::Replaced { action, differs, literal, matched, from }
             }
         ),
         trouble().prop_map(Done::Failed),
