@@ -190,7 +190,9 @@ async fn serve(link: Link, conduct: Conduct) -> Result<(), SyncError> {
     session.serve(&mut |_| ()).await
 }
 
+/// One thread: whatever takes long is done by those of the pool, and tasks that hand bytes to each other would only wake
+/// each other up if each had its own.
 fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|source| SyncError::Transport { action: "start threads", source })
 }

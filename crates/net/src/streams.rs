@@ -214,7 +214,7 @@ impl Joined {
             };
             let said = async {
                 if let Ok(Err(_)) = writing.await {
-                    frames.send(Err(ReadEnd::Lost)).await.ok();
+                    frames.send(vec![Err(ReadEnd::Lost)]).await.ok();
                 }
             };
             tokio::join!(heard, said);
@@ -403,14 +403,14 @@ impl Drop for SocketWriter {
 mod tests {
     use super::*;
     use crate::session::Conduct;
-    use crate::transport::{RawFrame, start_reader};
+    use crate::transport::{Reading, start_reader};
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
 
     /// What became of a session's streams.
     struct Attached {
         joined: Joined,
-        _frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+        _frames: mpsc::Receiver<Reading>,
         news: mpsc::Receiver<News>,
         closed: mpsc::Receiver<()>,
     }

@@ -1,11 +1,12 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
+use std::ops::{Deref, Range};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -29,9 +30,9 @@ const MEMORY_PIPE_BYTES: usize = 1 << 20;
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
-/// Frames between the reader and the driver: with fills of their usual length a few MiB.
-const FRAMES: usize = 8;
-/// Bytes that are asked of the stream at once where frames are small.
+/// Readings between the reader and the driver: with fills of their usual length a few MiB.
+const READINGS: usize = 8;
+/// Bytes that a stream is asked for at once.
 const BUFFER_BYTES: usize = 64 << 10;
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
@@ -159,7 +160,27 @@ impl Counters {
 /// A frame as it came.
 pub(crate) struct RawFrame {
     pub(crate) kind: u8,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Piece,
+}
+
+/// Some of what one reading of a stream brought.
+pub(crate) struct Piece {
+    of: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.of[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), of: Arc::new(bytes) }
+    }
 }
 
 /// Why no more frames come.
@@ -177,8 +198,11 @@ pub(crate) enum ReadEnd {
     Lost,
 }
 
+/// What one reading of a stream brought: a frame, and those behind it that came along.
+pub(crate) type Reading = Vec<Result<RawFrame, ReadEnd>>;
+
 /// Frames of all streams on their way to the driver.
-pub(crate) type Frames = mpsc::Sender<Result<RawFrame, ReadEnd>>;
+pub(crate) type Frames = mpsc::Sender<Reading>;
 
 /// Which stream of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +255,7 @@ pub(crate) async fn read_frame(
         Err(error) => return Err(ReadEnd::Broken(error)),
     }
     counters.count_received(HEADER_BYTES + len);
-    Ok(RawFrame { kind, payload })
+    Ok(RawFrame { kind, payload: payload.into() })
 }
 
 /// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
@@ -240,14 +264,14 @@ pub(crate) fn start_reader(
     mut reader: Box<dyn AsyncRead + Send + Unpin>,
     flow: &Flow,
     heard: Heard,
-) -> (Frames, mpsc::Receiver<Result<RawFrame, ReadEnd>>) {
-    let (frames, taken) = mpsc::channel(FRAMES);
+) -> (Frames, mpsc::Receiver<Reading>) {
+    let (frames, taken) = mpsc::channel(READINGS);
     let (flow, into) = (flow.clone(), frames.clone());
     tokio::spawn(async move {
         if heard == Heard::Nothing
             && let Err(end) = hear_magic(&mut reader, &flow.counters).await
         {
-            into.send(Err(end)).await.ok();
+            into.send(vec![Err(end)]).await.ok();
             return;
         }
         let reading = read_frames(reader, &into, &flow, Stream::First);
@@ -264,26 +288,91 @@ pub(crate) async fn read_frames(
     flow: &Flow,
     stream: Stream,
 ) {
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+    let mut arrivals = Arrivals { reader, bytes: Vec::new() };
     loop {
-        let frame = match (read_frame(&mut reader, &flow.counters).await, stream) {
-            (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => return,
-            (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
-                Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind)))
+        let (mut reading, mut last) = (Reading::new(), false);
+        for frame in arrivals.next(&flow.counters).await {
+            let heard = heard_on(stream, frame);
+            last = !matches!(heard, Some(Ok(_)));
+            reading.extend(heard);
+            if last {
+                break;
             }
-            (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Err(ReadEnd::Lost),
-            (frame, _) => frame,
-        };
-        let last = frame.is_err();
-        if let (Some(limit), Ok(frame)) = (&flow.reading, &frame) {
-            limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
         }
-        let unheard = frames.send(frame).await.is_err();
+        if let Some(limit) = &flow.reading {
+            let frames = reading.iter().flatten();
+            limit.wait_for(frames.map(|frame| HEADER_BYTES + frame.payload.len()).sum()).await;
+        }
+        let unheard = frames.send(reading).await.is_err();
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
         // end as streams do.
         if last || unheard && stream == Stream::First {
             return;
         }
+    }
+}
+
+/// What a stream has brought that is not taken yet.
+struct Arrivals {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    bytes: Vec<u8>,
+}
+
+impl Arrivals {
+    /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
+    /// once, and none is copied.
+    async fn next(&mut self, counters: &Counters) -> Reading {
+        if let Err(end) = self.hear_one().await {
+            return vec![Err(end)];
+        }
+        let (mut ends, mut end) = (Vec::new(), 0);
+        while let Ok(Some(Header { kind, len })) = header_of(&self.bytes[end..])
+            && let start = end + HEADER_BYTES
+            && start + len <= self.bytes.len()
+        {
+            end = start + len;
+            ends.push((kind, start..end));
+        }
+        counters.count_received(end);
+        let rest = self.bytes.split_off(end);
+        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        let frame =
+            |(kind, range)| Ok(RawFrame { kind, payload: Piece { of: Arc::clone(&of), range } });
+        ends.into_iter().map(frame).collect()
+    }
+
+    /// Reads until there is a whole frame. Memory follows the bytes that arrive, not the length that was claimed.
+    async fn hear_one(&mut self) -> Result<(), ReadEnd> {
+        loop {
+            let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
+            if header.is_some_and(|header| HEADER_BYTES + header.len <= self.bytes.len()) {
+                return Ok(());
+            }
+            self.bytes.reserve(BUFFER_BYTES);
+            match self.reader.read_buf(&mut self.bytes).await {
+                Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
+                Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(error) => return Err(ReadEnd::Broken(error)),
+            }
+        }
+    }
+}
+
+/// What `bytes` begin with, if all of it is there.
+fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
+    bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
+}
+
+/// What the driver hears of what such a stream brought; nothing, if it said that it is over.
+fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
+    match (frame, stream) {
+        (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,
+        (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
+            Some(Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind))))
+        }
+        (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Some(Err(ReadEnd::Lost)),
+        (frame, _) => Some(frame),
     }
 }
 

@@ -65,6 +65,8 @@ pub(super) struct Outgoing {
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
     pub(super) settled: u64,
+    /// All of it was read when it was opened: its handle holds nothing.
+    pub(super) at_once: bool,
     /// Where it goes by a strategy of the papers.
     pub(super) talk: Option<Box<Talk>>,
 }
@@ -130,6 +132,7 @@ impl Outgoing {
             old_sums: 0,
             whole: Whole::default(),
             settled: 0,
+            at_once: false,
             talk: Talk::new(strategy, how),
         }
     }
@@ -230,7 +233,7 @@ impl Sender {
     /// Sends all of a file that is one block, or empty.
     fn send_body(&mut self, file: FileNo, len: u64, Body { payload, digest }: Body) {
         let outgoing = self.files.get_mut(&file).expect("the caller has the attempt");
-        (outgoing.complete, outgoing.settled) = (true, len);
+        (outgoing.complete, outgoing.at_once, outgoing.settled) = (true, true, len);
         if len > 0 {
             let chunks = std::iter::once(0..1).collect();
             self.frames.push_back(ToReceiver::Fill { file, chunks, payload });

@@ -19,7 +19,7 @@ use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read
 use super::stage::{Logged, Staged, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Content, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Keep, Rebuild, Replaces, Resumed, Snapshot, StoreError, Whole, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -56,12 +56,29 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let staged = store.stages.create(&place)?;
-        let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
-        let rebuild =
-            Self::of(store, (path, staged, inode), len, (Log::Unwritten, Fate::Worthless));
+        let rebuild = Self::empty(store, &place, len)?;
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
+    }
+
+    /// Stages a file of `len` bytes to come for `place`.
+    fn empty(store: Arc<Inner>, place: &Place, len: u64) -> Result<Self, StoreError> {
+        let staged = store.stages.create(place)?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", &place.path)?);
+        Ok(Self::of(store, (&place.path, staged, inode), len, (Log::Unwritten, Fate::Worthless)))
+    }
+
+    /// Puts a whole version in `place` at once.
+    pub(super) fn replace(
+        store: Arc<Inner>,
+        place: &Place,
+        (file, keep): (&Whole<'_>, Keep),
+    ) -> Result<(), StoreError> {
+        let rebuild = Self::empty(store, place, file.bytes.len() as u64)?;
+        let done = if file.bytes.is_empty() { Ok(()) } else { rebuild.write(0, file.bytes) };
+        // All of it is at hand: nobody will want to go on with a part of it.
+        done.and_then(|()| rebuild.commit_to(place, file.commit(keep)))
+            .inspect_err(|_| rebuild.doom(Fate::Spoiled))
     }
 
     /// Goes on with what was left behind for `path`.
@@ -150,6 +167,27 @@ impl LocalRebuild {
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
     }
 
+    fn commit_to(
+        &self,
+        place: &Place,
+        commit: Commit<'_, LocalSnapshot>,
+    ) -> Result<(), StoreError> {
+        let old = self.check_replaced(&commit.replaces, place)?;
+        self.finish(&commit, (place, old))?;
+        if self.store.touched.is_durable() {
+            // Again: a flush takes its time.
+            self.check_replaced(&commit.replaces, place)?;
+        }
+        self.store.back_up(place, Goes::Replaced)?;
+        self.land(place)?;
+        self.store.touched.add(&place.dir_path);
+        if let Ok(staging) = staging_path(&self.staged.home) {
+            self.store.touched.add(&staging);
+        }
+        self.store.stages.clear(&self.path, &self.staged.home);
+        Ok(())
+    }
+
     /// Moves the staged file into place, having checked that it is still ours.
     fn land(&self, place: &Place) -> Result<(), StoreError> {
         let dir = self.store.stages.dir(&self.staged.home).at("commit", &self.path)?;
@@ -225,20 +263,7 @@ impl Rebuild for LocalRebuild {
 
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
-        let old = self.check_replaced(&commit.replaces, &place)?;
-        self.finish(&commit, (&place, old))?;
-        if self.store.touched.is_durable() {
-            // Again: a flush takes its time.
-            self.check_replaced(&commit.replaces, &place)?;
-        }
-        self.store.back_up(&place, Goes::Replaced)?;
-        self.land(&place)?;
-        self.store.touched.add(&place.dir_path);
-        if let Ok(staging) = staging_path(&self.staged.home) {
-            self.store.touched.add(&staging);
-        }
-        self.store.stages.clear(&self.path, &self.staged.home);
-        Ok(())
+        self.commit_to(&place, commit)
     }
 
     fn discard(self) -> Result<(), StoreError> {

@@ -26,7 +26,7 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, check_path, lock,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
 };
 
 /// A local directory that is written to.
@@ -147,6 +147,19 @@ impl LocalStore {
         }
     }
 
+    /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
+    fn place_after(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Place, StoreError> {
+        match last.take() {
+            Some(place) => place.next(&self.0.root, action, path),
+            None => self.place(action, path),
+        }
+    }
+
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
     fn look_after(
         &self,
@@ -157,10 +170,7 @@ impl LocalStore {
         if path.is_root() {
             return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
-        let place = match last.take() {
-            Some(place) => place.next(&self.0.root, LOOK, path),
-            None => self.place(LOOK, path),
-        };
+        let place = self.place_after(LOOK, path, last);
         let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
@@ -330,6 +340,16 @@ impl Store for LocalStore {
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
         LocalRebuild::new(Arc::clone(&self.0), path, len)
+    }
+
+    fn replace_all(&self, files: &[Whole<'_>], keep: Keep) -> Vec<Result<(), StoreError>> {
+        let mut last = None;
+        let mut replace = |file: &Whole<'_>| {
+            let place = self.place_after("create", file.path, &mut last)?;
+            let place = last.insert(place);
+            LocalRebuild::replace(Arc::clone(&self.0), place, (file, keep))
+        };
+        files.iter().map(&mut replace).collect()
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
