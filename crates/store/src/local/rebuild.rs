@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{RelPath, See};
-use rustix::fs::{self, FlockOperation, Stat};
+use rustix::fs::{self, FlockOperation, Mode, Stat};
 use rustix::io::Errno;
 
-use super::attrs::{Attrs, On};
+use super::attrs::On;
 use super::backup::Goes;
 use super::copy::{End, write_at};
 use super::log::{Log, remove_log};
@@ -56,16 +56,21 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let rebuild = Self::empty(store, &place, len)?;
+        let (rebuild, _) = Self::empty(store, &place, (len, OWNERS_ALONE))?;
         fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
         Ok(rebuild)
     }
 
-    /// Stages a file of `len` bytes to come for `place`.
-    fn empty(store: Arc<Inner>, place: &Place, len: u64) -> Result<Self, StoreError> {
-        let staged = store.stages.create(place)?;
-        let inode = inode_of(&fs::fstat(&staged.file).at("create", &place.path)?);
-        Ok(Self::of(store, (&place.path, staged, inode), len, (Log::Unwritten, Fate::Worthless)))
+    /// Stages a file of `len` bytes to come for `place`; what it is then.
+    fn empty(
+        store: Arc<Inner>,
+        place: &Place,
+        (len, mode): (u64, Mode),
+    ) -> Result<(Self, Stat), StoreError> {
+        let staged = store.stages.create(place, mode)?;
+        let born = fs::fstat(&staged.file).at("create", &place.path)?;
+        let staged = (&place.path, staged, inode_of(&born));
+        Ok((Self::of(store, staged, len, (Log::Unwritten, Fate::Worthless)), born))
     }
 
     /// Puts a whole version in `place` at once.
@@ -74,10 +79,15 @@ impl LocalRebuild {
         place: &Place,
         (file, keep): (&Whole<'_>, Keep),
     ) -> Result<(), StoreError> {
-        let rebuild = Self::empty(store, place, file.bytes.len() as u64)?;
+        let commit = file.commit(keep);
+        let mode = match commit.replaces {
+            Replaces::Nothing => store.attrs(&commit, (place, None))?.birth_mode(store.owner),
+            Replaces::Version(_) | Replaces::Seen(_) => OWNERS_ALONE,
+        };
+        let (rebuild, born) = Self::empty(store, place, (file.bytes.len() as u64, mode))?;
         let done = if file.bytes.is_empty() { Ok(()) } else { rebuild.write(0, file.bytes) };
         // All of it is at hand: nobody will want to go on with a part of it.
-        done.and_then(|()| rebuild.commit_to(place, file.commit(keep)))
+        done.and_then(|()| rebuild.commit_to(place, commit, Some(&born)))
             .inspect_err(|_| rebuild.doom(Fate::Spoiled))
     }
 
@@ -123,13 +133,12 @@ impl LocalRebuild {
         &self,
         commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
+        born: Option<&Stat>,
     ) -> Result<(), StoreError> {
         let file = &self.staged.file;
-        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
-        let keep = (commit.keep, self.store.see.xattrs);
-        let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
-        let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
-        attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
+        let (attrs, on) = (self.store.attrs(commit, (place, old))?, On::Open(file.as_fd()));
+        let set = born.map_or_else(|| attrs.set(on), |born| attrs.set_on_new(on, born));
+        set.at("set metadata of", &self.path)?;
         if self.store.touched.is_durable() {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
@@ -153,33 +162,48 @@ impl LocalRebuild {
         replaces: &Replaces<'_, LocalSnapshot>,
         place: &Place,
     ) -> Result<Option<Stat>, StoreError> {
-        let found = place.dir.find(&place.name).at("commit", &self.path)?;
-        let expected = match (replaces, found) {
-            (Replaces::Nothing, found) => found.is_none(),
-            (Replaces::Version(old), Some(stat)) => Version::of(&stat) == old.version(),
-            (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
-            (Replaces::Seen(meta), Some(_)) => {
-                let now = look_at(&place.dir, &place.name, See::default());
-                now.at("commit", &self.path)?.is_like(meta)
+        let find = || place.dir.find(&place.name).at("commit", &self.path);
+        let (found, expected) = match replaces {
+            // The rename will tell.
+            Replaces::Nothing => return Ok(None),
+            Replaces::Version(old) => {
+                let found = find()?;
+                (found, found.is_some_and(|stat| Version::of(&stat) == old.version()))
             }
-            (Replaces::Version(_) | Replaces::Seen(_), None) => false,
+            Replaces::Seen(meta) if meta.is_dir() => {
+                let found = find()?;
+                (found, found.is_some_and(|stat| file_type(&stat).is_dir()))
+            }
+            Replaces::Seen(meta) => match find()? {
+                None => (None, false),
+                found => {
+                    let now = look_at(&place.dir, &place.name, See::default());
+                    (found, now.at("commit", &self.path)?.is_like(meta))
+                }
+            },
         };
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
     }
 
+    /// Makes this the file at `place`. It was just `born` where all of it is done in one go: then nobody has had the time to
+    /// change it.
     fn commit_to(
         &self,
         place: &Place,
         commit: Commit<'_, LocalSnapshot>,
+        born: Option<&Stat>,
     ) -> Result<(), StoreError> {
-        let old = self.check_replaced(&commit.replaces, place)?;
-        self.finish(&commit, (place, old))?;
+        let replaces = &commit.replaces;
+        let old = self.check_replaced(replaces, place)?;
+        self.finish(&commit, (place, old), born)?;
         if self.store.touched.is_durable() {
             // Again: a flush takes its time.
-            self.check_replaced(&commit.replaces, place)?;
+            self.check_replaced(replaces, place)?;
         }
-        self.store.back_up(place, Goes::Replaced)?;
-        self.land(place)?;
+        if old.is_some() {
+            self.store.back_up(place, Goes::Replaced)?;
+        }
+        self.land(place, (replaces, born))?;
         self.store.touched.add(&place.dir_path);
         if let Ok(staging) = staging_path(&self.staged.home) {
             self.store.touched.add(&staging);
@@ -189,13 +213,28 @@ impl LocalRebuild {
     }
 
     /// Moves the staged file into place, having checked that it is still ours.
-    fn land(&self, place: &Place) -> Result<(), StoreError> {
+    fn land(
+        &self,
+        place: &Place,
+        (replaces, born): (&Replaces<'_, LocalSnapshot>, Option<&Stat>),
+    ) -> Result<(), StoreError> {
         let dir = self.store.stages.dir(&self.staged.home).at("commit", &self.path)?;
-        let staged = dir.stat(&self.staged.name).at("commit", &self.path)?;
-        if inode_of(&staged) != self.inode {
-            return Err(StoreError::Conflict { path: self.path.clone() });
+        if born.is_none() {
+            let staged = dir.stat(&self.staged.name).at("commit", &self.path)?;
+            if inode_of(&staged) != self.inode {
+                return Err(StoreError::Conflict { path: self.path.clone() });
+            }
         }
-        place.land(&dir, &self.staged.name).at("commit", &self.path)?;
+        let landed = match replaces {
+            Replaces::Nothing => match place.land_new(&dir, &self.staged.name) {
+                Err(Errno::EXIST) => {
+                    return Err(StoreError::Conflict { path: self.path.clone() });
+                }
+                landed => landed,
+            },
+            Replaces::Version(_) | Replaces::Seen(_) => place.land(&dir, &self.staged.name),
+        };
+        landed.at("commit", &self.path)?;
         self.doom(Fate::Gone);
         if !matches!(*lock(&self.log), Log::Unwritten) {
             remove_log(&dir, &self.staged.name);
@@ -203,6 +242,9 @@ impl LocalRebuild {
         Ok(())
     }
 }
+
+/// The mode of a file whose attributes are set later.
+const OWNERS_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Rebuild for LocalRebuild {
     type Snapshot = LocalSnapshot;
@@ -263,7 +305,7 @@ impl Rebuild for LocalRebuild {
 
     fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
-        self.commit_to(&place, commit)
+        self.commit_to(&place, commit, None)
     }
 
     fn discard(self) -> Result<(), StoreError> {

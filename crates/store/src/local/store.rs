@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::{Device, DeviceClass, OWNER_BITS};
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
-use rustix::fs::{self, Dev, FileType, OFlags};
+use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::process;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
@@ -26,7 +27,8 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
+    Commit, Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path,
+    lock,
 };
 
 /// A local directory that is written to.
@@ -59,6 +61,8 @@ pub(super) struct Inner {
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
+    /// User and group of what this process makes.
+    pub(super) owner: (u32, u32),
     pub(super) heritages: Heritages,
     /// Directories that still lack their mode: those made here, and those that were opened to their owner, with the mode
     /// that they had.
@@ -99,6 +103,7 @@ impl LocalStore {
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
+            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
             heritages: Heritages::default(),
             unfinished: Mutex::default(),
         })))
@@ -124,7 +129,7 @@ impl LocalStore {
     fn open_to_owner(&self, place: &Place) {
         let Ok(stat) = place.dir.stat(&place.name) else { return };
         let closed = stat.st_mode & OWNER_BITS != OWNER_BITS;
-        if !closed || rustix::process::geteuid().is_root() {
+        if !closed || process::geteuid().is_root() {
             return;
         }
         let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
@@ -286,6 +291,18 @@ impl LocalStore {
 }
 
 impl Inner {
+    /// What a new version at `place` is to get, where `old` stood before.
+    pub(super) fn attrs<'a>(
+        &self,
+        commit: &Commit<'a, LocalSnapshot>,
+        (place, old): (&Place, Option<Stat>),
+    ) -> Result<Attrs<'a>, StoreError> {
+        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
+        let keep = (commit.keep, self.see.xattrs);
+        let heritage = self.heritages.of(place).at("commit", &place.path)?;
+        Ok(Attrs::of_new(commit.meta, keep, old_mode, (self.umask, heritage)))
+    }
+
     /// Keeps the old version at `place`, if old versions are kept.
     pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
         match &self.backup {
