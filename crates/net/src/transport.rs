@@ -1,12 +1,14 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 use std::ops::{Deref, Range};
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -24,9 +26,7 @@ use crate::plan::{Remote, Traffic};
 use crate::session::Conduct;
 use crate::shape::carry;
 
-/// Bytes that a pipe in memory holds.
-const MEMORY_PIPE_BYTES: usize = 1 << 20;
-/// The same beside a shaped link: what waits to be sent, as in the buffer of a socket.
+/// Bytes that a pipe beside a shaped link holds: what waits to be sent, as in the buffer of a socket.
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
@@ -37,7 +37,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Both directions to the other end.
+/// Both directions to the other end, over streams of bytes.
 pub(crate) struct Link {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -51,26 +51,103 @@ impl Link {
     }
 }
 
+/// Where bytes of the other end come from.
+pub(crate) enum Reader {
+    Stream(Box<dyn AsyncRead + Send + Unpin>),
+    /// An end in this process: what it sent as one, and what is not taken yet of the last.
+    Memory(mpsc::Receiver<Vec<u8>>, Vec<u8>),
+}
+
+/// Where bytes for the other end go.
+pub(crate) enum Writer {
+    Stream(Box<dyn AsyncWrite + Send + Unpin>),
+    /// An end in this process: what is sent as one arrives as it is, and is not copied.
+    Memory(mpsc::Sender<Vec<u8>>),
+}
+
+/// Where a connection begins and ends here.
+pub(crate) struct Ends {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) child: Option<Child>,
+}
+
+impl From<Link> for Ends {
+    fn from(Link { reader, writer, child }: Link) -> Self {
+        Self { reader: Reader::Stream(reader), writer: Writer::Stream(writer), child }
+    }
+}
+
+impl Reader {
+    /// Waits for bytes and adds them to `bytes`; how many, none at the end.
+    async fn read_more(&mut self, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+        match self {
+            Self::Stream(reader) => {
+                bytes.reserve(BUFFER_BYTES);
+                reader.read_buf(bytes).await
+            }
+            Self::Memory(batches, rest) => {
+                let batch = match std::mem::take(rest) {
+                    rest if rest.is_empty() => batches.recv().await.unwrap_or_default(),
+                    rest => rest,
+                };
+                let len = batch.len();
+                if bytes.is_empty() {
+                    *bytes = batch;
+                } else {
+                    bytes.extend_from_slice(&batch);
+                }
+                Ok(len)
+            }
+        }
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let (batches, rest) = match self.get_mut() {
+            Self::Stream(reader) => return Pin::new(reader).poll_read(context, room),
+            Self::Memory(batches, rest) => (batches, rest),
+        };
+        if rest.is_empty() {
+            *rest = ready!(batches.poll_recv(context)).unwrap_or_default();
+        }
+        let len = rest.len().min(room.remaining());
+        room.put_slice(&rest[..len]);
+        rest.drain(..len);
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// Two ends of one connection inside this process.
-pub(crate) fn memory() -> (Link, Link) {
-    let (one, other) = tokio::io::duplex(MEMORY_PIPE_BYTES);
-    (Link::within(one), Link::within(other))
+pub(crate) fn memory() -> (Ends, Ends) {
+    let [(to_one, from_other), (to_other, from_one)] = [(); 2].map(|()| mpsc::channel(BATCHES));
+    let ends = |from, to| Ends {
+        reader: Reader::Memory(from, Vec::new()),
+        writer: Writer::Memory(to),
+        child: None,
+    };
+    (ends(from_other, to_other), ends(from_one, to_one))
 }
 
 /// The same, with a link of these figures between them.
-pub(crate) fn shaped(figures: Figures) -> (Link, Link) {
+pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (near, far) = (tokio::io::split(near), tokio::io::split(far));
     tokio::spawn(carry(near.0, far.1, figures));
     tokio::spawn(carry(far.0, near.1, figures));
-    (Link::within(one), Link::within(other))
+    (Link::within(one).into(), Link::within(other).into())
 }
 
 /// This process's standard input and output.
-pub(crate) fn stdio() -> Link {
+pub(crate) fn stdio() -> Ends {
     let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
+    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
 }
 
 /// What a remote shell is started for.
@@ -230,6 +307,24 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// How much of a batch is written at once.
+    fn piece_of(&self, batch: &[u8]) -> usize {
+        self.writing
+            .as_ref()
+            .map_or(batch.len(), |limit| limit.piece())
+            .clamp(1, batch.len().max(1))
+    }
+
+    /// Counts bytes that leave, when it is their turn.
+    async fn count_out(&self, bytes: usize) {
+        if let Some(limit) = &self.writing {
+            limit.wait_for(bytes).await;
+        }
+        self.counters.count_sent(bytes);
+    }
+}
+
 /// Reads one frame.
 pub(crate) async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
@@ -261,7 +356,7 @@ pub(crate) async fn read_frame(
 /// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
 /// Deltic begins with, unless it was `heard`.
 pub(crate) fn start_reader(
-    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    mut reader: Reader,
     flow: &Flow,
     heard: Heard,
 ) -> (Frames, mpsc::Receiver<Reading>) {
@@ -282,12 +377,7 @@ pub(crate) fn start_reader(
 
 /// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
 /// connection between holds only so much.
-pub(crate) async fn read_frames(
-    reader: Box<dyn AsyncRead + Send + Unpin>,
-    frames: &Frames,
-    flow: &Flow,
-    stream: Stream,
-) {
+pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, stream: Stream) {
     let mut arrivals = Arrivals { reader, bytes: Vec::new() };
     loop {
         let (mut reading, mut last) = (Reading::new(), false);
@@ -314,7 +404,7 @@ pub(crate) async fn read_frames(
 
 /// What a stream has brought that is not taken yet.
 struct Arrivals {
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Reader,
     bytes: Vec<u8>,
 }
 
@@ -348,8 +438,7 @@ impl Arrivals {
             if header.is_some_and(|header| HEADER_BYTES + header.len <= self.bytes.len()) {
                 return Ok(());
             }
-            self.bytes.reserve(BUFFER_BYTES);
-            match self.reader.read_buf(&mut self.bytes).await {
+            match self.reader.read_more(&mut self.bytes).await {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
                 Ok(_) => {}
@@ -378,34 +467,62 @@ fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<R
 
 /// Writes batches of frames from a bounded queue until the queue is closed.
 pub(crate) fn start_writer(
-    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    writer: Writer,
     flow: &Flow,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
-    let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
-    let Flow { counters, writing: limit, monitor, .. } = flow.clone();
+    let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let (flow, monitor) = (flow.clone(), flow.monitor.clone());
     let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
-        while let Some(mut batch) = taken.recv().await {
-            while batch.len() < BUFFER_BYTES
-                && let Ok(more) = taken.try_recv()
-            {
-                batch.extend_from_slice(&more);
-            }
-            let piece = limit.as_ref().map_or(batch.len(), |limit| limit.piece()).max(1);
-            for piece in batch.chunks(piece) {
-                if let Some(limit) = &limit {
-                    limit.wait_for(piece.len()).await;
-                }
-                writer.write_all(piece).await?;
-                counters.count_sent(piece.len());
-            }
-            if taken.is_empty() {
-                writer.flush().await?;
-            }
+        match writer {
+            Writer::Stream(writer) => write_all(writer, taken, &flow).await,
+            Writer::Memory(to) => pass_on(to, taken, &flow).await,
         }
-        writer.flush().await?;
-        writer.shutdown().await
     }));
     (batches, task)
+}
+
+async fn write_all(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    mut batches: mpsc::Receiver<Vec<u8>>,
+    flow: &Flow,
+) -> std::io::Result<()> {
+    while let Some(mut batch) = batches.recv().await {
+        while batch.len() < BUFFER_BYTES
+            && let Ok(more) = batches.try_recv()
+        {
+            batch.extend_from_slice(&more);
+        }
+        for piece in batch.chunks(flow.piece_of(&batch)) {
+            flow.count_out(piece.len()).await;
+            writer.write_all(piece).await?;
+        }
+        if batches.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await?;
+    writer.shutdown().await
+}
+
+async fn pass_on(
+    to: mpsc::Sender<Vec<u8>>,
+    mut batches: mpsc::Receiver<Vec<u8>>,
+    flow: &Flow,
+) -> std::io::Result<()> {
+    let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    while let Some(batch) = batches.recv().await {
+        let piece = flow.piece_of(&batch);
+        if piece == batch.len() {
+            flow.count_out(piece).await;
+            to.send(batch).await.map_err(gone)?;
+            continue;
+        }
+        for piece in batch.chunks(piece) {
+            flow.count_out(piece.len()).await;
+            to.send(piece.to_vec()).await.map_err(gone)?;
+        }
+    }
+    Ok(())
 }
 
 /// Spreads bytes evenly over time, whichever streams they are of.

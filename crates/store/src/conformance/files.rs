@@ -247,7 +247,9 @@ fn a_whole_file_is_what_its_commit_would_have_made<S: Store>(make: &impl Fn() ->
                 let seen = begin(&other);
                 let rebuild = other.create(&at, 4).expect("create");
                 rebuild.write(0, bytes).expect("write");
-                rebuild.commit(Whole { seen: seen.as_ref(), ..whole }.commit(keep)).expect("commit");
+                rebuild
+                    .commit(Whole { seen: seen.as_ref(), ..whole }.commit(keep))
+                    .expect("commit");
                 let [mut one, mut other] = [meta(&one, "file"), meta(&other, "file")];
                 if !keep.times {
                     (one.modified, other.modified) = (WHEN, WHEN);
