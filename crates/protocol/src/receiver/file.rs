@@ -253,10 +253,10 @@ impl Receiver {
     /// Whether there is nothing to match a short file against, and no need to look for it: what comes whole in one block
     /// leaves nothing behind when it is interrupted.
     fn is_lone_block(&self, candidate: &Candidate) -> bool {
-        let Options { strategy, compare, .. } = &self.setting.options;
+        let Options { strategy, compare, writing, .. } = &self.setting.options;
         let Candidate { meta, old, beside, .. } = candidate;
         let alone = old.is_none() && beside.is_none() && compare.fuzzy == Fuzzy::Never;
-        let own = strategy.conversation == Conversation::Recipe;
+        let own = strategy.conversation == Conversation::Recipe && writing.partial_dir.is_none();
         own && alone && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }
 
