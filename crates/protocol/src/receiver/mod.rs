@@ -52,7 +52,7 @@ use proof::ProofPart;
 
 pub use ask::{
     Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended, New,
-    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
