@@ -240,7 +240,8 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
+        let asked = (&options, &self.ours.part);
+        let hands = Arc::new(SendingHands::new(sources, own, asked, self.figures));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -356,7 +357,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let asked = (&options, &self.ours.part);
+        let hands = SendingHands::new(sources, own, asked, self.figures);
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
@@ -417,7 +419,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
-        let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
+        let asked = (terms, &setting.options, terms.part_beside(&self.ours.part));
+        let hands = ReceivingHands::new(store, alternates, asked)?;
         let course = Course { joining, greeting: None, threads };
         self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
     }

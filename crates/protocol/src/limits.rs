@@ -28,6 +28,12 @@ pub const MAX_LEVEL: u32 = 22;
 pub const MAX_GREETING_BYTES: usize = 64 << 10;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
+/// Most tallies of directories told that are not answered, or are of directories that no listing has named.
+pub const TALLY_WINDOW: usize = 4096;
+/// Most entries of all directories whose tallies are told and not answered: a part of [`ENTRY_WINDOW`].
+pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
+/// Most users and groups whose names a receiver has been told and still compares tallies of owners.
+pub const TALLIED_NAMES: usize = 256;
 /// Most groups sent and not yet answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
 /// Longest gap in new, in bytes; what it is told against is at most twice as long.

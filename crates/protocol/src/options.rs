@@ -5,6 +5,7 @@ mod links;
 mod metadata;
 mod remove;
 mod select;
+mod tallied;
 
 use deltic_core::rule::Rules;
 use deltic_core::{Kind, Strategy};

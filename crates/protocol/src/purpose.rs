@@ -42,6 +42,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::Tally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Gone(_)
@@ -65,6 +66,7 @@ impl ToSender {
             Self::Want { .. }
             | Self::Resume { .. }
             | Self::Settled { .. }
+            | Self::Tallied { .. }
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)

@@ -5,13 +5,14 @@ mod opening;
 mod panes;
 mod reading;
 mod slot;
+mod tallying;
 mod writing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, RelPath, SumKey};
+use deltic_core::{Compared, Fingerprinter, Key, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Work};
@@ -37,6 +38,8 @@ pub(crate) struct ReceivingHands<S: Store> {
     alternates: Alternates<S>,
     keep: Keep,
     owners: Owners,
+    /// What tallies are taken with, and what of.
+    tallied: (TallyKey, Compared),
     terms: Terms,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
@@ -78,6 +81,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Replace { .. }
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::Compare { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
             | Work::Extra { .. }
@@ -99,6 +103,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let looked = self.store.look_all(&paths).into_iter();
                 let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::Compare { dir, tally, owners } => {
+                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
@@ -203,12 +210,14 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
+    /// For a session to whose key the sender brought `theirs`.
+    ///
     /// # Errors
     /// [`SyncError`] where the options name owners whom nobody knows here.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        (terms, options): (Terms, &Options),
+        (terms, options, theirs): (Terms, &Options, Key),
     ) -> Result<Self, SyncError> {
         let strategy = &options.strategy;
         Ok(Self {
@@ -216,6 +225,7 @@ impl<S: Store> ReceivingHands<S> {
             alternates,
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
+            tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
             terms,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),

@@ -68,7 +68,7 @@ impl Receiver {
         let names = extras.iter().map(|(_, extra)| extra.names).sum::<u64>() + self.cleared_names;
         if names > most {
             let why =
-                if self.told == 0 { "the source is empty" } else { "that looks like an accident" };
+                if self.known == 0 { "the source is empty" } else { "that looks like an accident" };
             let message = format!(
                 "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
             );
@@ -86,7 +86,7 @@ impl Receiver {
 
     /// How many names may be removed: by accident, few; by will, as many as were said.
     fn most_deletes(&self) -> u64 {
-        let listed = self.told;
+        let listed = self.known;
         match self.setting.options.delete {
             Delete::Never => 0,
             Delete::AtMost(most) => most,

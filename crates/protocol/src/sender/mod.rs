@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
+//!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
+//! Tallied(unlike)  ──► Listing
 //! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
@@ -13,6 +15,7 @@ mod file;
 mod listing;
 mod mending;
 mod searching;
+mod tallying;
 mod telling;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -22,7 +25,7 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
+use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally, Timestamp};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -44,8 +47,8 @@ const MOST_TOLD: usize = 128;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// List a directory; answer with [`Answer::Listed`].
-    List { dir: RelPath },
+    /// List a directory, with its `tally` if that is asked for; answer with [`Answer::Listed`].
+    List { dir: RelPath, tally: bool },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
     /// Answer with [`Answer::Opened`].
@@ -149,6 +152,8 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+    /// What stands for the entries, as [`Options::tallied`] has it, if it was asked for.
+    pub tally: Option<Tally>,
     /// What their users are called, those with a name and in any order; nothing where the options ask for none.
     pub users: Vec<NameLine>,
     /// The same of groups.
@@ -239,7 +244,7 @@ impl Listing {
 /// Where an answer belongs.
 #[derive(Debug)]
 enum Place {
-    List(RelPath),
+    List(RelPath, Option<u32>),
     Open(Handle),
     Scan(Handle, Part),
     Seal(Handle),
@@ -258,7 +263,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(..) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -268,11 +273,11 @@ impl Sender {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
+            lister: Lister::new(&options),
             options,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
             notices: VecDeque::new(),
-            lister: Lister::new(),
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
@@ -353,6 +358,7 @@ impl Sender {
             ToSender::Resume { file, key, spec } => {
                 self.want(file, How::Recipe, Some(Resumed { key, spec }))
             }
+            ToSender::Tallied { alike, unlike } => self.tallied(alike, unlike),
             ToSender::Settled { upto } => self.settle(upto),
             ToSender::Lack { file, groups } => match self.attempt(file)? {
                 Some(_) => self.lack(file, &groups),
@@ -394,7 +400,7 @@ impl Sender {
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
-            (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
+            (Place::List(dir, above), Answer::Listed(listed)) => self.listed((dir, above), listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),

@@ -112,7 +112,10 @@ impl LocalStore {
     fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, See::default())))
+        // Whose an entry is costs nothing to tell.
+        let See { users, groups, .. } = self.0.see;
+        let see = See { users, groups, ..See::default() };
+        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, see)))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
