@@ -16,8 +16,8 @@ use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    Acl, AtEnd, BlockLen, ChunkerSpec, Compared, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind,
-    Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Tally, Timestamp, Xattr,
+    Acl, AtEnd, BlockLen, ChunkerSpec, Compared, Digest, Entry, Fingerprint, GapDelta, GapSums,
+    Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
@@ -574,6 +574,7 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
             }),
         ),
         ("Trouble", ToSender::Trouble(trouble(TroubleKind::Failed))),
+        ("Tallied", tallied(one(0..1), Vec::new())),
         ("Finished", ToSender::Finished(Totals::default())),
     ]
 }

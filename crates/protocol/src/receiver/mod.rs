@@ -48,8 +48,8 @@ use proof::ProofPart;
 use tallying::Tallies;
 
 pub use ask::{
-    Alike, Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Rolled, Work,
+    Alike, Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap,
+    OldLens, Ours, Patch, Piece, Rolled, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;

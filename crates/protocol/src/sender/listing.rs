@@ -16,8 +16,11 @@ use crate::report::{Notice, Trouble, TroubleKind};
 use super::tallying::Tallies;
 use super::{Listed, Listing, Place, Sender, Work};
 
-/// Directories listed at once: hides the latency of a cold disk, and makes bundles of small ones.
-const LISTS_AT_ONCE: usize = 16;
+/// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
+const LISTS_AT_ONCE: usize = 4;
+const SMALL_AT_ONCE: usize = 64;
+/// Entries that lists at once have together, if directories are as large as the last one was.
+const ENTRIES_AT_ONCE: usize = 4096;
 /// Paths in one frame: the longest fit.
 const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
@@ -32,6 +35,8 @@ pub(super) struct Lister {
     /// Directories still to list, the last is the next; and the tally of the directory above, where that was told by it.
     pub(super) dirs: Vec<(RelPath, Option<u32>)>,
     lists_out: usize,
+    /// Entries of the directory that was listed last.
+    last_len: usize,
     /// Directories listed and not yet told.
     pub(super) ready: VecDeque<Ready>,
     pub(super) tallies: Tallies,
@@ -65,6 +70,7 @@ impl Lister {
         Self {
             dirs: vec![(RelPath::root(), None)],
             lists_out: 0,
+            last_len: ENTRIES_AT_ONCE,
             ready: VecDeque::new(),
             tallies: Tallies::new(options),
             next: 0,
@@ -108,11 +114,12 @@ impl Sender {
     /// Tells what is ready and asks for more directories, as far as the window reaches.
     pub(super) fn list_more(&mut self) {
         while self.tell_next() {}
-        while self.lister.ahead() < LISTS_AT_ONCE {
+        let at_once = ENTRIES_AT_ONCE / (self.lister.last_len + 1);
+        let at_once = at_once.clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
+        while self.lister.ahead() < at_once {
             let Some((dir, above)) = self.lister.dirs.pop() else { break };
             self.lister.lists_out += 1;
-            let told = self.lister.next;
-            let tally = self.lister.tallies.wants(told);
+            let tally = self.lister.tallies.wants();
             self.jobs.ask(Work::List { dir: dir.clone(), tally }, Place::List(dir, above));
         }
         let idle = self.lister.ahead() == 0 && self.lister.tallies.is_idle();
@@ -147,6 +154,7 @@ impl Sender {
             entries.clear();
         }
         let partial = listed.partial;
+        self.lister.last_len = entries.len();
         if !listed.missing.is_empty() {
             self.tell_missing(listed.missing);
         }
@@ -178,9 +186,11 @@ impl Sender {
         }
         let Some(first) = self.lister.ready.front() else { return false };
         match (first.tallied, first.tally) {
-            (None, Some(tally)) => self.tell_tally(tally),
+            (None, Some(tally)) if self.lister.tallies.begin(self.lister.next) => {
+                self.tell_tally(tally)
+            }
             (Some(_), _) => self.tell_some(),
-            (None, None) => self.lister.has_room() && self.tell_some(),
+            (None, _) => self.lister.has_room() && self.tell_some(),
         }
     }
 
@@ -226,7 +236,7 @@ impl Sender {
         }
         let tallied = ready.tallied;
         if extent == Extent::More {
-            ready.has_begun = true;
+            (ready.has_begun, ready.tally) = (true, None);
             self.lister.ready.push_front(ready);
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.

@@ -102,11 +102,15 @@ impl Tallies {
         self.thrift = Thrift { listed_first: 0, least_entries: 0 };
     }
 
-    /// Whether the tally of the next directory is to be taken, where so many entries have been told.
-    pub(super) const fn wants(&mut self, told: u64) -> bool {
+    /// Whether the tally of the next directory is to be taken.
+    pub(super) const fn wants(&mut self) -> bool {
         self.asked += 1;
-        let is_lucky = self.luck > 0 || self.asked.is_multiple_of(PROBE_EVERY);
-        self.compared.is_some() && told >= self.thrift.listed_first && is_lucky
+        self.compared.is_some() && (self.luck > 0 || self.asked.is_multiple_of(PROBE_EVERY))
+    }
+
+    /// Whether tallies are told at all, where so many entries were listed.
+    pub(super) const fn begin(&self, told: u64) -> bool {
+        told >= self.thrift.listed_first
     }
 
     pub(super) const fn kept(&self) -> u64 {
@@ -241,8 +245,7 @@ impl Sender {
         }
         let dir = ready.dir.clone();
         let dirs = ready.entries.iter().filter(|entry| entry.meta.is_dir());
-        let dirs: Vec<RelPath> =
-            dirs.filter_map(|entry| dir.join(&entry.name).ok()).collect();
+        let dirs: Vec<RelPath> = dirs.filter_map(|entry| dir.join(&entry.name).ok()).collect();
         let above = ready.above.filter(|above| self.lister.tallies.is_open(*above));
         let no = self.lister.tallies.note(ready, above);
         self.lister.dirs.extend(dirs.into_iter().map(|dir| (dir, Some(no))));

@@ -13,8 +13,8 @@ use deltic_core::{
 use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Alike, Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
-    Rolled, Work,
+    Alike, Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch,
+    Piece, Rolled, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};

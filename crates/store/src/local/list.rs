@@ -13,8 +13,19 @@ use crate::{Listing, STAGING_NAME, StoreError};
 pub(super) fn list(
     dir: &Dir,
     path: &RelPath,
+    fates: (&mut Judge, Fate),
+    how: (Follow, See),
+) -> Listing {
+    list_but(dir, path, fates, how, &|_| false)
+}
+
+/// The same but for names that `keep` admits, which are not looked at.
+pub(super) fn list_but(
+    dir: &Dir,
+    path: &RelPath,
     (judge, fate): (&mut Judge, Fate),
     how: (Follow, See),
+    keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
     let mut listing = Listing::default();
     let mut names = Vec::new();
@@ -24,7 +35,7 @@ pub(super) fn list(
     }
     for name in names {
         match name.ok().filter(|name| path.holds(name)) {
-            Some(name) if name.as_bytes() == STAGING_NAME => {}
+            Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
             Some(name) => match look(dir, (&name, path), how) {
                 Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
                     listing.entries.push(Entry { name, meta });

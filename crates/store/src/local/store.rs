@@ -15,7 +15,7 @@ use super::backup::{Backup, Goes};
 use super::copy::Copier;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
-use super::list::list;
+use super::list::list_but;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
@@ -109,13 +109,18 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+    fn list_with(
+        &self,
+        dir: &RelPath,
+        fate: Fate,
+        keep: &dyn Fn(&Name) -> bool,
+    ) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Whose an entry is costs nothing to tell.
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..See::default() };
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, see)))
+        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, see), keep))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -306,7 +311,7 @@ impl Tree for LocalStore {
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays)
+        self.list_with(dir, Fate::Stays, &|_| false)
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
@@ -431,7 +436,12 @@ impl Store for LocalStore {
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        self.list_with(dir, Fate::Goes)
+        self.list_with(dir, Fate::Goes, &|_| false)
+    }
+
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        self.list_with(dir, Fate::Stays, keep)
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
