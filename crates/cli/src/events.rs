@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Item, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Item, TroubleKind};
 use serde::Serialize;
 
 use crate::exit::{self, Exit};
@@ -31,6 +31,12 @@ pub(crate) enum Event<'a> {
     },
     Progress(Progress),
     Change(ChangeEvent<'a>),
+    Difference {
+        #[serde(flatten)]
+        name: Named,
+        kind: &'a str,
+        differences: Vec<&'a str>,
+    },
     Entry {
         #[serde(flatten)]
         name: Named,
@@ -91,6 +97,10 @@ pub(crate) struct ChangeEvent<'a> {
     kind: &'a str,
     action: &'a str,
     differs: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to_bytes: Option<String>,
 }
 
 /// Everything that was counted.
@@ -148,12 +158,23 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
+        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
+        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
         Event::Change(ChangeEvent {
+            linked_to,
+            linked_to_bytes: bytes.flatten(),
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
             differs: differs(change),
         })
+    }
+
+    /// A name differs in this.
+    pub(crate) fn difference(change: &Change, differences: Vec<&'a str>) -> Self {
+        let path = change.path.as_bytes();
+        let name = named(if path.is_empty() { b"." } else { path });
+        Event::Difference { name, kind: kind(change.item), differences }
     }
 
     /// A name that is listed, where nothing is brought over.
@@ -270,10 +291,17 @@ fn action(action: Action) -> &'static str {
 }
 
 fn differs(change: &Change) -> Vec<&'static str> {
+    let Differs { content, size, kind, .. } = change.differs;
+    let names = [(kind, "kind"), (content, "content"), (size, "size")];
+    let names = names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name);
+    names.chain(attributes(change).filter(|name| *name != "content")).collect()
+}
+
+/// The same without the length, which is part of the content.
+pub(crate) fn attributes(change: &Change) -> impl Iterator<Item = &'static str> {
     let differs = change.differs;
     let names = [
         (differs.content, "content"),
-        (differs.size, "size"),
         (differs.time, "time"),
         (differs.mode, "mode"),
         (differs.user, "owner"),
@@ -282,7 +310,7 @@ fn differs(change: &Change) -> Vec<&'static str> {
         (differs.acl, "acl"),
         (differs.xattrs, "xattrs"),
     ];
-    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
+    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -331,6 +359,8 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            by_blake3: false,
+            cache: None,
             bwlimit: None,
         };
         assert_eq!(
@@ -349,6 +379,18 @@ mod tests {
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
         assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+    }
+
+    #[test]
+    fn a_name_that_was_linked_says_to_which() {
+        let mut linked = change(b"b");
+        linked.facts.linked = Some(RelPath::parse(b"\xff").unwrap());
+        let event = parsed(&Event::change(&linked));
+        assert_eq!(
+            (&event["linked_to"], &event["linked_to_bytes"]),
+            (&json!("\u{fffd}"), &json!("ff"))
+        );
+        assert!(parsed(&Event::change(&change(b"b"))).get("linked_to").is_none());
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) enum Exit {
     Vanished = 24,
     /// Deletions were held back.
     DeleteLimit = 25,
+    /// Two trees are not equal; rsync has no such code.
+    Different = 26,
     /// Nothing came or went for too long, or the time was up.
     Timeout = 30,
     /// The other end did not answer in time.

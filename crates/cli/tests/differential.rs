@@ -19,9 +19,14 @@
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
 //! - What is found equal by its content is not written again, so that there is no backup of it.
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
+//!   looked at either.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
+//! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So the
+//!   names of one file are equal in the older trees too, and `-H` comes without `-u` and without other trees.
+//! - A link that cannot be followed is an error, after which Deltic removes nothing; rsync removes what it removed before.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
 
@@ -76,6 +81,17 @@ const CHOICES: &[Choice] = &[
     at(10, |_| words("-m")),
     at(10, |dice| some(dice, &["-b", "-b --suffix=.old", "-b --backup-dir=kept"])),
     at(10, |_| words("--force")),
+    at(25, |_| words("-H")),
+    at(10, |_| words("-K")),
+    at(10, |dice| {
+        some(dice, &["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K", "--cc=none"])
+    }),
+    at(15, |dice| {
+        some(
+            dice,
+            &["--inplace", "--append", "--append-verify", "--delay-updates", "--partial-dir=.part"],
+        )
+    }),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
 ];
 
@@ -86,6 +102,14 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
+    ("-H", "-u"),
+    ("-L", "--delete"),
+    ("--copy-unsafe-links", "--delete"),
+    ("-H", "-dest="),
+    ("-c", "--cc=none"),
+    ("--append", "--cc=none"),
+    ("--append", "-c"),
+    ("--append", "-dest="),
 ];
 /// Words with which no entry is of another kind than before, for the same.
 const NO_KINDS: &[&str] = &["--ignore-existing", "-dest="];
@@ -178,7 +202,11 @@ fn options(dice: &mut Dice) -> Vec<String> {
         let fresh = (choice.words)(dice);
         let has = |words: &[String], part: &str| {
             words.iter().any(|word| {
-                if matches!(part, "-c" | "-b") { word == part } else { word.contains(part) }
+                if matches!(part, "-c" | "-b" | "-H" | "-L" | "-u" | "--delete") {
+                    word == part
+                } else {
+                    word.contains(part)
+                }
             })
         };
         let clash = |(one, other): &(&str, &str)| {
@@ -227,6 +255,7 @@ fn seen(world: &World, target: &str, times: Times) -> BTreeMap<PathBuf, String> 
     }
     let root = world.path(target);
     let mut all = picture(&root);
+    let mut firsts: BTreeMap<u64, PathBuf> = BTreeMap::new();
     for (name, what) in &mut all {
         let path = root.join(name);
         let meta = path.symlink_metadata().expect("it was listed");
@@ -236,7 +265,9 @@ fn seen(world: &World, target: &str, times: Times) -> BTreeMap<PathBuf, String> 
         let fresh = untimed || meta.mtime() as u64 > now - 86_400;
         let time = if fresh { "now" } else { time };
         let is_link = if linked.contains(&meta.ino()) { " linked" } else { "" };
-        *what = if kept { "dir".into() } else { format!("{time} {rest}{is_link}") };
+        let first = firsts.entry(meta.ino()).or_insert_with(|| name.clone());
+        let same = if first == name { String::new() } else { format!(" = {}", first.display()) };
+        *what = if kept { "dir".into() } else { format!("{time} {rest}{is_link}{same}") };
     }
     all
 }
@@ -265,9 +296,14 @@ struct Node {
 #[derive(Clone)]
 enum What {
     Dir,
-    File { len: usize, seed: u64 },
+    File {
+        len: usize,
+        seed: u64,
+    },
     Link(&'static str),
     Fifo,
+    /// Another name of the file of this name, if there is one; else nothing.
+    Name(PathBuf),
 }
 
 impl Tree {
@@ -275,9 +311,12 @@ impl Tree {
         fs::create_dir_all(root).expect("it can be made");
         for (path, node) in &self.0 {
             let path = root.join(path);
-            match node.what {
+            match &node.what {
                 What::Dir => fs::create_dir(&path).expect("it is free"),
-                What::File { len, seed } => fs::write(&path, noise(len, seed)).expect("it is free"),
+                What::File { len, seed } => {
+                    fs::write(&path, noise(*len, *seed)).expect("it is free")
+                }
+                What::Name(_) => {}
                 What::Link(target) => symlink(target, &path).expect("it is free"),
                 What::Fifo => {
                     let mode = Mode::from_raw_mode(0o600);
@@ -285,8 +324,16 @@ impl Tree {
                 }
             }
         }
+        for (path, node) in &self.0 {
+            if let Some(first) = self.first(node) {
+                fs::hard_link(root.join(first), root.join(path)).expect("it is free");
+            }
+        }
         // From the leaves up: a directory's time changes with what is put in it.
         for (path, node) in self.0.iter().rev() {
+            if matches!(node.what, What::Name(_)) {
+                continue;
+            }
             let path = root.join(path);
             if !matches!(node.what, What::Link(_)) {
                 let permissions = fs::Permissions::from_mode(node.mode);
@@ -295,6 +342,12 @@ impl Tree {
             set_time(&path, node.time);
         }
         set_time(root, (1_000_000_000, 7));
+    }
+
+    /// The file that a node is another name of.
+    fn first<'a>(&self, node: &'a Node) -> Option<&'a Path> {
+        let What::Name(first) = &node.what else { return None };
+        matches!(self.0.get(first)?.what, What::File { .. }).then_some(first)
     }
 
     fn dirs(&self) -> Vec<PathBuf> {
@@ -322,7 +375,12 @@ fn add(dice: &mut Dice, tree: &mut Tree) {
     if tree.0.contains_key(&path) || path.as_os_str().len() > 200 {
         return;
     }
-    let what = what(dice);
+    let files = tree.0.iter().filter(|(_, node)| matches!(node.what, What::File { .. }));
+    let files: Vec<_> = files.map(|(path, _)| path.clone()).collect();
+    let what = match files.is_empty() || !dice.percent(15) {
+        true => what(dice),
+        false => What::Name(dice.pick(&files).clone()),
+    };
     let node = node(dice, what);
     tree.0.insert(path, node);
 }

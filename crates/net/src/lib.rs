@@ -72,7 +72,8 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             }
         }
     }
-    let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
+    let cache = plan.cache.clone();
+    let conduct = Conduct { bwlimit: plan.bwlimit, cache, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {
@@ -124,13 +125,19 @@ async fn told_to_end() {
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of files is in
+/// the directory `cache`.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
-pub fn agent(dirs: Vec<PathBuf>, bwlimit: Option<u64>) -> Result<(), SyncError> {
+pub fn agent(
+    dirs: Vec<PathBuf>,
+    bwlimit: Option<u64>,
+    cache: Option<PathBuf>,
+) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let conduct = Conduct { bwlimit, further: Further::Answer { dirs }, ..Conduct::default() };
+    let further = Further::Answer { dirs };
+    let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
     let result = runtime.block_on(serve(transport::stdio(), conduct));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
@@ -181,7 +188,8 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs, Conduct::default()));
+    let cache = plan.cache.clone();
+    tokio::spawn(serve(theirs, Conduct { cache, ..Conduct::default() }));
     Ok((ours, Further::Never))
 }
 

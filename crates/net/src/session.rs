@@ -16,13 +16,15 @@ use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
-use deltic_protocol::options::{Missing, Options};
+use deltic_protocol::options::{self, Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{Backup, LocalOptions, LocalStore, SourceArg, Sources, create_root};
+use deltic_store::local::{
+    Backup, LocalOptions, LocalStore, PartialDir, SourceArg, Sources, Writing, create_root,
+};
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Store};
 
@@ -30,6 +32,7 @@ use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
+use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
@@ -59,6 +62,8 @@ pub(crate) struct Conduct {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
+    /// Where is kept what is known of files.
+    pub(crate) cache: Option<PathBuf>,
 }
 
 impl Conduct {
@@ -83,6 +88,7 @@ pub(crate) struct Session {
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
+    cache: Option<PathBuf>,
 }
 
 /// What the ends agreed on.
@@ -118,8 +124,8 @@ impl Session {
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
         let (batches, writing) = start_writer(writer, &flow);
-        let further = conduct.further;
-        (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
+        let Conduct { further, cache, .. } = conduct;
+        (Self { ours: hello(), reader, batches, writing, flow, further, figures, cache }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -241,7 +247,8 @@ impl Session {
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
         let asked = (&options, &self.ours.part);
-        let hands = Arc::new(SendingHands::new(sources, own, asked, self.figures));
+        let hands = SendingHands::new(sources, own, asked, self.figures);
+        let hands = Arc::new(hands.knowing(Digests::new(self.cache.clone(), &options)));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -358,7 +365,8 @@ impl Session {
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
         let asked = (&options, &self.ours.part);
-        let hands = SendingHands::new(sources, own, asked, self.figures);
+        let hands = SendingHands::new(sources, own, asked, self.figures)
+            .knowing(Digests::new(self.cache.clone(), &options));
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
@@ -373,7 +381,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let is_privileged = is_privileged(options.metadata.powers);
+        let is_privileged = is_privileged(&options.metadata);
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
@@ -396,6 +404,7 @@ impl Session {
             }
         }
         let see = options.metadata.seen_by_receiver(is_privileged);
+        let writing = writing(&root, &options.writing)?;
         let local = LocalOptions {
             durability: durability(&options),
             rules: Filter::new(&options.rules, Side::Receiver),
@@ -405,6 +414,8 @@ impl Session {
                 suffix: backup.suffix.clone(),
             }),
             one_file_system: options.select.mounts != Mounts::Enter,
+            keep_dirlinks: options.follow.keep_dirs,
+            writing,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         let alternates = open_alternates(&root, (&options, see), watch);
@@ -419,10 +430,11 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
+        let digests = Digests::new(self.cache.clone(), &setting.options);
         let asked = (terms, &setting.options, terms.part_beside(&self.ours.part));
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let course = Course { joining, greeting: None, threads };
-        self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
+        self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.
@@ -470,6 +482,30 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// How the store below `root` writes.
+fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError> {
+    let path = |dir: &[u8]| root.join(OsStr::from_bytes(dir));
+    let partial = |dir: &[u8]| match dir.first() {
+        Some(b'/') => Ok(PartialDir::Outside(path(dir))),
+        _ => {
+            let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+            let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
+            let below = below.ok().filter(|below| !below.is_root());
+            let dir = deltic_core::path::printable(dir);
+            let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
+            below.map(PartialDir::Beside).ok_or_else(|| SyncError::Selection(why()))
+        }
+    };
+    Ok(Writing {
+        sparse: writing.sparse,
+        preallocate: writing.preallocate,
+        inplace: writing.inplace,
+        delay: writing.delay,
+        temp_dir: writing.temp_dir.as_deref().map(path),
+        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
+    })
 }
 
 fn durability(options: &Options) -> Durability {
@@ -559,10 +595,13 @@ fn first_name(line: &[u8], options: &Options) -> Option<Name> {
 
 /// What a plan asks of one end.
 pub(crate) async fn dial(
-    session: Session,
+    mut session: Session,
     plan: &plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
+    if plan.by_blake3 {
+        session.ours = session.ours.by_blake3();
+    }
     let mut options = plan.options.clone();
     if !matches!(session.further, Further::Dial { .. }) {
         options.streams = 1;

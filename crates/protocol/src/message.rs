@@ -13,6 +13,7 @@ use deltic_core::recipe::Digest;
 use deltic_core::tally::TALLY_SUM_BYTES;
 use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 
+use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::report::{Action, Change, Differs, Totals, Trouble};
@@ -34,6 +35,8 @@ pub enum How {
     Strategy,
     /// The same with its stronger sum.
     Stronger,
+    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`].
+    Tail,
 }
 
 /// A group of a recipe as it travels: enough to find it, not to prove it.
@@ -132,6 +135,8 @@ pub enum ToReceiver {
     Groups { file: FileNo, groups: Vec<GroupLine> },
     /// The chunks of groups that the receiver lacks, in the order in which it asked.
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
+    /// Tells the next chunks of a short file's recipe, without groups.
+    Recipe { file: FileNo, chunks: Vec<ChunkLine> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
@@ -148,6 +153,8 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// What is in files that the receiver asked about; each once, in any order.
+    Digests(Vec<DigestLine>),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
@@ -158,17 +165,21 @@ pub enum ToReceiver {
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
+    /// What is in these files? At least one; each is asked about once, and before it is wanted.
+    Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
     /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted from 0.
     Tallied { alike: Vec<Range<u32>>, unlike: Vec<Range<u32>> },
+    /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
+    Append { file: FileNo, from: u64 },
     /// Every file below this number that is not wanted by now will not be.
     Settled { upto: FileNo },
     /// Answers one `Groups`: the groups of it that must be expanded.
     Lack { file: FileNo, groups: Vec<Range<u32>> },
-    /// Answers one `Chunks`: the chunks of it that must be sent.
+    /// Answers one `Chunks` or `Recipe`: the chunks of it that must be sent.
     Need { file: FileNo, chunks: Vec<Range<u32>> },
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
@@ -210,7 +221,7 @@ impl Done {
     }
 }
 
-closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
 closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
@@ -441,6 +452,7 @@ frames!(ToReceiver {
     18 Start { file, meta, how, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
+    51 Recipe { file, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
@@ -451,6 +463,7 @@ frames!(ToReceiver {
     46 Tally { dir, tally }
     50 Owners { users, groups };
     24 Trouble(trouble)
+    57 Digests(lines)
     31 Missing(paths)
     45 Gone(troubles)
 });
@@ -465,9 +478,11 @@ frames!(ToSender {
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
     47 Tallied { alike, unlike }
-    41 Resume { file, key, spec };
+    41 Resume { file, key, spec }
+    48 Append { file, from };
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
+    58 Digest(files)
     39 Finished(totals)
 });

@@ -51,8 +51,10 @@ impl ToReceiver {
             | Self::End { .. }
             | Self::Failed { .. }
             | Self::Trouble(_) => Purpose::Control,
-            Self::Groups { .. } | Self::Chunks { .. } | Self::Sums { .. } => Purpose::Recipe,
-            Self::Deny { .. } => Purpose::Confirm,
+            Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
+                Purpose::Recipe
+            }
+            Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
             Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
     }
@@ -65,6 +67,7 @@ impl ToSender {
         match self {
             Self::Want { .. }
             | Self::Resume { .. }
+            | Self::Append { .. }
             | Self::Settled { .. }
             | Self::Tallied { .. }
             | Self::Done { .. }
@@ -76,7 +79,7 @@ impl ToSender {
             // Sums of what old has in the gaps, or of all of its blocks.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // With what is needed in any case: the two are one answer.
-            Self::Match { .. } => Purpose::Confirm,
+            Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,
         }
     }
 }

@@ -13,6 +13,7 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
+use deltic_core::meta::Linked;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -21,13 +22,15 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TALLY_WINDOW, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TALLY_WINDOW,
+    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
@@ -36,7 +39,7 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -147,6 +150,15 @@ impl Victim {
     fn started(len: u64) -> Self {
         let mut victim = Self::wanted_of(len.max(9000));
         victim.take([start(len)]).unwrap();
+        victim
+    }
+
+    /// `a` has the length that was listed: the sender was asked for its digest.
+    fn compared() -> Self {
+        let options = Options { checksum: true, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
+        assert_eq!(victim.frames, [ToSender::Digest(vec![A])]);
         victim
     }
 
@@ -278,8 +290,15 @@ fn groups(lines: &[(u64, u32)]) -> ToReceiver {
 }
 
 fn chunks(groups: Vec<Range<u32>>, lens: &[u32]) -> ToReceiver {
-    let line = |len: &u32| ChunkLine { len: *len, short: short(8) };
-    ToReceiver::Chunks { file: A, groups, chunks: lens.iter().map(line).collect() }
+    ToReceiver::Chunks { file: A, groups, chunks: chunk_lines(lens) }
+}
+
+fn recipe(lens: &[u32]) -> ToReceiver {
+    ToReceiver::Recipe { file: A, chunks: chunk_lines(lens) }
+}
+
+fn chunk_lines(lens: &[u32]) -> Vec<ChunkLine> {
+    lens.iter().map(|len| ChunkLine { len: *len, short: short(8) }).collect()
 }
 
 fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
@@ -298,6 +317,11 @@ fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
 fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
     let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
+}
+
+fn digests(file: FileNo) -> ToReceiver {
+    let digest = Some(Digest::from_bytes([1; 32]));
+    ToReceiver::Digests(vec![DigestLine { file, digest }])
 }
 
 fn end() -> ToReceiver {
@@ -336,6 +360,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Groups", groups(&[(3000, 2)])),
         ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
         ("Chunks", chunks(one(0..1), &[1000, 2000])),
+        ("Recipe", recipe(&[1000, 2000])),
+        ("Recipe.foreign", ToReceiver::Recipe { file: foreign, chunks: Vec::new() }),
         ("Fill", fill(one(0..1), 1000)),
         (
             "Fill.foreign",
@@ -368,6 +394,12 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Patch.beyond", patch(vec![PatchStep::Copy(0..u32::MAX)], 0)),
         ("Patch.much", patch(vec![PatchStep::Literal(10_001)], 10_001)),
         ("Patch.nothing", patch(Vec::new(), 0)),
+        ("Digests", digests(A)),
+        ("Digests.foreign", digests(foreign)),
+        ("Digests.twice", {
+            let line = DigestLine { file: A, digest: None };
+            ToReceiver::Digests(vec![line; 2])
+        }),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -425,12 +457,24 @@ impl Target {
         target
     }
 
-    fn plain() -> Self {
+    fn tree() -> Tree {
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
-        let target = Self::of(tree);
+        tree
+    }
+
+    /// The receiver asked for the digest of `a`.
+    fn asked() -> Self {
+        let mut target = Self::plain();
+        target.take([ToSender::Digest(vec![A])]).unwrap();
+        target
+    }
+
+    fn plain() -> Self {
+        // So that a file of a few kilobytes is told in groups.
+        let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -529,6 +573,14 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
         ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
+        ("Want.tail", ToSender::Want { file: A, how: How::Tail }),
+        ("Append", ToSender::Append { file: A, from: 2999 }),
+        ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
+        ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
+        ("Digest", ToSender::Digest(vec![A, NUMBERS[1]])),
+        ("Digest.nothing", ToSender::Digest(Vec::new())),
+        ("Digest.twice", ToSender::Digest(vec![A; 2])),
+        ("Digest.foreign", ToSender::Digest(vec![foreign])),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -585,7 +637,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 15] = [
+    let receivers: [State<Victim>; 16] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
@@ -609,8 +661,9 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by webr2sync", || Victim::by("webr2sync")),
         ("rolled", Victim::rolled),
         ("by rsync", || Victim::by("rsync")),
+        ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 11] = [
+    let senders: [State<Target>; 13] = [
         ("listed", Target::plain),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
@@ -626,6 +679,8 @@ fn every_frame_has_its_answer_in_every_state() {
         ("split", Target::split),
         ("by webr2sync", || Target::by("webr2sync")),
         ("by rsync", || Target::by("rsync")),
+        ("asked", Target::asked),
+        ("without -c", || Target::of(Target::tree())),
     ];
     let mut table = String::new();
     for (state, make) in receivers {
@@ -933,13 +988,13 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 fn metadata_that_was_not_asked_for_is_refused() {
     let unasked = PeerError::Unexpected("metadata that was not asked for");
     let with = |more: More| Meta { more: more.boxed(), ..file_of(1) };
-    let inode = deltic_core::meta::Inode { device: 1, number: 2 };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
         Meta { user: Some(1), ..file_of(1) },
         Meta { group: Some(1), ..file_of(1) },
         with(More { accessed: Some(NOW), ..More::default() }),
-        with(More { linked: Some(inode), ..More::default() }),
+        with(More { linked: Some(Linked::First(2)), ..More::default() }),
+        back(1),
         with(More { access_acl: Some(Acl::default()), ..More::default() }),
         with(More { default_acl: Some(Acl::default()), ..More::default() }),
         with(More { xattrs, ..More::default() }),
@@ -961,6 +1016,97 @@ fn metadata_that_was_not_asked_for_is_refused() {
         let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
     }
+}
+
+/// Another name of the entry that was told so many before.
+fn back(back: u64) -> Meta {
+    let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+    meta.set_linked(Some(Linked::Back(back)));
+    meta
+}
+
+/// The first of so many names.
+fn first(names: u32, mut meta: Meta) -> Meta {
+    meta.set_linked(Some(Linked::First(names)));
+    meta
+}
+
+fn linking() -> Setting {
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    Setting { options: Options { metadata, ..options() }, ..Setting::default() }
+}
+
+#[test]
+fn another_name_is_of_a_file_that_was_told() {
+    let unknown = PeerError::Unexpected("another name of a file that was not told");
+    let two = || first(2, file_of(1));
+    for (entries, why) in [
+        (vec![("a", back(1))], "nothing was told before"),
+        (vec![("a", two()), ("b", back(2))], "before the first"),
+        (vec![("a", two()), ("b", back(u64::MAX))], "long before the first"),
+        (vec![("a", file_of(1)), ("b", back(1))], "of one that has no other names"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(1))], "of another later name"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(2))], "more names than were announced"),
+        (vec![("a", dir()), ("b", back(1))], "of a directory"),
+    ] {
+        let mut victim = Victim::new(linking());
+        assert_eq!(victim.refusal(listing("", &entries, Extent::Last)), unknown, "{why}");
+    }
+    let mut victim = Victim::new(linking());
+    let refused = victim.refusal(listing("", &[("d", first(2, dir()))], Extent::Last));
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+    let own = Some(back(1));
+    let mut victim = Victim::new(linking());
+    let entries = Vec::new();
+    let refused =
+        victim.refusal(ToReceiver::Listing { dir: path(""), own, entries, extent: Extent::Last });
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+}
+
+#[test]
+fn a_name_of_a_file_that_comes_to_nothing_keeps_nobody_waiting() {
+    // A symbolic link that the options leave out leads; the other name comes to nothing as well, and the session ends.
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    let options = Options { links: false, metadata, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let entries = [("b", first(9, link)), ("c", back(1))];
+    let list = [listing("", &entries, Extent::Last), ToReceiver::Listed { intact: true }];
+    victim.take(list).unwrap();
+    assert!(victim.machine.is_finished());
+    assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), [path("a")]);
+}
+
+#[test]
+fn files_of_several_names_are_bounded_while_more_names_may_come() {
+    let mut victim = Victim::new(linking());
+    let mut told = 0;
+    // The path of each is as long as a path may be, so that their bytes run out first. Names that are there settle at once.
+    let deep: Vec<String> = (0..15).map(|n| format!("{n:0250}")).collect();
+    let dirs = (0..=deep.len()).map(|n| deep[..n].join("/")).collect::<Vec<_>>();
+    for (at, below) in dirs.iter().zip(&deep) {
+        let entries = [(below.as_str(), dir())];
+        victim.take([listing(at, &entries, Extent::Last)]).unwrap();
+    }
+    let at = dirs.last().unwrap();
+    let error = loop {
+        let names: Vec<String> = (0..100).map(|n| format!("{:08}", told + n)).collect();
+        let entries: Vec<_> =
+            names.iter().map(|name| (name.as_str(), first(2, file_of(0)))).collect();
+        for name in &names {
+            let node = Node::file(Vec::new(), file_of(0).modified, 0o644);
+            victim.hands.tree.0.insert(path(&format!("{at}/{name}")), node);
+        }
+        told += 100;
+        if let Err(error) = victim.take([listing(at, &entries, Extent::More)]) {
+            break error;
+        }
+        victim.frames.clear();
+        victim.hands.tree.0.retain(|path, _| path.components().count() < 16);
+    };
+    assert_eq!(error, PeerError::Limit("files of several names"));
+    let least = MAX_LINKED_BYTES / (at.len() + 9);
+    assert!((least..=least + 101).contains(&told), "{told}");
 }
 
 #[test]
@@ -1142,7 +1288,7 @@ fn chunks_that_do_not_make_their_group_are_refused() {
             &PeerError::Unexpected("more chunks than their groups have"),
         ),
         (one(0..1), &[1000, 1999], &sum),
-        (one(0..1), &[1000, 2001], &sum),
+        (one(0..1), &[1000, 2001], &length),
         (one(0..1), &[0, 3000], &length),
         (one(0..1), &[511, 2489], &length),
         (one(0..1), &[u32::MAX, 1], &length),
@@ -1150,6 +1296,30 @@ fn chunks_that_do_not_make_their_group_are_refused() {
         let refusal = Victim::lacked().refusal(chunks(groups.clone(), lens));
         assert_eq!(refusal, *error, "{groups:?} {lens:?}");
     }
+}
+
+#[test]
+fn a_recipe_by_chunk_is_of_a_short_file_and_no_longer_than_it() {
+    let (length, recipe_) =
+        (PeerError::Limit("length of a chunk"), PeerError::Unexpected("recipe"));
+    for (lens, error) in [
+        (&[1000, 2001][..], &length),
+        (&[0, 3000], &length),
+        (&[511, 2489], &length),
+        (&[u32::MAX, 1], &length),
+        (&[], &recipe_),
+    ] {
+        assert_eq!(Victim::started(3000).refusal(recipe(lens)), *error, "{lens:?}");
+    }
+    let short = TOLD_BY_CHUNK_BYTES;
+    Victim::started(short).take([recipe(&[3000])]).unwrap();
+    assert_eq!(Victim::started(short + 1).refusal(recipe(&[3000])), recipe_);
+    assert_eq!(Victim::whole(3000).refusal(recipe(&[3000])), recipe_);
+    let mut told = Victim::started(3000);
+    told.take([recipe(&[1000]), groups(&[(1000, 1)]), recipe(&[1000])]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), length);
+    told.take([end()]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), recipe_);
 }
 
 #[test]
@@ -1563,6 +1733,22 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 }
 
 /// Each file's sums are bounded, but many files may be under way.
+/// Else what waits to be read would not be within the window.
+#[test]
+fn what_is_asked_about_is_answered_before_it_is_settled() {
+    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+        let mut target = Target::plain();
+        target.machine.handle(ToSender::Digest(vec![A])).unwrap();
+        assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
+        let mut target = Target::asked();
+        let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
+        assert!(target.frames.iter().any(told));
+        target.take([end]).unwrap();
+    }
+}
+
 #[test]
 fn the_sums_of_all_files_are_bounded() {
     let mut tree = Tree::default();
@@ -1669,7 +1855,7 @@ fn a_dry_run_that_cannot_compare_writes_nothing() {
     let found = victim.hands.perform(look);
     victim.hands.tree.0.clear();
     victim.machine.answer(id, found).unwrap();
-    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    victim.take([digests(A), ToReceiver::Listed { intact: true }]).unwrap();
     assert!(victim.machine.is_finished());
     assert!(!victim.frames.iter().any(|frame| matches!(frame, ToSender::Want { .. })));
 }
@@ -1815,7 +2001,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..9usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..10usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -1827,6 +2013,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 mended(one(0..2), 3000),
                 end(),
                 failed(attempt),
+                digests(A),
             ][which]
                 .clone();
             numbered(frame, FileNo(file))
@@ -1848,15 +2035,18 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
         }
+        ToReceiver::Digests(_) => digests(file),
         other => other,
     }
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..11usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..13usize).prop_map(|(file, which)| {
         let file = FileNo(file);
+        let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
+            ask,
             ToSender::Want { file, how: How::Recipe },
             ToSender::Want { file, how: How::Whole },
             ToSender::Lack { file, groups: one(0..1) },
@@ -1868,6 +2058,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             resume(file, ChunkerSpec::for_len(3000)),
             tallied(one(0..file.0 as u32 + 1), Vec::new()),
             tallied(Vec::new(), one(0..file.0 as u32 + 1)),
+            ToSender::Append { file, from: 1000 * file.0 },
         ][which]
             .clone()
     });
@@ -1924,6 +2115,13 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             alike.add(&name("a"), &file_of(u64::from(luck)));
             alike.add(&name("b"), &Meta { mode: [0o755, 0][usize::from(luck % 2)], ..dir() });
             Answer::Compared(Some(Box::new(alike)))
+        }
+        Work::Digest { paths } => {
+            let digest = |n: usize| {
+                let luck = (luck as usize + n) % 4;
+                (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
+            };
+            Answer::Digested((0..paths.len()).map(digest).collect())
         }
         Work::LookBeside { .. } => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
@@ -2228,6 +2426,10 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::Digest { paths } => {
+            let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));
+            Answer::Digested(vec![digest; paths.len()])
+        }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
         Work::Close { .. } => Answer::Closed,
@@ -2271,8 +2473,9 @@ proptest! {
     fn no_frames_and_answers_make_a_sender_panic(
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        checksum: bool,
     ) {
-        let options = Options { strategy, ..options() };
+        let options = Options { strategy, checksum, ..options() };
         let mut machine = Sender::new(options).eager();
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
@@ -2290,5 +2493,66 @@ proptest! {
             while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
             while machine.poll_notice().is_some() {}
         }
+    }
+}
+
+fn appending() -> Options {
+    let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
+    Options { writing, ..options() }
+}
+
+#[test]
+fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
+    let begun = || {
+        let mut victim = Victim::new(Setting { options: appending(), ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Append { file: A, from: 10_000 }));
+        victim
+    };
+    let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
+    let unasked = PeerError::Unexpected("start");
+    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    // Of 290,000 bytes there are two blocks.
+    let beyond = victim.machine.handle(fill(one(2..3), 1));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
+    let early = victim.machine.handle(end());
+    assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
+    // One that is as long as what is there has none.
+    let mut victim = begun();
+    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(end()).unwrap();
+}
+
+#[test]
+fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
+    let tree = || {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree
+    };
+    let sent = |from| {
+        let mut target = Target::with(tree(), appending());
+        target.take([ToSender::Append { file: A, from }]).unwrap();
+        let tail = |frame: &ToReceiver| match frame {
+            ToReceiver::Fill { payload: Payload::Plain(bytes), .. } => Some(bytes.clone()),
+            _ => None,
+        };
+        let bytes: Vec<u8> = target.frames.iter().filter_map(tail).flatten().collect();
+        let failed = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { .. }));
+        (bytes, failed)
+    };
+    for from in [0, 1, 1000, 2999, 3000] {
+        assert_eq!(sent(from), (old_bytes()[from as usize..3000].to_vec(), false), "{from}");
+    }
+    for from in [3001, u64::MAX] {
+        assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
 }

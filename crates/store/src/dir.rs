@@ -3,10 +3,16 @@
 //! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name where
 //! the kernel does not know that call. What is done with an entry is then done relative to the held handle of its
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
+//!
+//! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
+//! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
+//! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use deltic_core::{Name, RelPath};
 use rustix::fs::{
@@ -15,11 +21,36 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::lock;
+
 /// A directory, held.
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
     way: Way,
+    /// Of a root that keeps some.
+    links: Option<KeptLinks>,
+}
+
+/// The directories behind symlinks that are taken for directories, by the paths of the links.
+#[derive(Debug, Default)]
+pub(crate) struct KeptLinks(Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>);
+
+impl KeptLinks {
+    /// What the last link on the way to `path` leads to, and the path behind that.
+    fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
+        let links = lock(&self.0);
+        let mut at = path.clone();
+        while !links.is_empty() {
+            if let Some(behind) = links.get(&at) {
+                let rest = &path.as_bytes()[at.as_bytes().len()..];
+                let rest = RelPath::parse(rest.strip_prefix(b"/").unwrap_or(rest));
+                return Some((Arc::clone(behind), rest.ok()?));
+            }
+            (at, _) = at.split_last()?;
+        }
+        None
+    }
 }
 
 /// How paths below a handle are resolved.
@@ -59,7 +90,7 @@ impl Dir {
         let fd = fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?;
         let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
         let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
-        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel } })
+        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel }, links: None })
     }
 
     /// Makes the last directory of `path`, unless there is one.
@@ -81,20 +112,105 @@ impl Dir {
         }
     }
 
+    /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
+    /// which somebody else could put things, and to make one in what is somebody else's: it would be in their way.
+    pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
+        let ours = rustix::process::geteuid().as_raw();
+        let mut missing = Vec::new();
+        for dir in path.ancestors() {
+            match fs::statat(
+                CWD,
+                if dir == Path::new("") { Path::new(".") } else { dir },
+                AtFlags::empty(),
+            ) {
+                Err(Errno::NOENT) => missing.push(dir),
+                Err(errno) => return Err(errno),
+                Ok(stat) if stat.st_uid != ours && stat.st_uid != 0 => return Err(Errno::PERM),
+                Ok(_) => break,
+            }
+        }
+        for dir in missing.iter().rev() {
+            match fs::mkdirat(CWD, *dir, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let opened = Self::open_root(path)?;
+        let stat = fs::fstat(&opened.fd)?;
+        let is_shared = stat.st_mode & 0o022 != 0;
+        if stat.st_uid == ours && !is_shared { Ok(opened) } else { Err(Errno::PERM) }
+    }
+
+    /// Opens the regular file `name` of our own, or makes it, for nobody else.
+    pub(crate) fn open_own(&self, name: &Name, how: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | how;
+        let file = fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fs::fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if is_file && ours { Ok(file) } else { Err(Errno::PERM) }
+    }
+
     /// The same handle with another way to resolve.
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
     }
 
+    /// The same handle, as a root that may [keep links](Self::keep_link).
+    pub(crate) fn keeping_links(self) -> Self {
+        Self { links: Some(KeptLinks::default()), ..self }
+    }
+
+    /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of the root
+    /// is an error.
+    pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
+        let Some(links) = &self.links else { return Ok(None) };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = match self.way {
+            Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
+            // Nothing else keeps it below the root.
+            Way::Walk | Way::Follow => Err(Errno::XDEV),
+        };
+        match opened {
+            Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
+            // It leads to something else, or nowhere.
+            Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// Whether there is a directory behind the symlink at `path`, wherever it leads.
+    fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        match self.dir(&above, Use::Pass)?.stat_behind(&name) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether a symlink at `path` is taken for a directory.
+    pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
+        self.links.as_ref().is_some_and(|links| lock(&links.0).contains_key(path))
+    }
+
     /// The directory `path` below this one.
     pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
+        match self.links.as_ref().and_then(|links| links.above(path)) {
+            Some((behind, rest)) => self.open_from(behind.as_fd(), &rest, usage),
+            None => self.open_from(self.fd.as_fd(), path, usage),
+        }
+    }
+
+    fn open_from(&self, at: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         let fd = match self.way {
-            _ if path.is_root() => fs::openat(&self.fd, ".", usage.flags(), Mode::empty())?,
-            Way::Kernel => open_beneath(self.fd.as_fd(), path.as_bytes(), usage)?,
-            Way::Walk => open_by_names(self.fd.as_fd(), path, usage)?,
-            Way::Follow => fs::openat(&self.fd, path.as_bytes(), usage.flags(), Mode::empty())?,
+            _ if path.is_root() => fs::openat(at, ".", usage.flags(), Mode::empty())?,
+            Way::Kernel => open_beneath(at, path.as_bytes(), usage)?,
+            Way::Walk => open_by_names(at, path, usage)?,
+            Way::Follow => fs::openat(at, path.as_bytes(), usage.flags(), Mode::empty())?,
         };
-        Ok(Self { fd, way: self.way })
+        Ok(Self { fd, way: self.way, links: None })
     }
 
     /// Calls `each` with every name but `.` and `..`, in no order.
@@ -227,6 +343,17 @@ impl AsFd for Dir {
 
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // Both mean that the path tried to leave.
+    open_so(root, path, usage, resolve)
+        .map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
+}
+
+fn open_so(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    usage: Use,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let mut answer = Err(Errno::AGAIN);
     for _ in 0..MAX_TRIES {
         answer = fs::openat2(root, path, usage.flags(), Mode::empty(), resolve);
@@ -234,8 +361,7 @@ fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd
             break;
         }
     }
-    // Both mean that the path tried to leave.
-    answer.map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
+    answer
 }
 
 fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<OwnedFd, Errno> {

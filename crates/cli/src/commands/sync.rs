@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use deltic_net::{Outcome, SyncError};
+use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
@@ -52,7 +52,9 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
 fn sync(request: &Request) -> Exit {
     let output = if request.view.to_stderr { Output::stderr() } else { Output::stdout() };
     let mut teller = tell::teller(request, output);
-    let (result, troubles) = watched(request, &mut *teller);
+    // Each would wake the teller, thousands of times for one large file.
+    let shows_progress = request.view.json || request.view.live != Live::Nothing;
+    let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
     match teller.finish(&result, exit) {
         Ok(()) => exit,
@@ -64,14 +66,16 @@ fn sync(request: &Request) -> Exit {
 }
 
 /// Runs the plan here while `teller` tells of it on another thread.
-fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
+pub(super) fn watched(
+    plan: &Plan,
+    shows_progress: bool,
+    teller: &mut dyn Teller,
+) -> (Result<Outcome, SyncError>, Troubles) {
     let (sender, notices) = sync_channel(WAITING_NOTICES);
-    // Each would wake the teller, thousands of times for one large file.
-    let shows_progress = request.view.json || request.view.live != Live::Nothing;
     thread::scope(|scope| {
         let telling = scope.spawn(move || tell::listen(&notices, teller));
         // The teller leaves only when we drop our end.
-        let result = deltic_net::run(&request.plan, &mut |notice| {
+        let result = deltic_net::run(plan, &mut |notice| {
             if shows_progress || !matches!(notice, Notice::Settled { .. }) {
                 sender.send(notice).ok();
             }

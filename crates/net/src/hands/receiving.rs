@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Compared, Fingerprinter, Key, RelPath, SumKey, TallyKey};
+use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Work};
@@ -21,6 +21,7 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::digests::Digests;
 use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
@@ -50,6 +51,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     key: SumKey,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
+    digests: Digests,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -60,6 +62,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Cost::Heavy
             }
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
+            Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
@@ -72,6 +75,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
         match work {
             Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
             Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Digest { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
             | Work::CopyBeside { .. }
@@ -84,6 +88,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Compare { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
+            | Work::Link { .. }
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -91,6 +96,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
@@ -99,18 +105,30 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, users, groups } => {
-                let looked = self.store.look_all(&paths).into_iter();
-                let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
+            Work::Look { paths, dirs, users, groups } => {
+                let looked = paths.iter().zip(self.store.look_all(&paths));
+                let found = looked.map(|(path, found)| match found {
+                    Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
+                        self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
+                    }
+                    found => found,
+                });
+                let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
             }
             Work::Compare { dir, tally, owners } => {
                 Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
+            Work::Digest { paths } => {
+                Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
+            }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
                 let expected = (&is, seen.as_ref());
                 done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::Link { path, leader, kind, seen } => {
+                done(self.link(&path, (&leader, &kind), seen.as_ref()))
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
@@ -185,6 +203,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Land => {
+                let failures = self.store.land().into_iter();
+                Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
+            }
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
         }
@@ -233,7 +255,25 @@ impl<S: Store> ReceivingHands<S> {
             key: terms.sum_key(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
+            digests: Digests::default(),
         })
+    }
+
+    /// Makes `path` another name of `leader`, if that is still of the kind that was put there.
+    fn link(
+        &self,
+        path: &RelPath,
+        (leader, kind): (&RelPath, &Kind),
+        seen: Option<&Meta>,
+    ) -> Result<(), StoreError> {
+        let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
+        let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
+        self.store.link(path, (&self.store, leader), (&is, seen))
+    }
+
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

@@ -23,6 +23,7 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
+use super::digests::Digests;
 use super::owners::Called;
 use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
@@ -51,6 +52,7 @@ pub(crate) struct SendingHands<T: Tree> {
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
+    digests: Digests,
 }
 
 /// What follows from the terms of a session.
@@ -71,6 +73,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Cost::Heavy
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
+            Work::Digest { .. } => Cost::Heavy,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
@@ -84,7 +87,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Read { .. } => Stage::Read,
             Work::Mend { .. } | Work::Search { .. } => Stage::Search,
             Work::Sum { .. } => Stage::Scan,
-            Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
+            Work::Seal { .. } | Work::Hash { .. } | Work::Digest { .. } => Stage::Sum,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
@@ -136,6 +139,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
+            Work::Digest { paths } => {
+                Answer::Digested(self.digests.of(&self.tree, &paths, &self.buffers))
+            }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| super::failed(&error)))
@@ -170,7 +176,13 @@ impl<T: Tree> SendingHands<T> {
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
+            digests: Digests::default(),
         }
+    }
+
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
     }
 
     /// Takes the terms of the session; only the first count.

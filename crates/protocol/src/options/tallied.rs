@@ -12,8 +12,8 @@ impl Options {
     pub fn tallied(&self) -> Option<Compared> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
         let Self { remove, select, compare, dry_run: _, delete: _, rules: _, .. } = self;
-        let Self { links: _, whole_file: _, strategy: _, durable: _, .. } = self;
-        let Self { compress: _, compress_level: _, threads: _, streams: _, .. } = self;
+        let Self { links: _, whole_file: _, strategy: _, block_bytes: _, writing: _, .. } = self;
+        let Self { compress: _, compress_level: _, threads: _, streams: _, durable: _, .. } = self;
         let Metadata {
             users,
             groups,
@@ -23,6 +23,9 @@ impl Options {
             accessed,
             acls,
             xattrs,
+            hard_links,
+            reads_notes,
+            writes_notes,
             chmod,
             // They come with attributes, change nothing that is compared, or say which number here is which there.
             all_xattrs: _,
@@ -34,7 +37,7 @@ impl Options {
             user_map: _,
             group_map: _,
         } = metadata;
-        let Links { follow, safe, munge } = follow;
+        let Links { follow, safe, munge, keep_dirs } = follow;
         let Remove { sources, backup, force: _, ignore_errors: _ } = remove;
         let Select {
             relative,
@@ -55,13 +58,15 @@ impl Options {
             update: _,
             existing: _,
             ignore_existing: _,
+            cached: _,
             min_bytes: _,
             max_bytes: _,
             fuzzy: _,
         } = compare;
         let quick = !checksum && !size_only && !ignore_times && *window == Window::Exact;
-        let plain = !accessed && !acls && !xattrs && chmod.is_empty();
-        let links = *follow == Follow::Never && !safe && !munge;
+        let noted = *reads_notes || *writes_notes;
+        let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
+        let links = *follow == Follow::Never && !safe && !munge && !keep_dirs;
         let named = !relative && !list_only && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
         (*recursive && quick && plain && links && named && kept).then_some(Compared {

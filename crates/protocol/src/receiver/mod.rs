@@ -4,9 +4,9 @@
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
 //! Tally   ──► list our own, compare: Tallied
 //! a queued file ──► open its old version, Want ──► Start ──► index old
-//!     Groups ──► Lack     Chunks ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
+//!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
-//! the list is complete, every file done ──► delete, set directories, flush, Finished
+//! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
 //! ```
 
 mod ask;
@@ -15,9 +15,11 @@ mod beside;
 mod clearing;
 mod closing;
 mod compare;
+mod comparing;
 mod deciding;
 mod expect;
 mod file;
+mod linking;
 mod missing;
 mod owning;
 mod proof;
@@ -41,8 +43,10 @@ use attempt::{Asked, Gap, IndexPart};
 use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
+use comparing::Comparing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use linking::Linking;
 use owning::Owners;
 use proof::ProofPart;
 use tallying::Tallies;
@@ -107,11 +111,14 @@ pub struct Receiver {
     cleared_names: u64,
     root_is_whole: bool,
     queue: Queue,
+    comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
     arrived: Vec<FileNo>,
     arriving: HashMap<RelPath, FileNo>,
+    /// Of those that are here, what waits for its name.
+    waiting: HashMap<RelPath, FileNo>,
     /// Whether the sender removes what arrived.
     leaving: bool,
     /// Sources that are not there.
@@ -121,6 +128,7 @@ pub struct Receiver {
     held: HashMap<RelPath, Change>,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
+    linking: Linking,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -151,6 +159,7 @@ enum List {
 enum Place {
     Look(u64),
     Compare(u32),
+    Digest(Vec<FileNo>),
     LookBeside(FileNo),
     LookMissing(Vec<RelPath>),
     CountMissing(RelPath),
@@ -158,6 +167,7 @@ enum Place {
     CopyBeside { file: FileNo, change: Change },
     TakeBeside { handle: Handle, links: bool },
     LeaveOut,
+    Link { file: FileNo, change: Change },
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -166,6 +176,7 @@ enum Place {
     Clear { file: FileNo },
     Remove(RelPath, Item),
     SetDirs,
+    Land,
     Sweep,
     Flush,
     OpenOld(Handle),
@@ -235,14 +246,17 @@ impl Receiver {
             cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
+            comparing: Comparing::default(),
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
+            waiting: HashMap::new(),
             leaving: false,
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
             beside: BTreeMap::new(),
+            linking: Linking::default(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -330,6 +344,7 @@ impl Receiver {
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
+            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;
@@ -341,6 +356,7 @@ impl Receiver {
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
             }
+            ToReceiver::Digests(lines) => self.told_digests(lines)?,
             ToReceiver::Missing(paths) => self.missing(paths)?,
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Trouble(trouble) => {
@@ -381,7 +397,10 @@ impl Receiver {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
             }
-            (Place::Compare(no), Answer::Compared(alike)) => self.compared(no, alike),
+            (Place::Compare(no), Answer::Compared(alike)) => self.compared_tally(no, alike),
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
+            }
             (Place::LookMissing(paths), Answer::Looked(found, _)) => {
                 self.looked_missing(paths, found);
             }
@@ -397,6 +416,9 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::Link { file, change }, Answer::Done(done)) => {
+                self.linked_name(file, change, done);
+            }
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -412,6 +434,7 @@ impl Receiver {
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
+            (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
@@ -460,7 +483,9 @@ impl Receiver {
 
     /// Starts what has become possible.
     fn go_on(&mut self) {
+        self.link_more();
         self.survey_more();
+        self.compare_more();
         self.activate();
         self.settle();
         self.close();
@@ -490,7 +515,9 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, unasked];
+        let linking = self.linking.first().map(|file| file.0);
+        let comparing = self.comparing.first().map(|file| file.0);
+        let waiting = [looking, queued, clearing, beside, linking, comparing, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
@@ -516,10 +543,23 @@ impl Receiver {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// An entry is here as listed.
+    /// An entry is here as listed, or would be in a dry run.
     fn arrive(&mut self, file: FileNo) {
+        self.came(file);
+        self.arrive_elsewhere(file);
+    }
+
+    /// What an entry brings need not be brought again, though it is not here.
+    fn arrive_elsewhere(&mut self, file: FileNo) {
         if self.setting.options.remove.sources && !self.setting.options.dry_run {
             self.arrived.push(file);
+        }
+    }
+
+    /// What is here may still wait for its name.
+    fn waits(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.writing.delay && self.setting.options.remove.sources {
+            self.waiting.insert(path.clone(), file);
         }
     }
 

@@ -105,7 +105,7 @@ impl Receiver {
         self.tallies.comparing.insert(no, dir.clone());
         match self.sender_owners() {
             Some(owners) => self.jobs.ask(Work::Compare { dir, tally, owners }, Place::Compare(no)),
-            None => self.compared(no, None),
+            None => self.compared_tally(no, None),
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Receiver {
         Some(Arc::clone(known))
     }
 
-    pub(super) fn compared(&mut self, no: u32, alike: Option<Box<Alike>>) {
+    pub(super) fn compared_tally(&mut self, no: u32, alike: Option<Box<Alike>>) {
         let Some(dir) = self.tallies.comparing.remove(&no) else { return };
         let told = self.tallies.open.get_mut(&dir).expect("what is compared is open");
         told.state = if alike.is_some() { State::Alike } else { State::Unlike };

@@ -13,8 +13,9 @@ use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
+use super::linking::{Linking, Told, leave_said};
 use super::tallying::Tallies;
-use super::{Listed, Listing, Place, Sender, Work};
+use super::{Digesting, Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
 const LISTS_AT_ONCE: usize = 4;
@@ -47,6 +48,7 @@ pub(super) struct Lister {
     pub(super) files: u64,
     /// The users and groups whose names were told.
     named: (HashSet<u32>, HashSet<u32>),
+    linking: Linking,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,7 @@ impl Lister {
             complete: false,
             files: 0,
             named: (HashSet::new(), HashSet::new()),
+            linking: Linking::default(),
         }
     }
 
@@ -215,10 +218,10 @@ impl Sender {
         let Some(mut ready) = self.lister.ready.pop_front() else { return false };
         let (mut entries, mut bytes, mut taken) = (Vec::new(), 0, 0);
         while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
-            let Some(entry) = ready.entries.pop_front() else { break };
+            let Some(mut entry) = ready.entries.pop_front() else { break };
             bytes += weight(&entry);
             taken += 1;
-            if self.tells((&ready.dir, ready.tallied), &entry) {
+            if self.tells((&ready.dir, ready.tallied), &mut entry) {
                 entries.push(entry);
             }
         }
@@ -241,6 +244,7 @@ impl Sender {
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
+            entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }
@@ -260,7 +264,7 @@ impl Sender {
     }
 
     /// Notes an entry that is told, or says why it is not.
-    fn tells(&mut self, (dir, tallied): (&RelPath, Option<u32>), entry: &Entry) -> bool {
+    fn tells(&mut self, (dir, tallied): (&RelPath, Option<u32>), entry: &mut Entry) -> bool {
         let path = match dir.join(&entry.name) {
             Ok(path) => path,
             Err(bad) => {
@@ -276,7 +280,10 @@ impl Sender {
             if entry.meta.is_dir() {
                 return false;
             }
+            // It comes to nothing at the other end: nobody waits for it.
+            entry.meta.set_linked(None);
         }
+        self.tell_linked(&path, &mut entry.meta);
         if self.options.remove.sources && !entry.meta.is_dir() {
             let source = (path.clone(), entry.meta.clone());
             self.sources.insert(FileNo(self.lister.next), source);
@@ -291,13 +298,30 @@ impl Sender {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
                 let Meta { len, modified, mode, .. } = entry.meta;
-                let listing = Listing { path, len, modified, mode, attempts: 0, reported: 0 };
+                let listing = Listing {
+                    path,
+                    len,
+                    modified,
+                    mode,
+                    attempts: 0,
+                    digesting: Digesting::Unasked,
+                    reported: 0,
+                };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
             _ => {}
         }
         self.lister.next += 1;
         true
+    }
+
+    fn tell_linked(&mut self, path: &RelPath, meta: &mut Meta) {
+        if self.lister.linking.tell((self.lister.next, path), meta) == Told::Crowded {
+            let message = format!(
+                "link {path}: too many files of several names; each name of such is sent by itself"
+            );
+            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
     }
 
     /// Tells both ends' users.

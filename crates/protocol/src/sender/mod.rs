@@ -4,14 +4,16 @@
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
 //!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
 //! Tallied(unlike)  ──► Listing
-//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
+//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 
 mod confirm;
+mod digesting;
 mod file;
+mod linking;
 mod listing;
 mod mending;
 mod searching;
@@ -28,20 +30,24 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally, Timestamp};
 
 use crate::cutting::Part;
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
-use crate::options::Options;
+use crate::options::{Append, Options};
 use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use file::{Outgoing, Resumed};
+use file::{Beginning, Outgoing, Resumed};
 use listing::Lister;
 
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
+
+/// A question is answered before what it is about is settled: what waits to be answered is within the window.
+const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -68,6 +74,8 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
@@ -122,6 +130,8 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
     /// The handle is gone.
@@ -196,6 +206,7 @@ pub struct Sender {
     files: BTreeMap<FileNo, Outgoing>,
     /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
+    digesting: Digesting,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -224,8 +235,18 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
+    digesting: Digesting,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
+}
+
+/// Whether the receiver asked for a file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digesting {
+    Unasked,
+    /// It is being taken.
+    Open,
+    Answered,
 }
 
 impl Listing {
@@ -253,6 +274,7 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    Digest(Vec<FileNo>),
     RemoveSource,
     Close,
 }
@@ -263,7 +285,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(..) | Self::RemoveSource | Self::Close => None,
+            Self::List(..) | Self::Digest(_) | Self::RemoveSource | Self::Close => None,
         }
     }
 }
@@ -281,6 +303,7 @@ impl Sender {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
+            digesting: Digesting::default(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -330,6 +353,7 @@ impl Sender {
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.list_more();
         self.scan_more();
+        self.digest_more();
         self.jobs.poll()
     }
 
@@ -354,11 +378,16 @@ impl Sender {
             return Err(PeerError::Unexpected("a frame after the end"));
         }
         match frame {
-            ToSender::Want { file, how } => self.want(file, how, None),
-            ToSender::Resume { file, key, spec } => {
-                self.want(file, How::Recipe, Some(Resumed { key, spec }))
+            ToSender::Want { how: How::Tail, .. } => {
+                Err(PeerError::Unexpected("a tail of no beginning"))
             }
             ToSender::Tallied { alike, unlike } => self.tallied(alike, unlike),
+            ToSender::Digest(files) => self.asked(&files),
+            ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
+            ToSender::Resume { file, key, spec } => {
+                self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
+            }
+            ToSender::Append { file, from } => self.want(file, How::Tail, Beginning::Behind(from)),
             ToSender::Settled { upto } => self.settle(upto),
             ToSender::Lack { file, groups } => match self.attempt(file)? {
                 Some(_) => self.lack(file, &groups),
@@ -417,6 +446,9 @@ impl Sender {
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
+            }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
@@ -425,15 +457,16 @@ impl Sender {
     }
 
     /// A new attempt at a file.
-    fn want(&mut self, file: FileNo, how: How, resumed: Option<Resumed>) -> Result<(), PeerError> {
+    fn want(&mut self, file: FileNo, how: How, begins: Beginning) -> Result<(), PeerError> {
         let listing = self
             .entries
             .get_mut(&file)
             .ok_or(PeerError::Unexpected("a file that was not listed"))?;
-        let strategy = self.options.strategy;
+        let strategy = self.options.way();
         let is_own = strategy.conversation == Conversation::Recipe;
         let knows = match how {
             How::Whole => true,
+            How::Tail => self.options.writing.append == Append::Blindly,
             How::Recipe => is_own,
             How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
         };
@@ -445,7 +478,8 @@ impl Sender {
             return Err(PeerError::Limit("attempts at one file"));
         }
         let (path, attempt) = (listing.path.clone(), listing.attempts);
-        let fits = resumed.is_none_or(|resumed| resumed.fits(listing.len));
+        let resumed = begins.resumed();
+        let fits = resumed.is_none_or(|resumed| resumed.fits(&strategy, listing.len));
         if attempt > 1 {
             // What waits to be said of the last attempt would be taken for this one's.
             self.frames.retain(|frame| frame.may_overtake() != Some(file));
@@ -461,8 +495,7 @@ impl Sender {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
-        let agreed = resumed.map(|resumed| resumed.spec);
-        self.files.insert(file, Outgoing::new(handle, (how, agreed), strategy));
+        self.files.insert(file, Outgoing::new(handle, (how, begins), strategy));
         self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
     }
@@ -507,6 +540,9 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
+        if settled.clone().any(|(_, listing)| listing.digesting == Digesting::Open) {
+            return Err(EARLY);
+        }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
         for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
             let listing = self.entries.remove(&file);
@@ -518,11 +554,14 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
+        if listing.digesting == Digesting::Open {
+            return Err(EARLY);
+        }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, literal };
+        let facts = Facts { len, modified, mode, target, linked: None, literal };
         let (action, differs) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
             Done::Same { differs, .. } => (Action::Touched, differs),

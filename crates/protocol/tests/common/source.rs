@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, Compared, Crc32c, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath, Span,
+    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath, Span,
     StrongSum, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
@@ -113,6 +113,13 @@ pub fn tally_of(entries: &[Entry], compared: Compared) -> Tally {
     tallying.tally()
 }
 
+/// The digest that contents are compared by.
+pub fn bytes_digest(bytes: &[u8]) -> Digest {
+    let mut digest = FileDigest::new();
+    digest.push(bytes);
+    digest.finish()
+}
+
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
     Trouble { kind, message: message.into() }
 }
@@ -141,6 +148,9 @@ impl Source {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
+            Work::Digest { paths } => {
+                Answer::Digested(paths.iter().map(|path| self.digest(path)).collect())
+            }
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
@@ -272,7 +282,17 @@ impl Source {
         let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
         let node = node.ok_or_else(|| trouble(TroubleKind::Vanished, "open: gone"))?.clone();
         self.open.insert(handle, (path.clone(), node.clone()));
-        Ok(node.meta)
+        let mut meta = node.meta;
+        // An open file is nobody's name.
+        meta.set_linked(None);
+        Ok(meta)
+    }
+
+    /// Of all bytes that it has now.
+    fn digest(&mut self, path: &RelPath) -> Option<Digest> {
+        let fails = self.dice.percent(self.faults.read);
+        let node = self.tree.0.get(path).filter(|node| node.meta.is_file() && !fails)?;
+        Some(bytes_digest(&node.bytes))
     }
 
     /// All of a short file, as it was when it was opened.

@@ -32,8 +32,8 @@ enum Step {
 }
 
 /// Removes what is at `place`, if it `is` what was listed.
-pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
-    let found = look_at(&place.dir, &place.name, See::default()).at("remove", &place.path)?;
+pub(super) fn remove_unchanged(place: &Place, is: &Meta, see: See) -> Result<(), StoreError> {
+    let found = look_at(&place.dir, &place.name, see.plain()).at("remove", &place.path)?;
     let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
     if !same || found.is_dir() {
         return Err(StoreError::Changed { path: place.path.clone() });

@@ -2,12 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use deltic_core::meta::{Device, DeviceClass, Inode, Scope};
+use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
+use super::attrs::proc_path;
 use super::more::{Reach, look};
+use super::noted;
 use crate::dir::Dir;
 use crate::error::At;
 use crate::{Snapshot, StoreError};
@@ -24,11 +26,12 @@ pub struct LocalSnapshot {
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
 /// (`RELIABILITY` finding 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    inode: (u64, u64),
-    len: u64,
+pub struct Version {
+    pub(crate) inode: (u64, u64),
+    pub(crate) len: u64,
     pub(crate) modified: Timestamp,
-    changed: Timestamp,
+    pub(crate) changed: Timestamp,
+    names: u64,
 }
 
 impl LocalSnapshot {
@@ -67,7 +70,14 @@ impl LocalSnapshot {
         };
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        Self::of(file, path)?.ok_or_else(not_a_file)
+        let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
+        if see.noted {
+            let stat = fs::fstat(&snapshot.file).at("open", path)?;
+            let at = Reach::Followed(proc_path(snapshot.as_fd()));
+            let target = || read_target(&snapshot.file);
+            noted::look((&at, &stat), &mut snapshot.meta, see.plain(), target).at("open", path)?;
+        }
+        if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
 
     /// Holds `file`, if it is a regular one.
@@ -81,6 +91,11 @@ impl LocalSnapshot {
     pub(crate) fn version(&self) -> Version {
         self.version
     }
+
+    /// Whether both are of one file, whatever it was called.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.version.inode == other.version.inode
+    }
 }
 
 impl Snapshot for LocalSnapshot {
@@ -89,7 +104,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        read_at(self.as_fd(), start, buf).at("read", &self.path)
+        read_at(&self.file, start, buf).at("read", &self.path)
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
@@ -99,6 +114,11 @@ impl Snapshot for LocalSnapshot {
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
         }
+    }
+
+    fn identity(&self) -> Option<Version> {
+        let system = fs::fstatfs(&self.file).ok()?.f_type as u64 & u64::from(u32::MAX);
+        LASTING.contains(&system).then_some(self.version)
     }
 }
 
@@ -113,12 +133,25 @@ impl Version {
         self.inode.0
     }
 
+    /// Whether this is `other`, or was until that got another name or lost one: such changes its ctime too. Our own renames
+    /// take names away from what others at the destination are names of as well.
+    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        self == other || self.names != other.names && renamed == other
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
+    }
+
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             inode: inode_of(stat),
             len: stat.st_size as u64,
             modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
             changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+            names: names(stat.st_nlink),
         }
     }
 }
@@ -141,10 +174,27 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     };
     let mut meta = meta_of(&stat, kind, see);
     if looks_deeper(see) {
-        look(&Reach::Name(dir.path_to(name)), &mut meta, see);
+        let at = Reach::Name(dir.path_to(name));
+        look(&at, &mut meta, see);
+        if see.noted {
+            let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
+            noted::look((&at, &stat), &mut meta, see, target)?;
+        }
     }
     Ok(meta)
 }
+
+/// The content of a file that stands for a symlink.
+fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
+    let mut target = vec![0; MAX_TARGET_BYTES + 1];
+    let len = read_at(file.as_fd(), 0, &mut target)?;
+    target.truncate(len);
+    // What is too long for a target is none.
+    Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
+}
+
+/// As long as a path may be.
+const MAX_TARGET_BYTES: usize = deltic_core::path::MAX_PATH_BYTES;
 
 /// What it is, unless it is a symlink.
 fn kind_of(stat: &Stat) -> Option<Kind> {
@@ -165,23 +215,33 @@ pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errn
     let stat = dir.stat_behind(name)?;
     let mut meta = meta_of(&stat, kind_of(&stat).ok_or(Errno::LOOP)?, see);
     if looks_deeper(see) {
-        look(&Reach::Followed(dir.path_to(name)), &mut meta, see);
+        let at = Reach::Followed(dir.path_to(name));
+        look(&at, &mut meta, see);
+        if see.noted {
+            let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
+            noted::look((&at, &stat), &mut meta, see, target)?;
+        }
     }
     Ok(meta)
 }
 
 /// What the directory `root` is.
 pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
-    let mut meta = meta_of(&fs::fstat(root)?, Kind::Dir, see);
+    let stat = fs::fstat(root)?;
+    let mut meta = meta_of(&stat, Kind::Dir, see);
     if looks_deeper(see) {
-        look(&Reach::Followed(root.own_path()), &mut meta, see);
+        let at = Reach::Followed(root.own_path());
+        look(&at, &mut meta, see);
+        if see.noted {
+            noted::look((&at, &stat), &mut meta, see, || Ok(Box::default()))?;
+        }
     }
     Ok(meta)
 }
 
 /// Whether more is to be read than one call tells of every entry.
 fn looks_deeper(see: See) -> bool {
-    see.acls || see.xattrs != Scope::Nothing
+    see.acls || see.xattrs != Scope::Nothing || see.noted
 }
 
 fn device(class: DeviceClass, stat: &Stat) -> Kind {
@@ -193,10 +253,9 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
     let is_dir = kind == Kind::Dir;
     let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
     let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
-    let (device, number) = inode_of(stat);
     let more = More {
         accessed: (see.accessed && !is_dir).then_some(accessed),
-        linked: (see.linked && !is_dir && stat.st_nlink > 1).then_some(Inode { device, number }),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
         ..More::default()
     };
     Meta {
@@ -212,6 +271,17 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
     }
 }
 
+fn linked(stat: &Stat) -> Linked {
+    let (device, number) = inode_of(stat);
+    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
+    Linked::Inode(Inode { device, number }, names)
+}
+
+/// The type of a count of names differs between platforms.
+fn names(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
+}
+
 /// The types of the fields differ between platforms; their values fit.
 fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
     Timestamp {
@@ -220,11 +290,25 @@ fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
     }
 }
 
+/// File systems whose inodes keep their numbers, and whose kernel sets ctime at each change, by its own clock: ext2 to
+/// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlayfs. FAT numbers files anew and has no ctime; what is on another
+/// machine, or behind FUSE, has whatever that says.
+const LASTING: [u64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+    0x0102_1994,
+    0x794c_7630,
+];
+
 /// Reads until `buf` is full or the file ends.
-pub(crate) fn read_at(file: BorrowedFd<'_>, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buf.len() {
-        match io::pread(file, &mut buf[filled..], start + filled as u64) {
+        match io::pread(&file, &mut buf[filled..], start + filled as u64) {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
