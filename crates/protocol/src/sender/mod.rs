@@ -235,14 +235,14 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    digesting: Digesting,
+    digesting: Asked,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
 
 /// Whether the receiver asked for a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Digesting {
+enum Asked {
     Unasked,
     /// It is being taken.
     Open,
@@ -540,7 +540,7 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.digesting == Digesting::Open) {
+        if settled.clone().any(|(_, listing)| listing.digesting == Asked::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
@@ -554,7 +554,7 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.digesting == Digesting::Open {
+        if listing.digesting == Asked::Open {
             return Err(EARLY);
         }
         self.drop_attempt(file);

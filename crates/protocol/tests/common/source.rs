@@ -7,8 +7,8 @@ use std::sync::Arc;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath, Span,
-    StrongSum, Tally, TallyKey, Tallying,
+    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath,
+    Span, StrongSum, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
