@@ -16,7 +16,7 @@ use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
@@ -159,6 +159,8 @@ pub enum ToReceiver {
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
     Gone(Vec<Trouble>),
+    /// The user's answer: whether so many names may go.
+    Allow(bool),
 }
 
 /// What the receiver says.
@@ -195,6 +197,8 @@ pub enum ToSender {
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
+    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -205,8 +209,9 @@ pub enum ToSender {
 pub enum Done {
     /// Its content was what it should be; `touched` if attributes were set.
     Same { touched: bool, differs: Differs },
-    /// Its new version is in place (in a dry run: would be).
-    Replaced { action: Action, differs: Differs, literal: u64, matched: u64 },
+    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is another
+    /// name.
+    Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
     /// It failed for good.
     Failed(Trouble),
 }
@@ -372,12 +377,13 @@ impl Wire for Done {
                 touched.put(to);
                 differs.put(to);
             }
-            Self::Replaced { action, differs, literal, matched } => {
+            Self::Replaced { action, differs, literal, matched, from } => {
                 to.put_u8(1);
                 action.put(to);
                 differs.put(to);
                 literal.put(to);
                 matched.put(to);
+                from.put(to);
             }
             Self::Failed(trouble) => {
                 to.put_u8(2);
@@ -393,6 +399,7 @@ impl Wire for Done {
                 differs: Wire::take(from)?,
                 literal: Wire::take(from)?,
                 matched: Wire::take(from)?,
+                from: Wire::take(from)?,
             }),
             2 => Ok(Self::Failed(Wire::take(from)?)),
             _ => Err(CodecError::OutOfRange.into()),
@@ -466,6 +473,7 @@ frames!(ToReceiver {
     57 Digests(lines)
     31 Missing(paths)
     45 Gone(troubles)
+    53 Allow(allowed)
 });
 
 frames!(ToSender {
@@ -484,5 +492,6 @@ frames!(ToSender {
     38 Trouble(trouble)
     44 Arrived(files)
     58 Digest(files)
+    52 Ask(question)
     39 Finished(totals)
 });

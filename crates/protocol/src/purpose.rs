@@ -46,6 +46,7 @@ impl ToReceiver {
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Gone(_)
+            | Self::Allow(_)
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }
@@ -73,6 +74,7 @@ impl ToSender {
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)
+            | Self::Ask(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,

@@ -33,7 +33,9 @@ use deltic_protocol::options::{
     Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
@@ -1949,7 +1951,7 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
     machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
     let (id, _) = machine.poll_work().unwrap();
-    assert!(machine.answer(id, receiver::Answer::Removed(Ok(1))).is_err());
+    assert!(machine.answer(id, receiver::Answer::Asked(true)).is_err());
     assert!(
         machine.answer(id, receiver::Answer::Looked(Vec::new(), (Vec::new(), Vec::new()))).is_err()
     );
@@ -1983,7 +1985,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
-        listing("c", &[("a", file_of(3000))], Extent::Last),
+        listing("c", &[("a", file_of(30_000))], Extent::Last),
         tally("c"),
         tally("c/b"),
         tally("c/b/b"),
@@ -2080,7 +2082,7 @@ fn any_kept(luck: u8) -> receiver::Kept {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, OldLens, Work};
+    use receiver::{Answer, Charted, Kinship, OldLens, Unseen, Work};
     let fails = luck.is_multiple_of(5);
     let work = match work {
         Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
@@ -2138,12 +2140,24 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),
+        Work::Remove { .. } => {
+            let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
+            Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
+        }
+        Work::Ask(_) => Answer::Asked(luck > 100),
+        Work::Chart { names, .. } => {
+            let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+        }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
-            similar: vec![3000; luck as usize / 6 % 2],
+            similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                path: path(["a", "d/b"][luck as usize / 12 % 2]),
+                len: 3000,
+                kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)][luck as usize / 24 % 3],
+            }),
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -2198,6 +2212,35 @@ fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
             Compare { alternates, ..Compare::default() }
         }
     })
+}
+
+/// A list of huge files makes a receiver look around once, and no further than it will.
+#[test]
+fn claims_of_length_buy_a_bounded_look_around() {
+    let files: Vec<_> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let huge: Vec<_> = files.iter().map(|name| (&**name, file_of(i64::MAX as u64))).collect();
+    // The root itself is no part of it, or all would be looked at for the list as well.
+    let mut machine = Victim::plain().machine;
+    machine.handle(listing("", &huge, Extent::Last)).unwrap();
+    let (mut names_seen, mut opened) = (0, 0);
+    let mut hands = Victim::plain().hands;
+    while let Some((id, work)) = machine.poll_work() {
+        let answer = match work {
+            receiver::Work::Chart { near, names } => {
+                assert!(near.is_empty(), "{near:?}");
+                names_seen += names;
+                let unseen = receiver::Unseen::Far;
+                receiver::Answer::Charted(receiver::Charted { names, unseen })
+            }
+            work => {
+                opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
+                hands.perform(work)
+            }
+        };
+        machine.answer(id, answer).unwrap();
+    }
+    assert!((1 << 20..(1 << 20) + (8 << 10)).contains(&names_seen), "{names_seen}");
+    assert!(opened > 0, "what waited goes on");
 }
 
 #[test]
@@ -2350,6 +2393,54 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
     assert_eq!(target.frames.last(), Some(&ToReceiver::Listed { intact: true }));
 }
 
+#[test]
+fn a_question_is_asked_once_and_only_where_it_may_be() {
+    let asks = Remove { asks: true, ..Remove::default() };
+    let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let unasked = Err(PeerError::Unexpected("a question"));
+    for (remove, delete, dry_run, may) in [
+        (Remove::default(), Delete::Guarded, false, false),
+        (asks.clone(), Delete::Never, false, false),
+        (asks.clone(), Delete::AtMost(7), false, false),
+        (asks.clone(), Delete::Guarded, true, false),
+        (asks.clone(), Delete::Guarded, false, true),
+    ] {
+        let mut machine = Sender::new(Options { remove, delete, dry_run, ..options() });
+        assert_eq!(machine.handle(question()), if may { Ok(()) } else { unasked.clone() });
+        assert_eq!(machine.handle(question()), unasked);
+    }
+    let unheard = PeerError::Unexpected("the answer to no question");
+    let setting = |user_is_here| {
+        let options = Options { remove: asks.clone(), delete: Delete::Guarded, ..options() };
+        Setting { options, user_is_here, ..Setting::default() }
+    };
+    assert_eq!(Victim::new(setting(false)).refusal(ToReceiver::Allow(true)), unheard);
+    // What is asked here is nobody else's to allow, and what waits for an answer does not go by itself.
+    let own = || ToReceiver::Listing {
+        dir: RelPath::root(),
+        own: Some(dir()),
+        entries: Vec::new(),
+        extent: Extent::Last,
+    };
+    let mut victim = Victim::new(setting(true));
+    victim.machine.handle(own()).unwrap();
+    victim.work();
+    victim.machine.handle(ToReceiver::Listed { intact: true }).unwrap();
+    assert_eq!(victim.machine.handle(ToReceiver::Allow(true)), Err(unheard.clone()));
+    for allowed in [false, true] {
+        let mut victim = Victim::new(setting(false));
+        victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
+        let first = vec![path("a")];
+        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
+        assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
+        assert!(!victim.machine.is_finished());
+        victim.take([ToReceiver::Allow(allowed)]).unwrap();
+        assert_eq!(victim.hands.tree.0.contains_key(&path("a")), !allowed);
+        assert!(victim.machine.is_finished());
+        assert_eq!(victim.refusal(ToReceiver::Allow(true)), unheard);
+    }
+}
+
 /// As if each portion began a file.
 fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     let portion = match portion {
@@ -2432,6 +2523,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
+        Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Close { .. } => Answer::Closed,
     }
 }

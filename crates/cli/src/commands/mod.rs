@@ -10,3 +10,4 @@ pub(crate) mod signature;
 pub(crate) mod sync;
 pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod watch;

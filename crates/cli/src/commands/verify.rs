@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 fn plan(args: &Args) -> Result<Plan> {
     let (sources, destination) = ends(&args.operands)?;
     Ok(Plan {
+        by_blake3: false,
         sources: contents(sources, &destination),
         names: Names::None,
         destination,
@@ -166,7 +167,7 @@ fn options(args: &Args) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: args.cached, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules(false)?,
+        rules: args.filters.rules(false, None)?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         ..Options::default()

@@ -6,6 +6,7 @@
 
 pub mod csv;
 pub mod peer;
+pub mod terminal;
 pub mod tree;
 
 use std::ffi::{OsStr, OsString};

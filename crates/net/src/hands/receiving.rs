@@ -15,12 +15,13 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, New, Receiver, Work};
+use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::chart::Chart;
 use super::digests::Digests;
 use super::owners::Owners;
 use super::sending::cut_segment;
@@ -30,6 +31,7 @@ use crate::error::SyncError;
 use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
+use crate::user::User;
 use slot::Slot;
 use writing::Site;
 
@@ -37,6 +39,7 @@ use writing::Site;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
+    chart: Chart,
     keep: Keep,
     owners: Owners,
     /// What tallies are taken with, and what of.
@@ -49,6 +52,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
+    user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     digests: Digests,
@@ -61,6 +65,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            // So many names take their time.
+            Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
@@ -96,6 +102,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Ask(_)
+            | Work::Chart { .. }
             | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
@@ -149,13 +157,16 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
-                    StoreError::Protected { .. } => {
-                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
-                    }
-                    error => failed(&error),
-                }))
+            Work::Remove { path } => Answer::Removed(match self.store.remove(&path) {
+                Ok(names) => Ok(Removed { names, trouble: None }),
+                Err(error @ StoreError::Protected { removed: names, .. }) => {
+                    let (kind, message) = (TroubleKind::Skipped, error.to_string());
+                    Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+                }
+                Err(error) => Err(failed(&error)),
+            }),
+            Work::Chart { near, names } => {
+                Answer::Charted(self.chart.draw(&self.store, near, names))
             }
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
@@ -203,6 +214,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Land => {
                 let failures = self.store.land().into_iter();
                 Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
@@ -245,6 +257,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(Self {
             store,
             alternates,
+            chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
@@ -253,10 +266,16 @@ impl<S: Store> ReceivingHands<S> {
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
+            user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
             digests: Digests::default(),
         })
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Makes `path` another name of `leader`, if that is still of the kind that was put there.

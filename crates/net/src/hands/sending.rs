@@ -31,6 +31,7 @@ use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
+use crate::user::User;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -46,6 +47,7 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Of compression, where that is asked for.
     level: i32,
     link: Option<Link>,
+    user: User,
     /// Set before a file is opened: what is listed, the other end need not have answered.
     agreed: OnceLock<Agreed>,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
@@ -77,6 +79,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Cost::Light,
         }
     }
@@ -91,6 +94,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Stage::Other,
         }
     }
@@ -146,6 +150,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| super::failed(&error)))
             }
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -172,6 +177,7 @@ impl<T: Tree> SendingHands<T> {
             strategy: options.strategy,
             level: level(options.compress_level),
             link,
+            user: User::default(),
             agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
@@ -183,6 +189,11 @@ impl<T: Tree> SendingHands<T> {
     /// The same, with what is known of files.
     pub(crate) fn knowing(self, digests: Digests) -> Self {
         Self { digests, ..self }
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Takes the terms of the session; only the first count.

@@ -38,7 +38,7 @@ impl Options {
             group_map: _,
         } = metadata;
         let Links { follow, safe, munge, keep_dirs } = follow;
-        let Remove { sources, backup, force: _, ignore_errors: _ } = remove;
+        let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
         let Select {
             relative,
             list_only,
@@ -47,6 +47,7 @@ impl Options {
             plain_implied_dirs: _,
             prune_empty_dirs: _,
             mkpath: _,
+            existing: _,
             mounts: _,
         } = select;
         let Compare {

@@ -15,7 +15,7 @@ use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::linking::{Linking, Told, leave_said};
 use super::tallying::Tallies;
-use super::{Asked, Listed, Listing, Place, Sender, Work};
+use super::{Inquiry, Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
 const LISTS_AT_ONCE: usize = 4;
@@ -304,7 +304,7 @@ impl Sender {
                     modified,
                     mode,
                     attempts: 0,
-                    digesting: Asked::Unasked,
+                    inquiry: Inquiry::Unasked,
                     reported: 0,
                 };
                 self.entries.insert(FileNo(self.lister.next), listing);

@@ -35,7 +35,9 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::{Append, Options};
-use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{
+    Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
+};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -78,6 +80,8 @@ pub enum Work {
     Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
+    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -134,6 +138,8 @@ pub enum Answer {
     Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
     /// The handle is gone.
     Closed,
 }
@@ -222,6 +228,8 @@ pub struct Sender {
     stay: Vec<Trouble>,
     /// Whether all have arrived that will.
     all_arrived: bool,
+    /// Whether the user was asked: once is enough.
+    was_asked: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -235,14 +243,14 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    digesting: Asked,
+    inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
 
 /// Whether the receiver asked for a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Inquiry {
     Unasked,
     /// It is being taken.
     Open,
@@ -276,6 +284,7 @@ enum Place {
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
     Digest(Vec<FileNo>),
     RemoveSource,
+    Ask,
     Close,
 }
 
@@ -285,7 +294,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(..) | Self::Digest(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(..) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -314,6 +323,7 @@ impl Sender {
             removals_out: 0,
             stay: Vec::new(),
             all_arrived: false,
+            was_asked: false,
             bits_per_second: None,
             finished: false,
         }
@@ -419,6 +429,7 @@ impl Sender {
                 Ok(())
             }
             ToSender::Arrived(files) => self.arrived(&files),
+            ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -450,6 +461,9 @@ impl Sender {
                 self.digested(files, digests);
             }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
+            (Place::Ask, Answer::Asked(allowed)) => {
+                self.frames.push_back(ToReceiver::Allow(allowed));
+            }
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -540,7 +554,7 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.digesting == Asked::Open) {
+        if settled.clone().any(|(_, listing)| listing.inquiry == Inquiry::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
@@ -554,23 +568,23 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.digesting == Asked::Open {
+        if listing.inquiry == Inquiry::Open {
             return Err(EARLY);
         }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, linked: None, literal };
-        let (action, differs) = match done {
+        let (action, differs, from) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
-            Done::Same { differs, .. } => (Action::Touched, differs),
-            Done::Replaced { action, differs, .. } => (action, differs),
+            Done::Same { differs, .. } => (Action::Touched, differs, None),
+            Done::Replaced { action, differs, from, .. } => (action, differs, from),
             Done::Failed(trouble) => {
                 self.notices.push_back(Notice::Trouble(trouble));
                 return Ok(());
             }
         };
+        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())
@@ -589,6 +603,15 @@ impl Sender {
         }
         self.all_arrived = files.is_empty();
         self.tell_gone();
+        Ok(())
+    }
+
+    /// Many names would go at the other end.
+    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
+        if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+            return Err(PeerError::Unexpected("a question"));
+        }
+        self.jobs.ask(Work::Ask(question), Place::Ask);
         Ok(())
     }
 

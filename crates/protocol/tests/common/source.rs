@@ -153,6 +153,7 @@ impl Source {
             }
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
+            Work::Ask(_) => Answer::Asked(false),
             Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");

@@ -12,7 +12,7 @@ use deltic_core::{
     Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -20,7 +20,9 @@ use deltic_protocol::message::{
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
@@ -75,7 +77,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         rules: rules(),
         ..Options::default()
     };
-    let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
+    let replaced = Done::Replaced {
+        action: Action::Updated,
+        differs,
+        literal: 5000,
+        matched: 1,
+        from: Some(path.clone()),
+    };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let sum = u128::from_le_bytes(*b"0123456789abcdef");
@@ -145,12 +153,14 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let select = Select {
         dirs: true,
         list_only: true,
+        existing: true,
         mounts: Mounts::LeaveOut,
         missing: Missing::Delete,
         ..Select::default()
     };
     let remove = Remove {
         ignore_errors: true,
+        asks: true,
         backup: Some(Backup { dir: Some(b"kept"[..].into()), suffix: b"~"[..].into() }),
         ..Remove::default()
     };
@@ -374,11 +384,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             let unread = DigestLine { file: FileNo(301), digest: None };
             ToReceiver::Digests(vec![DigestLine { file, digest }, unread]).encode()
         }),
+        ("Alive", Alive.encode()),
+        ("Ask", ToSender::Ask(question()).encode()),
+        ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
         ("Tally", ToReceiver::Tally { dir: RelPath::parse(b"dir").unwrap(), tally }.encode()),
         ("Tallied", ToSender::Tallied { alike: vec![0..3, 4..5], unlike: one(3..4) }.encode()),
     ]
+}
+
+fn question() -> Question {
+    let first = vec![RelPath::parse(b"dir/a").unwrap()];
+    Question { names: 1200, of: 1300, first }
 }
 
 fn meta_of(len: u64) -> Meta {
@@ -416,6 +434,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             };
             ToReceiver::Digests(lines.into_iter().map(line).collect())
         }),
+        any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -467,6 +486,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         vec(file(), 0..4).prop_map(ToSender::Arrived),
         (ranges(), ranges()).prop_map(|(alike, unlike)| ToSender::Tallied { alike, unlike }),
         vec(file(), 0..4).prop_map(ToSender::Digest),
+        (number(), number(), vec(rel_path(), 0..6))
+            .prop_map(|(names, of, first)| ToSender::Ask(Question { names, of, first })),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -548,13 +569,13 @@ fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
     let block = option(1..=MAX_BLOCK_BYTES);
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block);
+    let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level, block_bytes),
+            ((threads, streams, compress_level, block_bytes), silence),
             strategy,
             ((compare, select, remove, follow, metadata, writing), rules),
         )| {
@@ -571,6 +592,7 @@ fn options() -> impl Strategy<Value = Options> {
                 durable: flag[8],
                 delete,
                 threads,
+                silence,
                 streams,
                 strategy,
                 block_bytes,
@@ -654,13 +676,14 @@ fn writing() -> impl Strategy<Value = Writing> {
 fn select() -> impl Strategy<Value = Select> {
     let mounts = of(&[Mounts::Enter, Mounts::Empty, Mounts::LeaveOut]);
     let missing = of(&[Missing::Fail, Missing::Ignore, Missing::Delete]);
-    (any::<[bool; 6]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
+    (any::<[bool; 7]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
         dirs: flag[0],
         relative: flag[1],
         plain_implied_dirs: flag[2],
         prune_empty_dirs: flag[3],
         mkpath: flag[4],
         list_only: flag[5],
+        existing: flag[6],
         mounts,
         missing,
     })
@@ -668,10 +691,11 @@ fn select() -> impl Strategy<Value = Select> {
 
 fn remove() -> impl Strategy<Value = Remove> {
     let backup = option(bytes()).prop_map(|dir| Backup { dir, suffix: b".old"[..].into() });
-    (any::<[bool; 3]>(), option(backup)).prop_map(|(flag, backup)| Remove {
+    (any::<[bool; 4]>(), option(backup)).prop_map(|(flag, backup)| Remove {
         force: flag[0],
         ignore_errors: flag[1],
         sources: flag[2],
+        asks: flag[3],
         backup,
     })
 }
@@ -960,7 +984,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, linked, literal }
+            Facts { len, modified, mode, target, linked, literal, from: None }
         },
     )
 }
@@ -985,9 +1009,9 @@ fn differs() -> impl Strategy<Value = Differs> {
 fn done() -> impl Strategy<Value = Done> {
     prop_oneof![
         (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
-        (action(), differs(), number(), number()).prop_map(
-            |(action, differs, literal, matched)| {
-                Done::Replaced { action, differs, literal, matched }
+        (action(), differs(), number(), number(), proptest::option::of(rel_path())).prop_map(
+            |(action, differs, literal, matched, from)| {
+                Done::Replaced { action, differs, literal, matched, from }
             }
         ),
         trouble().prop_map(Done::Failed),
