@@ -264,7 +264,8 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let asked = (&options, &self.ours.part);
+        let hands = SendingHands::new(sources, own, asked, self.figures);
         let hands = hands.knowing(Digests::new(self.cache.clone(), &options));
         let hands = Arc::new(hands.with_user(self.user.clone()));
         let (tell, told) = oneshot::channel();
@@ -391,7 +392,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures)
+        let asked = (&options, &self.ours.part);
+        let hands = SendingHands::new(sources, own, asked, self.figures)
             .knowing(Digests::new(self.cache.clone(), &options));
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
@@ -459,7 +461,8 @@ impl Session {
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
         let digests = Digests::new(self.cache.clone(), &setting.options);
-        let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
+        let asked = (terms, &setting.options, terms.part_beside(&self.ours.part));
+        let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
         self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await

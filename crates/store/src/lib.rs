@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
 pub use error::StoreError;
@@ -207,6 +207,17 @@ pub trait Store: Tree {
     /// # Errors
     /// Where there is no such entry or it is not ours to change.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
+
+    /// The entries of `dir` as [`Tree::list`] has them, but for names that `keep` admits: nothing is looked at that is one of
+    /// these.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        let mut listing = self.list(dir)?;
+        listing.entries.retain(|entry| !keep(&entry.name));
+        Ok(listing)
+    }
 
     /// As [`Tree::list`], of a directory that is being removed: rules that are perishable do not count in it.
     ///

@@ -5,13 +5,14 @@ mod opening;
 mod panes;
 mod reading;
 mod slot;
+mod tallying;
 mod writing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
+use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
@@ -41,6 +42,8 @@ pub(crate) struct ReceivingHands<S: Store> {
     chart: Chart,
     keep: Keep,
     owners: Owners,
+    /// What tallies are taken with, and what of.
+    tallied: (TallyKey, Compared),
     terms: Terms,
     /// Whether the store flushes what it puts in place.
     durable: bool,
@@ -92,6 +95,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Replace(_)
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::Compare { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
             | Work::Link { .. }
@@ -136,6 +140,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 });
                 let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::Compare { dir, tally, owners } => {
+                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
             Work::Digest { paths } => {
                 Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
@@ -255,12 +262,14 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
+    /// For a session to whose key the sender brought `theirs`.
+    ///
     /// # Errors
     /// [`SyncError`] where the options name owners whom nobody knows here.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        (terms, options): (Terms, &Options),
+        (terms, options, theirs): (Terms, &Options, Key),
     ) -> Result<Self, SyncError> {
         let strategy = &options.strategy;
         Ok(Self {
@@ -269,6 +278,7 @@ impl<S: Store> ReceivingHands<S> {
             chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
+            tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
             terms,
             durable: options.durable,
             keeps_notes: strategy.conversation == Conversation::Recipe,

@@ -7,8 +7,8 @@ use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher, Span, Strategy,
-    Strong, StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Compared, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher, Span,
+    Strategy, Strong, StrongSum, SumKey, TallyKey, Tallying,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
@@ -39,6 +39,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
     called: Called,
+    /// What tallies are taken with, and what of, if runs of these options tell some.
+    tallied: Option<(TallyKey, Compared)>,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
@@ -119,7 +121,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::List { dir } => Answer::Listed(self.list(&dir)),
+            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
             Work::Open { handle, path, how, zstd, key } => {
                 let opened = self.tree.open(&path);
                 self.opened((handle, key), (how, zstd), opened)
@@ -175,15 +177,16 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    /// For a session that crosses `link`, if anything is known of that.
+    /// For a session that crosses `link`, if anything is known of that, and to whose key this end brings `part`.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
-        options: &Options,
+        (options, part): (&Options, &Key),
         link: Option<Link>,
     ) -> Self {
         Self {
             tree,
+            tallied: options.tallied().map(|compared| (TallyKey::of(part), compared)),
             own,
             called: Called::new(&options.metadata),
             missing: Mutex::new(missing),
@@ -229,7 +232,7 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
+    fn list(&self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
@@ -245,7 +248,12 @@ impl<T: Tree> SendingHands<T> {
         };
         let Listing { entries, partial, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        Ok(Listed { own, entries, troubles, users, groups, partial, missing })
+        let tally = self.tallied.filter(|_| tally).map(|(key, compared)| {
+            let mut tallying = Tallying::new(&key, compared);
+            entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+            tallying.tally()
+        });
+        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
     }
 
     fn opened(

@@ -17,6 +17,7 @@ use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
 use super::linking::first_of;
 use super::owning::Known;
+use super::tallying::gone;
 use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
@@ -120,7 +121,7 @@ impl Receiver {
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
             if meta.is_dir() && !path.is_root() {
-                self.announced.insert(path.clone());
+                self.announced.insert(path.clone(), None);
             }
             self.report_settled(meta.len);
             self.notices.push_back(Notice::Entry { path, meta });
@@ -131,7 +132,7 @@ impl Receiver {
     fn check_order(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
         let (last, begins) = match self.listing.take() {
             Some((dir, last)) if dir == section.dir => (last, false),
-            None if self.announced.contains(&section.dir) => (None, true),
+            None if self.announced.contains_key(&section.dir) => (None, true),
             _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
         };
         let mut names = last.iter().chain(section.entries.iter().map(|entry| &entry.name));
@@ -140,6 +141,9 @@ impl Receiver {
         }
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if begins && let Some(meta) = self.announced.get_mut(&section.dir).and_then(Option::take) {
+            self.dirs.push((section.dir.clone(), meta));
         }
         if ends(extent) {
             self.announced.remove(&section.dir);
@@ -196,7 +200,7 @@ impl Receiver {
     fn announce(&mut self, section: &Section) {
         for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
             if let Ok(path) = section.dir.join(&entry.name) {
-                self.announced.insert(path.clone());
+                self.name(&path, None);
                 self.making.insert(path, Vec::new());
             }
         }
@@ -405,6 +409,10 @@ impl Receiver {
             facts: Facts::of(&meta),
         };
         self.changed(change);
+        if self.is_alike(&path) {
+            self.making.remove(&path);
+            return self.trouble(gone(&path));
+        }
         self.dirs.push((path.clone(), meta));
         if self.setting.options.dry_run {
             self.release(&path);
@@ -439,8 +447,11 @@ impl Receiver {
                 self.changed(change);
             }
         }
-        self.dirs.push((path.clone(), meta));
-        if old.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run || path.is_root() {
+        let is_open = old.mode & OWNER_BITS == OWNER_BITS;
+        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
+            self.dirs.push((path.clone(), meta));
+        }
+        if is_open || self.setting.options.dry_run || path.is_root() {
             self.release(&path);
         } else {
             self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));

@@ -19,7 +19,7 @@ use super::copy::{Copier, End, write_at};
 use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
-use super::list::list;
+use super::list::list_but;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
@@ -144,10 +144,18 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+    fn list_with(
+        &self,
+        dir: &RelPath,
+        fate: Fate,
+        keep: &dyn Fn(&Name) -> bool,
+    ) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, self.0.see.plain())))
+        // Whose an entry is costs nothing to tell.
+        let See { users, groups, .. } = self.0.see;
+        let see = See { users, groups, ..self.0.see.plain() };
+        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, see), keep))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -448,7 +456,7 @@ impl Tree for LocalStore {
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays)
+        self.list_with(dir, Fate::Stays, &|_| false)
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
@@ -605,7 +613,12 @@ impl Store for LocalStore {
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        self.list_with(dir, Fate::Goes)
+        self.list_with(dir, Fate::Goes, &|_| false)
+    }
+
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        self.list_with(dir, Fate::Stays, keep)
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
