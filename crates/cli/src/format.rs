@@ -270,7 +270,7 @@ mod tests {
             style: Style::SENDING,
             operation: "send",
             sources: sources.iter().map(PathBuf::from).collect(),
-            zone: Zone::default(),
+            zone: Zone::utc(),
         }
     }
 

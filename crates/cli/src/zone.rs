@@ -16,6 +16,11 @@ impl Zone {
         Self(TimeZone::system())
     }
 
+    #[cfg(test)]
+    pub(crate) fn utc() -> Self {
+        Self(TimeZone::UTC)
+    }
+
     /// What clocks show at `time`, in seconds since 1970 in UTC, as rsync writes it: `2026/11/21 12:25:04`. A time that no
     /// calendar has is a number, as `date` reads it: `@1000000000000`.
     pub(crate) fn shown(&self, time: i64) -> String {
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn times_that_no_calendar_has_are_numbers() {
-        let zone = Zone(TimeZone::UTC);
+        let zone = Zone::utc();
         assert_eq!(zone.shown(-62_135_596_800), "0001/01/01 00:00:00");
         for time in [i64::MIN, 1_000_000_000_000, i64::MAX] {
             assert_eq!(zone.shown(time), format!("@{time}"));
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_a_time_leaves_out_is_as_soon_as_can_be() {
-        let zone = Zone(TimeZone::UTC);
+        let zone = Zone::utc();
         // 2026-11-21 12:00 UTC.
         let now = 1_795_262_400;
         for (word, shown) in [

@@ -6,7 +6,7 @@
 //! `DELTIC_DIFFERENTIAL_SEED` which is the first; `make differential` tries thousands. A case that fails is made as small as it
 //! can be while it fails, and told with what repeats it.
 //!
-//! Where the two are meant to differ, the choices see to it that it does not show:
+//! Where the two are meant to differ, the choices see to it that it does not show, or [`compare`] lets it pass:
 //!
 //! - Times are compared to the nanosecond by default. rsync is told so too (`-@-1`).
 //! - With `-@-1`, rsync's `-u` takes a file that is up to a second newer for an older one. `-u` comes with a window here.
@@ -15,17 +15,34 @@
 //!   They are left out.
 //! - Without `-p`, what is made of a file of an alternate or of another name has the mode of a new file; rsync gives it that of
 //!   the file that it was matched against. Such options come with `-p` here.
-//! - Without `-p`, a FIFO that takes the place of another kind of entry has the mode of a new one; rsync gives it that of the
-//!   entry. `--specials` comes with `-p` here.
+//! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all where FIFOs
+//!   and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and a new directory with
+//!   attributes the sender's. Nor are ACLs.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
-//! - What is found equal by its content is not written again, so that there is no backup of it.
+//! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
+//!   it, and it keeps the owner, ACL and attributes that are not carried.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
+//! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
+//! - Where files of rules came or went at the target, what either says is protected stays.
+//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
+//! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
+//! - An ordinary user's rsync makes writable what it deletes, and so the backup of it.
+//! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
+//! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
+//! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
+//! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
+//! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
+//!   With `-c`, over a pipe and so on targets have a name for each file.
+//! - `--no-super` does not reach rsync's far end.
+//! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
+//! - `-m` and a directory that may not be read: rsync takes it for empty. There is none.
+//! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 
 mod common;
 
@@ -130,6 +147,8 @@ const APART: &[(&str, &str)] = &[
     ("-b", "--no-whole-file"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
+    ("--delete-after", "--backup-dir=kept"),
+    ("-A", "--chmod=go=u"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];

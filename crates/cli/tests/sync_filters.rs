@@ -331,8 +331,8 @@ fn comes_as_git_sees_it(seed: u64) {
         let mut text = Vec::new();
         for _ in 0..=dice.below(4) {
             let ends: [&[u8]; 3] = [b"\n", b"\n", b"\r\n"];
-            text.extend_from_slice(dice.pick(lines));
-            text.extend_from_slice(dice.pick(&ends));
+            text.extend_from_slice(dice.pick::<&[u8]>(lines));
+            text.extend_from_slice(dice.pick::<&[u8]>(&ends));
         }
         text
     };

@@ -202,6 +202,8 @@ fn each_part_of_an_archive_can_be_taken_out() {
         ("--no-D", [false, false]),
         ("--no-devices", [true, false]),
         ("--no-specials", [false, true]),
+        ("-D --no-devices", [true, false]),
+        ("--no-specials -D", [false, true]),
         ("", [true, true]),
     ] {
         let run = world.sync(

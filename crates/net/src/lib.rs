@@ -65,7 +65,7 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
             if plan.options.recursive {
-                place::check_apart(from, &resolved)?;
+                place::check_apart(from, plan.options.follow.follow, &resolved)?;
             }
             if plan.options.remove.sources {
                 place::check_other(from, &resolved)?;

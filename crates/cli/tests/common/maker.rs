@@ -9,12 +9,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, CWD, FileType, Timespec, Timestamps, utimensat};
 
 use super::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, own};
 use super::dice::Dice;
 use super::noise;
-use super::tree::{ODD_NAMES, set_time};
+use super::tree::ODD_NAMES;
 
 /// What a tree may have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,6 +164,11 @@ impl Tree {
         });
     }
 
+    /// Leaves each file one name.
+    pub fn part_names(&mut self) {
+        self.0.retain(|_, node| !matches!(node.what, What::Again(_)));
+    }
+
     /// Writes it below `root`, all of it as a possession of `owner` if that is not whoever writes it.
     pub fn write(&self, root: &Path, owner: Option<u32>) {
         fs::create_dir_all(root).expect("it can be made");
@@ -243,7 +248,7 @@ impl Node {
         let is_dir = matches!(what, What::Dir);
         let is_file = matches!(what, What::File { .. } | What::Text(_));
         let mode = match is_dir {
-            _ if taste.closed && dice.percent(15) => *dice.pick(&[0, 0o200, 0o555, 0o400]),
+            _ if taste.closed && dice.percent(15) => *dice.pick(&[0, 0o200, 0o555]),
             true => *dice.pick(&[0o755, 0o755, 0o700, 0o775, 0o2775, 0o1777]),
             false => *dice.pick(&[
                 0o644, 0o644, 0o600, 0o755, 0o666, 0o444, 0o640, 0o4755, 0o2755, 0o1777,
@@ -287,6 +292,15 @@ impl Node {
         }
         set_time(path, self.time);
     }
+}
+
+/// Sets when something was changed, and that it was last read long ago.
+fn set_time(path: &Path, (secs, nanos): (i64, i64)) {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 900_000_000, tv_nsec: 0 },
+        last_modification: Timespec { tv_sec: secs, tv_nsec: nanos },
+    };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("it is ours");
 }
 
 fn time(dice: &mut Dice) -> (i64, i64) {

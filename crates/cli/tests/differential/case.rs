@@ -53,7 +53,7 @@ impl Case {
             kinds: true,
             foreign: is_root() && !lowered && dice.percent(50),
             notes: asked.has("-A") || asked.part("-X") || dice.percent(15),
-            closed: lowered && !asked.deletes() && dice.percent(20),
+            closed: lowered && !asked.deletes() && !asked.has("-m") && dice.percent(20),
             rules: asked.rules(),
             loops: !asked.follows(),
             long: !asked.has("-b") && dice.percent(30),
@@ -61,14 +61,23 @@ impl Case {
         let turns = !NO_KINDS.iter().any(|word| asked.part(word));
         let new = Tree::random(dice, taste);
         let edits = if asked.rules() { 16 } else { 8 };
-        let old = new.edited(dice, taste, edits, turns);
+        let mut old = new.edited(dice, taste, edits, turns);
+        let mut way = *dice.pick(&[Way::Local, Way::Local, Way::Push, Way::Pull]);
+        // rsync tells only the end that it starts here.
+        if asked.has("--no-super") && way == Way::Push {
+            way = Way::Local;
+        }
+        // What is only touched changes under its other names as well, also those that do not take part.
+        if asked.touches() || way != Way::Local {
+            old.part_names();
+        }
         let alternates = [3, 6].map(|edits| new.edited(dice, taste, edits, turns));
         let sources = sources(dice, &asked, &new);
         let pattern = |dice: &mut Dice| dice.pick(&PATTERNS).to_vec();
         Self {
             seed,
             lowered,
-            way: *dice.pick(&[Way::Local, Way::Local, Way::Push, Way::Pull]),
+            way,
             sources,
             list: list(dice, &new),
             patterns: (0..1 + dice.below(3)).map(|_| pattern(dice)).collect(),
@@ -92,7 +101,7 @@ impl Case {
             self.new.write(&world.path("src"), self.owner());
         }
         let ours = self.run(&world, DELTIC, "o/dst/");
-        let both = Both { asked: &asked, world: &world, before: &before, source: &source };
+        let both = Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
             let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
@@ -138,7 +147,8 @@ impl Case {
 
     fn words(&self, program: &str, target: &str) -> Vec<OsString> {
         let first: &[&str] = match program {
-            "rsync" => &["-@-1", "-e", SHELL],
+            // The shell here runs words as they are, so that rsync must not escape them.
+            "rsync" => &["-@-1", "-s", "-e", SHELL],
             _ => &["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
         };
         let mut words: Vec<OsString> = first.iter().map(OsString::from).collect();

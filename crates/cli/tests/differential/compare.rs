@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::case::End;
-use crate::common::World;
+use crate::case::{Case, End};
+use crate::common::{Way, World};
 use crate::common::look::{Kind, Look, look};
-use crate::common::maker::RULE_FILES;
+use crate::common::maker::{RULE_FILES, What};
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -54,6 +54,11 @@ impl Asked {
         self.has("--remove-source-files") || self.has("-UU")
     }
 
+    /// Whether what has another time may turn out to be equal.
+    pub(crate) fn touches(&self) -> bool {
+        ["-I", "-c", "--no-whole-file", "--size-only"].iter().any(|word| self.has(word))
+    }
+
     fn carries(&self, letter: char) -> bool {
         let bundle = |word: &String| !word.starts_with("--") && word.contains([letter, 'a']);
         self.0.first().is_some_and(bundle)
@@ -64,7 +69,8 @@ impl Asked {
     }
 
     fn times(&self) -> Times {
-        let loose = self.part("window") || self.starts("-@") || self.has("-b");
+        let loose =
+            self.part("window") || self.starts("-@") || self.has("-b") || self.has("-I");
         match (self.carries('t'), loose) {
             (false, _) => Times::None,
             (true, true) => Times::OfFiles,
@@ -81,8 +87,33 @@ enum Times {
     All,
 }
 
+/// What is itemised; of deleted directories only that they went, and not what was in them. Whether bytes travelled is left out:
+/// Deltic touches what has equal content. If something is deleted rsync sees times of directories change by that.
+fn told_lines(stdout: &str, deletes: bool) -> BTreeSet<String> {
+    let is_item = |line: &&str| {
+        let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
+            && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
+            && line.as_bytes().get(11) == Some(&b' ');
+        kind && !(deletes && line.starts_with(".d..t......")) || line.starts_with("*deleting ")
+    };
+    // With -8 rsync lets a DEL pass.
+    let shown = |line: &str| {
+        let line = line.replace('\u{7f}', "\\#177");
+        if line.contains("+++++++++") {
+            return line;
+        }
+        line.strip_prefix(['<', '>', '.']).unwrap_or(&line).to_owned()
+    };
+    let all: BTreeSet<String> = stdout.lines().filter(is_item).map(shown).collect();
+    let gone = |line: &String| line.starts_with("*deleting ") && line.ends_with('/');
+    let gone: Vec<String> = all.iter().filter(|line| gone(line)).cloned().collect();
+    let below = |line: &String| gone.iter().any(|dir| line.starts_with(dir) && line != dir);
+    all.into_iter().filter(|line| !below(line)).collect()
+}
+
 /// Both targets of a case, and what they were made of.
 pub(crate) struct Both<'a> {
+    pub(crate) case: &'a Case,
     pub(crate) asked: &'a Asked,
     pub(crate) world: &'a World,
     pub(crate) before: &'a Looks,
@@ -99,6 +130,10 @@ impl Both<'_> {
         }
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         all.extend(self.names(&now, ours.code));
+        if self.tells_alike() {
+            all.extend(self.lines(ours, theirs));
+            all.extend(self.figures(ours, theirs));
+        }
         let source = look(&self.world.path("src"));
         if self.asked.has("--remove-source-files") && !source.keys().eq(self.source.keys()) {
             let names = |looks: &Looks| looks.keys().cloned().collect::<BTreeSet<_>>();
@@ -109,11 +144,53 @@ impl Both<'_> {
         all
     }
 
+    /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
+    /// found equal at all. What is told of a name may depend on which name of its file came first.
+    fn tells_alike(&self) -> bool {
+        let asked = self.asked;
+        let untimed = asked.times() == Times::None && self.finds_equal();
+        let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
+        !asked.part("-dest=") && !asked.has("-I") && !untimed && !shared
+    }
+
+    /// Each `-i` line of one only.
+    fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
+        let lines = |end: &End| told_lines(&end.stdout, self.asked.deletes());
+        let (ours, theirs) = (lines(ours), lines(theirs));
+        let only = |who, one: &BTreeSet<String>, other| {
+            one.difference(other).map(|line| format!("told by {who} only: {line}")).collect::<Vec<_>>()
+        };
+        [only("deltic", &ours, &theirs), only("rsync", &theirs, &ours)].concat()
+    }
+
+    /// Each line of `--stats` that both have and that says something else.
+    fn figures(&self, ours: &End, theirs: &End) -> Vec<String> {
+        let line = |end: &End, start: &str| {
+            end.stdout.lines().find(|line| line.starts_with(start)).map(str::to_owned)
+        };
+        let alike = |start: &str| line(ours, start) == line(theirs, start);
+        let told = |start: &&str| {
+            format!("deltic {:?} · rsync {:?}", line(ours, start), line(theirs, start))
+        };
+        // What is skipped for its kind, pruned, or named twice, rsync counts.
+        let asked = self.asked;
+        let skips = !asked.has("-a") || asked.starts("--no-") || asked.has("-m") || asked.rules();
+        let named = self.case.sources.len() > 1 || asked.part("--files-from");
+        let mut counted = vec!["Number of created files:"];
+        if !self.finds_equal() {
+            counted.push("Number of regular files transferred:");
+        }
+        if !skips && !named {
+            counted.extend(["Number of files:", "Total file size:"]);
+        }
+        counted.iter().filter(|start| !alike(start)).map(told).collect()
+    }
+
     fn names(&self, [ours, theirs]: &[Looks; 2], code: Option<i32>) -> Vec<String> {
         let linked = self.linked();
         let source = look(&self.world.path("src"));
         let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-        let mut all = Vec::new();
+        let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
             let told = |looks: &Looks| looks.get(name).map(|look| self.told(name, look, &linked));
             let (here, there) = (told(ours), told(theirs));
@@ -124,7 +201,14 @@ impl Both<'_> {
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
             let around = new.is_none() && is_dir(ours) && is_dir(theirs);
-            let meant = (stays || around) && (code != Some(0) || self.rules_moved(ours));
+            // A name that begins with `./` brings the directory that it starts in only with rsync; and the target that is no
+            // part of the transfer changes with what is staged in it.
+            let start = name == Path::new("dst")
+                && (asked.part("--files-from") || self.case.sources != ["src/"]);
+            let gave_way = there.is_none() && self.is_backup_of_one(name);
+            let meant = start || gave_way || (stays || around) && (code != Some(0) || self.rules_moved(ours))
+                || around && self.finds_equal()
+                || here.is_none() && self.finds_equal() && self.is_backup(name);
             if here != there && !meant {
                 let [new, was, here, there] =
                     [new, was, here, there].map(|told| told.unwrap_or_else(|| "nothing".into()));
@@ -133,6 +217,24 @@ impl Both<'_> {
             }
         }
         all
+    }
+
+    /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
+    fn finds_equal(&self) -> bool {
+        let asked = self.asked;
+        self.case.way != Way::Local || asked.has("-I") || asked.has("--no-whole-file")
+    }
+
+    /// What has the name of a backup and gives way to a directory, or is deleted, rsync does not keep again.
+    fn is_backup_of_one(&self, name: &Path) -> bool {
+        let last = name.file_name().unwrap_or_default().as_bytes();
+        self.asked.has("-b") && (last.ends_with(b"~~") || last.ends_with(b".old.old"))
+    }
+
+    fn is_backup(&self, name: &Path) -> bool {
+        let last = name.file_name().unwrap_or_default().as_bytes();
+        let is_kept = name.components().any(|part| part.as_os_str() == "kept");
+        self.asked.has("-b") && (is_kept || last.ends_with(b"~") || last.ends_with(b".old"))
     }
 
     /// Whether files of rules came or went at the target: what either says is protected stays.
@@ -149,8 +251,8 @@ impl Both<'_> {
 
     /// What is to be equal of a name: times of this run are all one, and links to the alternates are told.
     fn told(&self, name: &Path, look: &Look, linked: &BTreeSet<u64>) -> String {
-        let kept = name.components().any(|part| part.as_os_str() == "kept");
-        if kept && look.kind == Kind::Dir {
+        let is_kept = name.components().any(|part| part.as_os_str() == "kept");
+        if is_kept && look.kind == Kind::Dir {
             return "dir".into();
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -158,6 +260,8 @@ impl Both<'_> {
         let perms = asked.perms();
         let bits = match look.kind {
             Kind::Link => 0,
+            // An ordinary user's rsync makes writable what it removes, before it keeps that.
+            _ if self.case.lowered && self.is_backup(name) => 0o7577,
             _ if perms => 0o7777,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
@@ -172,7 +276,9 @@ impl Both<'_> {
         let fresh = (secs as u64).abs_diff(now) < 86_400;
         let time =
             if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
-        let (user, group) = look.owner;
+        // What is not written again keeps what was not asked for.
+        let kept = self.finds_equal();
+        let (user, group) = if kept { (0, 0) } else { look.owner };
         let mut text = format!("{time} {:o} {user}:{group} {}", look.mode & bits, look.content);
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
@@ -181,7 +287,9 @@ impl Both<'_> {
             text += &format!(" read {}", look.accessed);
         }
         for (note, value) in &look.notes {
-            if perms || !note.starts_with("system.") {
+            let is_acl = note.starts_with("system.");
+            let carried = if is_acl { asked.has("-A") } else { asked.part("-X") };
+            if carried || !kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }

@@ -1,6 +1,7 @@
 //! A case that fails, made smaller while it fails.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::case::Case;
 use crate::common::Way;
@@ -10,12 +11,18 @@ use crate::compare::Asked;
 /// Enough for the largest cases.
 const MOST_TRIES: usize = 600;
 
+/// So many cases are made small.
+const MOST_MINIMISED: usize = 8;
+static FAILED: AtomicUsize = AtomicUsize::new(0);
+
 impl Case {
     /// What differs in this case, told of the smallest case found in which something does.
     pub(crate) fn difference_of_the_smallest(self) -> Option<String> {
         let seed = self.seed;
         let first = self.difference()?;
-        let (smallest, mut text) = self.smallest(first);
+        // Where much is wrong, the first cases will do.
+        let many = FAILED.fetch_add(1, Ordering::Relaxed) >= MOST_MINIMISED;
+        let (smallest, mut text) = if many { (self, first) } else { self.smallest(first) };
         for (name, tree) in smallest.trees() {
             write!(text, "\n  {name}:").expect("a string");
             for (path, node) in &tree.0 {

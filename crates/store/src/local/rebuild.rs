@@ -139,7 +139,7 @@ impl LocalRebuild {
         let found = place.dir.find(&place.name).at("commit", &self.path)?;
         let expected = match (replaces, found) {
             (Replaces::Nothing, found) => found.is_none(),
-            (Replaces::Version(old), Some(stat)) => Version::of(&stat) == old.version(),
+            (Replaces::Version(old), Some(stat)) => old.version().is_still(Version::of(&stat)),
             (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Replaces::Seen(meta), Some(_)) => {
                 let now = look_at(&place.dir, &place.name, See::default());

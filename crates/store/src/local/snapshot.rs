@@ -23,12 +23,14 @@ pub struct LocalSnapshot {
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
 /// (`RELIABILITY` finding 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     inode: (u64, u64),
     len: u64,
     pub(crate) modified: Timestamp,
     changed: Timestamp,
+    /// Whether the file has further names. It is no part of a version, but what becomes of them changes ctime.
+    shared: bool,
 }
 
 impl LocalSnapshot {
@@ -94,7 +96,7 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        if now == self.version {
+        if self.version.is_still(now) {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
@@ -119,7 +121,15 @@ impl Version {
             len: stat.st_size as u64,
             modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
             changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+            shared: stat.st_nlink > 1,
         }
+    }
+
+    /// Whether `now` is this version. The ctime of a file with several names says nothing: it moves when another of them is
+    /// replaced, by this very run for example.
+    pub(crate) fn is_still(self, now: Self) -> bool {
+        let same = |one: Self| (one.inode, one.len, one.modified);
+        same(self) == same(now) && (self.shared || self.changed == now.changed)
     }
 }
 
