@@ -439,7 +439,8 @@ mod tests {
             None => format!("`-{}", arg.get_short().expect("it has a name")),
         };
         let is_told = |name: &String| {
-            let cells = document.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+            let cells =
+                document.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
             let ends = ["`", "="].map(|end| format!("{name}{end}"));
             cells.into_iter().any(|cell| ends.iter().any(|name| cell.contains(name)))
         };

@@ -54,7 +54,8 @@ impl Zone {
             None => Time::midnight(),
         };
         let at = |date: Date| self.time(date.to_datetime(clock));
-        let next = |dates: &mut dyn Iterator<Item = Date>| dates.filter_map(at).find(|at| *at > now);
+        let next =
+            |dates: &mut dyn Iterator<Item = Date>| dates.filter_map(at).find(|at| *at > now);
         if date.is_empty() {
             return next(&mut [today, today.tomorrow().ok()?].into_iter());
         }

@@ -42,6 +42,11 @@
 //! - `--no-super` does not reach rsync's far end.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - `-m` and a directory that may not be read: rsync takes it for empty. There is none.
+//! - `-i` lines are compared but for: alternates, `-I`, hard links at the target; whether bytes travelled; times of directories
+//!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
+//!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
+//! - An ordinary user's rsync makes writable what `--max-delete` spares.
+//! - Two sources of one name: Deltic takes the first.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 
 mod common;
@@ -182,7 +187,8 @@ fn filters(dice: &mut Dice) -> Vec<OsString> {
             7 => [&b"--include="[..], *dice.pick(&PATTERNS)].concat(),
             8 => dice.pick(&["-C", "-f:C", "-f-C", "-f:sC"]).as_bytes().to_vec(),
             9 => [&b"--filter=-/ "[..], *dice.pick(&absolute)].concat(),
-            10 => dice.pick(&["--exclude-from=patterns", "--include-from=patterns", "-f. patterns"])
+            10 => dice
+                .pick(&["--exclude-from=patterns", "--include-from=patterns", "-f. patterns"])
                 .as_bytes()
                 .to_vec(),
             _ => dice.pick(MERGES).as_bytes().to_vec(),

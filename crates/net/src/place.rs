@@ -184,7 +184,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
         let resolved = |path: &Path| resolve(&argument(path), None, false).unwrap();
-        assert!(check_apart(&sources, Follow::Never, &resolved(&dir.path().join("backup"))).is_err());
+        assert!(
+            check_apart(&sources, Follow::Never, &resolved(&dir.path().join("backup"))).is_err()
+        );
         assert!(check_apart(&sources, Follow::Never, &resolved(dir.path())).is_err());
         let other = tempfile::tempdir().unwrap();
         assert!(check_apart(&sources, Follow::Never, &resolved(other.path())).is_ok());

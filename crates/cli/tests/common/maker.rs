@@ -250,9 +250,8 @@ impl Node {
         let mode = match is_dir {
             _ if taste.closed && dice.percent(15) => *dice.pick(&[0, 0o200, 0o555]),
             true => *dice.pick(&[0o755, 0o755, 0o700, 0o775, 0o2775, 0o1777]),
-            false => *dice.pick(&[
-                0o644, 0o644, 0o600, 0o755, 0o666, 0o444, 0o640, 0o4755, 0o2755, 0o1777,
-            ]),
+            false => *dice
+                .pick(&[0o644, 0o644, 0o600, 0o755, 0o666, 0o444, 0o640, 0o4755, 0o2755, 0o1777]),
         };
         let ids = [0, 0, 1, 33, 1000, SOMEBODY, 3_000_000];
         let owner = taste.foreign.then(|| (*dice.pick(&ids), *dice.pick(&ids)));

@@ -101,7 +101,8 @@ impl Case {
             self.new.write(&world.path("src"), self.owner());
         }
         let ours = self.run(&world, DELTIC, "o/dst/");
-        let both = Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
+        let both =
+            Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
             let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
@@ -196,7 +197,12 @@ fn sources(dice: &mut Dice, asked: &Asked, new: &Tree) -> Vec<OsString> {
         1 | 2 => {
             let prefix = *dice.pick(&["src", "src", "src/."]);
             let name = |path: &PathBuf| Path::new(prefix).join(path).into_os_string();
-            let mut some = vec![name(dice.pick::<&PathBuf>(&names)), name(dice.pick::<&PathBuf>(&names))];
+            let [first, second] = [dice.pick(&names), dice.pick(&names)];
+            let mut some = vec![name(first)];
+            // Of equal names the first counts, even if it is not there.
+            if first.file_name() != second.file_name() {
+                some.push(name(second));
+            }
             if asked.part("missing-args") {
                 some.push("src/missing".into());
             }
@@ -214,7 +220,9 @@ fn list(dice: &mut Dice, new: &Tree) -> Vec<OsString> {
         let is_dir = matches!(node.what, What::Dir);
         let after = if is_dir && dice.percent(50) { "/" } else { "" };
         let name = if dice.percent(6) { OsStr::new("missing") } else { path.as_os_str() };
-        [OsStr::new(dice.pick(&["./", "./", "/", ""])), name, OsStr::new(after)].into_iter().collect()
+        [OsStr::new(dice.pick(&["./", "./", "/", ""])), name, OsStr::new(after)]
+            .into_iter()
+            .collect()
     };
     (0..1 + dice.below(5)).map(|_| name(dice)).collect()
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::case::{Case, End};
-use crate::common::{Way, World};
 use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{RULE_FILES, What};
+use crate::common::{Way, World};
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -69,8 +69,7 @@ impl Asked {
     }
 
     fn times(&self) -> Times {
-        let loose =
-            self.part("window") || self.starts("-@") || self.has("-b") || self.has("-I");
+        let loose = self.part("window") || self.starts("-@") || self.has("-b") || self.has("-I");
         match (self.carries('t'), loose) {
             (false, _) => Times::None,
             (true, true) => Times::OfFiles,
@@ -85,30 +84,6 @@ enum Times {
     None,
     OfFiles,
     All,
-}
-
-/// What is itemised; of deleted directories only that they went, and not what was in them. Whether bytes travelled is left out:
-/// Deltic touches what has equal content. If something is deleted rsync sees times of directories change by that.
-fn told_lines(stdout: &str, deletes: bool) -> BTreeSet<String> {
-    let is_item = |line: &&str| {
-        let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
-            && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
-            && line.as_bytes().get(11) == Some(&b' ');
-        kind && !(deletes && line.starts_with(".d..t......")) || line.starts_with("*deleting ")
-    };
-    // With -8 rsync lets a DEL pass.
-    let shown = |line: &str| {
-        let line = line.replace('\u{7f}', "\\#177");
-        if line.contains("+++++++++") {
-            return line;
-        }
-        line.strip_prefix(['<', '>', '.']).unwrap_or(&line).to_owned()
-    };
-    let all: BTreeSet<String> = stdout.lines().filter(is_item).map(shown).collect();
-    let gone = |line: &String| line.starts_with("*deleting ") && line.ends_with('/');
-    let gone: Vec<String> = all.iter().filter(|line| gone(line)).cloned().collect();
-    let below = |line: &String| gone.iter().any(|dir| line.starts_with(dir) && line != dir);
-    all.into_iter().filter(|line| !below(line)).collect()
 }
 
 /// Both targets of a case, and what they were made of.
@@ -145,22 +120,72 @@ impl Both<'_> {
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
-    /// found equal at all. What is told of a name may depend on which name of its file came first.
+    /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
     fn tells_alike(&self) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
-        !asked.part("-dest=") && !asked.has("-I") && !untimed && !shared
+        let implied = asked.has("--no-implied-dirs");
+        !asked.part("-dest=") && !asked.has("-I") && !untimed && !shared && !implied
     }
 
     /// Each `-i` line of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
-        let lines = |end: &End| told_lines(&end.stdout, self.asked.deletes());
-        let (ours, theirs) = (lines(ours), lines(theirs));
+        let (ours, theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
         let only = |who, one: &BTreeSet<String>, other| {
-            one.difference(other).map(|line| format!("told by {who} only: {line}")).collect::<Vec<_>>()
+            one.difference(other)
+                .map(|line| format!("told by {who} only: {line}"))
+                .collect::<Vec<_>>()
         };
         [only("deltic", &ours, &theirs), only("rsync", &theirs, &ours)].concat()
+    }
+
+    /// What is itemised, but for what is meant to differ.
+    fn told_lines(&self, stdout: &str) -> BTreeSet<String> {
+        let is_item = |line: &&str| {
+            let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
+                && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
+                && line.as_bytes().get(11) == Some(&b' ');
+            kind || line.starts_with("*deleting ")
+        };
+        let all: Vec<String> =
+            stdout.lines().filter(is_item).filter_map(|line| self.told_line(line)).collect();
+        let gone = |line: &str| Some(line.strip_prefix("*deleting   ")?.to_owned());
+        let names = all.iter().filter(|line| !line.ends_with('/') && gone(line).is_none());
+        // Of what is in the way as a directory, or goes with one, rsync tells each name.
+        let mut dirs: BTreeSet<String> = names
+            .filter_map(|line| Some(format!("{}/", line.get(12..)?.split(" -> ").next()?)))
+            .collect();
+        dirs.extend(all.iter().filter_map(|line| gone(line)).filter(|name| name.ends_with('/')));
+        let below = |line: &String| {
+            gone(line)
+                .is_some_and(|name| dirs.iter().any(|dir| name.starts_with(dir) && name != *dir))
+        };
+        all.iter().filter(|line| !below(line)).cloned().collect()
+    }
+
+    fn told_line(&self, line: &str) -> Option<String> {
+        // With -8 rsync lets a DEL pass.
+        let line = line.replace('\u{7f}', "\\#177");
+        if line.starts_with('*') || line.contains("+++++++++") {
+            return Some(line);
+        }
+        let (mut marks, name) = (line.as_bytes()[..11].to_vec(), &line[11..]);
+        // Whether bytes travelled: what has equal content is touched.
+        if marks[0] != b'c' {
+            marks[0] = b'.';
+        }
+        // rsync sees times of directories change by what it deleted, and leaves them alone with -b.
+        if marks[1] == b'd' && (self.asked.deletes() || self.asked.times() != Times::All) {
+            marks[4] = b'.';
+        }
+        // A change of owner clears setuid, and rsync tells of that instead.
+        if self.case.new.0.values().any(|node| node.mode & 0o6000 != 0) {
+            marks[5..8].fill(b'.');
+        }
+        let starts = name == " ./" && self.asked.part("--files-from");
+        let marks = String::from_utf8(marks).expect("marks are ASCII");
+        (marks[2..] != *"........." && !starts).then(|| format!("{marks}{name}"))
     }
 
     /// Each line of `--stats` that both have and that says something else.
@@ -196,7 +221,8 @@ impl Both<'_> {
             let (here, there) = (told(ours), told(theirs));
             let was = told(self.before);
             let below = name.strip_prefix("dst").ok();
-            let new = below.and_then(|name| source.get(name)).map(|look| self.told(name, look, &linked));
+            let new =
+                below.and_then(|name| source.get(name)).map(|look| self.told(name, look, &linked));
             let stays = here.is_some() && there.is_none() && self.before.contains_key(name);
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
@@ -206,7 +232,9 @@ impl Both<'_> {
             let start = name == Path::new("dst")
                 && (asked.part("--files-from") || self.case.sources != ["src/"]);
             let gave_way = there.is_none() && self.is_backup_of_one(name);
-            let meant = start || gave_way || (stays || around) && (code != Some(0) || self.rules_moved(ours))
+            let meant = start
+                || gave_way
+                || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name);
             if here != there && !meant {
@@ -261,7 +289,7 @@ impl Both<'_> {
         let bits = match look.kind {
             Kind::Link => 0,
             // An ordinary user's rsync makes writable what it removes, before it keeps that.
-            _ if self.case.lowered && self.is_backup(name) => 0o7577,
+            _ if self.case.lowered && (self.is_backup(name) || asked.part("max-delete")) => 0o7577,
             _ if perms => 0o7777,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
@@ -274,8 +302,7 @@ impl Both<'_> {
         };
         let (secs, nanos) = look.modified;
         let fresh = (secs as u64).abs_diff(now) < 86_400;
-        let time =
-            if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
+        let time = if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
         // What is not written again keeps what was not asked for.
         let kept = self.finds_equal();
         let (user, group) = if kept { (0, 0) } else { look.owner };

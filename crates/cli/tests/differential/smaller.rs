@@ -26,8 +26,12 @@ impl Case {
         for (name, tree) in smallest.trees() {
             write!(text, "\n  {name}:").expect("a string");
             for (path, node) in &tree.0 {
-                write!(text, "\n    {} {node:?}", path.as_os_str().as_encoded_bytes().escape_ascii())
-                    .expect("a string");
+                write!(
+                    text,
+                    "\n    {} {node:?}",
+                    path.as_os_str().as_encoded_bytes().escape_ascii()
+                )
+                .expect("a string");
             }
         }
         let again = "cargo test --locked -p deltic --test differential";
