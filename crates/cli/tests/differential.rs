@@ -41,7 +41,11 @@
 //!   With `-c`, over a pipe and so on targets have a name for each file.
 //! - `--no-super` does not reach rsync's far end.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
-//! - `-m` and a directory that may not be read: rsync takes it for empty. There is none.
+//! - What may not be read: for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
+//!   directories at the target. There is none with these.
+//! - With `-n` Deltic does not look whether a directory that is in the way is empty.
+//! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
+//!   directories on the way to what is missing. Neither is tried.
 //! - `-i` lines are compared but for: alternates, `-I`, hard links at the target; whether bytes travelled; times of directories
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
@@ -154,11 +158,13 @@ const APART: &[(&str, &str)] = &[
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),
     ("-A", "--chmod=go=u"),
+    ("-R", "--delete-missing-args"),
+    ("-m", "--files-from"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];
 /// Words with which no entry is of another kind than before, for the same.
-const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0"];
+const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0", "-n"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()

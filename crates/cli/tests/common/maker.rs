@@ -231,7 +231,8 @@ fn link(dice: &mut Dice, taste: Taste) -> &'static [u8] {
     let plain: [&[u8]; 7] =
         [b"a", b"nowhere", b"/etc/passwd", b"always", b"../always", b"../../away", b"\xff\n"];
     let round: [&[u8]; 5] = [b".", b"..", b"../b", b"a/../../c", b"b/../b"];
-    if taste.loops && dice.percent(50) { *dice.pick(&round) } else { *dice.pick(&plain) }
+    let targets: &[&[u8]] = if taste.loops && dice.percent(50) { &round } else { &plain };
+    dice.pick::<&[u8]>(targets)
 }
 
 fn special(dice: &mut Dice, taste: Taste) -> What {

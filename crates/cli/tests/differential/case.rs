@@ -53,12 +53,14 @@ impl Case {
             kinds: true,
             foreign: is_root() && !lowered && dice.percent(50),
             notes: asked.has("-A") || asked.part("-X") || dice.percent(15),
-            closed: lowered && !asked.deletes() && !asked.has("-m") && dice.percent(20),
+            closed: lowered && asked.may_be_closed() && dice.percent(20),
             rules: asked.rules(),
             loops: !asked.follows(),
             long: !asked.has("-b") && dice.percent(30),
         };
-        let turns = !NO_KINDS.iter().any(|word| asked.part(word));
+        let is_said =
+            |word: &&str| if word.len() == 2 { asked.has(word) } else { asked.part(word) };
+        let turns = !NO_KINDS.iter().any(|word| is_said(word));
         let new = Tree::random(dice, taste);
         let edits = if asked.rules() { 16 } else { 8 };
         let mut old = new.edited(dice, taste, edits, turns);

@@ -44,6 +44,11 @@ impl Asked {
         all.iter().any(|start| self.starts(start))
     }
 
+    /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
+    pub(crate) fn may_be_closed(&self) -> bool {
+        !self.deletes() && !["-m", "-c", "-n"].iter().any(|word| self.has(word))
+    }
+
     /// Whether links are followed.
     pub(crate) fn follows(&self) -> bool {
         ["-L", "-k", "--copy-unsafe-links"].iter().any(|word| self.has(word))
@@ -165,8 +170,11 @@ impl Both<'_> {
     }
 
     fn told_line(&self, line: &str) -> Option<String> {
-        // With -8 rsync lets a DEL pass.
-        let line = line.replace('\u{7f}', "\\#177");
+        // With -8 rsync lets a DEL pass, and controls beyond ASCII.
+        let mut line = line.replace('\u{7f}', "\\#177");
+        for control in '\u{80}'..='\u{9f}' {
+            line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
+        }
         if line.starts_with('*') || line.contains("+++++++++") {
             return Some(line);
         }
@@ -201,6 +209,9 @@ impl Both<'_> {
         let asked = self.asked;
         let skips = !asked.has("-a") || asked.starts("--no-") || asked.has("-m") || asked.rules();
         let named = self.case.sources.len() > 1 || asked.part("--files-from");
+        if ours.code != Some(0) {
+            return Vec::new(); // What fails to arrive rsync has counted.
+        }
         let mut counted = vec!["Number of created files:"];
         if !self.finds_equal() {
             counted.push("Number of regular files transferred:");
@@ -288,12 +299,13 @@ impl Both<'_> {
         let perms = asked.perms();
         let bits = match look.kind {
             Kind::Link => 0,
-            // An ordinary user's rsync makes writable what it removes, before it keeps that.
-            _ if self.case.lowered && (self.is_backup(name) || asked.part("max-delete")) => 0o7577,
             _ if perms => 0o7777,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
         };
+        // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
+        let spared = self.is_backup(name) || asked.part("max-delete");
+        let bits = if self.case.lowered && spared { bits & 0o7577 } else { bits };
         let times = asked.times();
         let timed = match look.kind {
             Kind::Dir => times == Times::All && !asked.has("-O"),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use deltic_core::{Meta, Name, RelPath, See};
+use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::place::Place;
@@ -31,9 +32,12 @@ enum Step {
     Remove,
 }
 
-/// Removes what is at `place`, if it `is` what was listed.
+/// Removes what is at `place`, if it `is` what was listed. What is gone already may have had two names in the list.
 pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
-    let found = look_at(&place.dir, &place.name, See::default()).at("remove", &place.path)?;
+    let found = match look_at(&place.dir, &place.name, See::default()) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.at("remove", &place.path)?,
+    };
     let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
     if !same || found.is_dir() {
         return Err(StoreError::Changed { path: place.path.clone() });
