@@ -42,7 +42,10 @@ pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreErro
     if !same || found.is_dir() {
         return Err(StoreError::Changed { path: place.path.clone() });
     }
-    place.dir.remove_file(&place.name).at("remove", &place.path)
+    match place.dir.remove_file(&place.name) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.at("remove", &place.path),
+    }
 }
 
 /// Removes `path` and everything below it that the filter admits.
