@@ -91,6 +91,10 @@ pub(crate) struct ChangeEvent<'a> {
     kind: &'a str,
     action: &'a str,
     differs: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to_bytes: Option<String>,
 }
 
 /// Everything that was counted.
@@ -148,7 +152,11 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
+        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
+        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
         Event::Change(ChangeEvent {
+            linked_to,
+            linked_to_bytes: bytes.flatten(),
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
@@ -331,6 +339,7 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            by_blake3: false,
             bwlimit: None,
         };
         assert_eq!(
@@ -349,6 +358,18 @@ mod tests {
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
         assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+    }
+
+    #[test]
+    fn a_name_that_was_linked_says_to_which() {
+        let mut linked = change(b"b");
+        linked.facts.linked = Some(RelPath::parse(b"\xff").unwrap());
+        let event = parsed(&Event::change(&linked));
+        assert_eq!(
+            (&event["linked_to"], &event["linked_to_bytes"]),
+            (&json!("\u{fffd}"), &json!("ff"))
+        );
+        assert!(parsed(&Event::change(&change(b"b"))).get("linked_to").is_none());
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Explain {
     pub(crate) fn new(plan: &Plan) -> Self {
         let ends = (&plan.sources, &plan.destination);
         Self {
-            strategy: plan.options.strategy,
+            strategy: plan.options.way(),
             whole: plan.options.whole_file,
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
             shares: BTreeMap::new(),
@@ -58,7 +58,8 @@ impl Explain {
 
     /// Takes in a change; the line that explains it, if it is of a file that is there now.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
-        if change.item != Item::File || change.action == Action::Deleted {
+        let is_linked = change.facts.linked.is_some();
+        if change.item != Item::File || change.action == Action::Deleted || is_linked {
             return None;
         }
         let why = self.why(change);
@@ -82,12 +83,14 @@ impl Explain {
 
     fn why(&self, change: &Change) -> Why {
         let len = change.facts.len;
-        match (change.action, ChunkerSpec::for_len(len)) {
+        match (change.action, self.strategy.chunker(len, None)) {
             (Action::Touched, _) => Why::Attributes,
             (Action::Created, _) => Why::New,
             _ if self.whole => Why::Whole,
             _ if len <= WHOLE_BELOW_BYTES => Why::Short,
-            (_, ChunkerSpec::ByContent(_, sizes)) if self.strategy == Strategy::DELTIC => {
+            (_, ChunkerSpec::ByContent(_, sizes))
+                if self.strategy.name == Strategy::DELTIC.name =>
+            {
                 Why::Chunks(sizes.avg())
             }
             _ => Why::Strategy,

@@ -181,8 +181,9 @@ impl Place {
             b'n' => return name(change),
             b'f' => return setting.long_name(change),
             b'L' => {
-                let target = facts.target.as_deref();
-                return target.map_or_else(Vec::new, |target| [b" -> ", target].concat());
+                let linked = facts.linked.as_ref().map(|first| [b" => ", first.as_bytes()]);
+                let target = facts.target.as_deref().map(|target| [b" -> ", target]);
+                return linked.or(target).map_or_else(Vec::new, |words| words.concat());
             }
             b'i' if deleted => "*deleting  ".into(),
             b'i' => setting.style.code(change),
@@ -280,6 +281,7 @@ mod tests {
             modified: Timestamp { secs: 1_000_000_000, nanos: 5 },
             mode: 0o4751,
             target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
+            linked: None,
             literal: 77,
         };
         let path = RelPath::parse(path.as_bytes()).unwrap();
@@ -310,6 +312,9 @@ mod tests {
             assert_eq!(line(format, &file), shown, "{format}");
         }
         assert_eq!(line("%n%L", &change("l", Item::Symlink, Action::Created)), "l -> to\\#012");
+        let mut linked = change("b", Item::Symlink, Action::Created);
+        linked.facts.linked = Some(RelPath::parse(b"d/a").unwrap());
+        assert_eq!(line("%i %n%L", &linked), "hL+++++++++ b => d/a");
         assert_eq!(
             line("%n|%f", &change("", Item::Dir, Action::Created)),
             ".//|top/s/.".replace("//", "/")

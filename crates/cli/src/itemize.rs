@@ -34,9 +34,10 @@ impl Style {
         format!("{}{}{attributes}", self.update(change), kind(change.item))
     }
 
-    /// `Y`: content crosses over, something is made here, or only attributes are set.
+    /// `Y`: content crosses over, something is made here, a name is linked, or only attributes are set.
     fn update(self, change: &Change) -> char {
         match (change.action, change.item) {
+            _ if change.facts.linked.is_some() => 'h',
             (Action::Touched, _) => '.',
             (_, Item::File) => self.arrow,
             _ => 'c',
@@ -48,7 +49,8 @@ impl Style {
         let Differs { content, size, time, mode, user, group, accessed, acl, xattrs } =
             change.differs;
         let replaced = change.action == Action::Updated;
-        let content = content || (replaced && change.item != Item::File);
+        let made = change.item != Item::File && change.facts.linked.is_none();
+        let content = content || (replaced && made);
         let size = size && change.item == Item::File;
         let time = time || (replaced && self.time == 'T');
         let letters = [
@@ -138,6 +140,22 @@ mod tests {
             (PULL, Special, Touched, "p", ".S...p....."),
         ] {
             assert_eq!(style.code(&change(item, action, differs)), line);
+        }
+    }
+
+    #[test]
+    fn names_that_are_linked_have_their_own_letter() {
+        use Action::{Created, Updated};
+        for (style, item, action, differs, line) in [
+            (PULL, Item::File, Created, "", "hf+++++++++"),
+            (PUSH, Item::File, Updated, "st", "hf.st......"),
+            (PULL, Item::File, Updated, "", "hf         "),
+            (TIMELESS, Item::File, Updated, "", "hf..T......"),
+            (PULL, Item::Symlink, Updated, "t", "hL..t......"),
+        ] {
+            let mut change = change(item, action, differs);
+            change.facts.linked = Some(change.path.clone());
+            assert_eq!(style.code(&change), line);
         }
     }
 }

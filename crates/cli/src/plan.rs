@@ -8,11 +8,14 @@ use deltic_core::path::printable;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
+use crate::args::metadata::{Far, remote_words};
 use crate::place::Place;
 use crate::rate::Rate;
+use crate::size::Size;
 use crate::view::{Terminals, View};
 
 /// One run as the user asked for it.
@@ -38,19 +41,24 @@ impl Request {
         let destination = if lists { Destination::Local(".".into()) } else { destination };
         let select = args.select.select(args.operands.len(), recursive(args));
         check_streams(args)?;
-        let local = matches!((&sources, &destination), (Sources::Local(_), Destination::Local(_)));
+        let far = match (&sources, &destination) {
+            (Sources::Local(_), Destination::Local(_)) => Far::Nothing,
+            (Sources::Local(_), Destination::Remote { .. }) => Far::Destination,
+            (Sources::Remote { .. }, _) => Far::Sources,
+        };
         let plan = Plan {
             names: args.select.names(&sources)?,
             sources,
             destination,
-            options: options(args, select, local)?,
+            options: options(args, select, far)?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
-                options: args.travel.remote_option.clone(),
+                options: remote_words(&args.travel.remote_option),
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience()?,
+            by_blake3: args.sums.sums(args.checksum)?.by_blake3,
         };
         Ok(Self { plan, view: View::new(args, terminals)? })
     }
@@ -138,16 +146,24 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
+fn options(args: &SyncArgs, select: Select, far: Far) -> Result<Options> {
+    let local = far == Far::Nothing;
     let (compress, compress_level) = args.travel.compression()?;
-    let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
+    let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
+    args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
+    let keeps = args.show.partial_progress;
+    let partial_dir = args.writing.partial_dir(keeps);
+    // What is added to a file is not all of it.
+    let may_be_whole = args.strategy.is_none() && !args.writing.appends();
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
         checksum: args.checksum,
-        whole_file: args.whole_file || (local && !args.no_whole_file && args.strategy.is_none()),
+        whole_file: args.whole_file
+            || args.sums.sums(args.checksum)?.whole
+            || (local && !args.no_whole_file && may_be_whole),
         dry_run: args.dry_run || select.list_only,
         delete: args
             .remove
@@ -160,11 +176,22 @@ fn options(args: &SyncArgs, select: Select, local: bool) -> Result<Options> {
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
         strategy: args.strategy.unwrap_or_default(),
+        block_bytes: block_bytes(args.block_size)?,
         select,
         compare: args.compare.compare()?,
-        rules: args.filters.rules(args.select.ends_in_nuls())?,
+        rules: args.filters.rules(args.select.ends_in_nuls(), partial_dir.as_deref())?,
+        writing: args.writing.writing(args.whole_file, keeps)?,
         metadata,
     })
+}
+
+/// The length of chunks that was asked for, if one was. As in rsync 0 asks for none.
+fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
+    let Some(bytes) = size.map(Size::bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
+    match u32::try_from(bytes) {
+        Ok(bytes @ ..=MAX_BLOCK_BYTES) => Ok(Some(bytes)),
+        _ => bail!("--block-size={bytes} is too large (max: 128K)"),
+    }
 }
 
 const fn recursive(args: &SyncArgs) -> bool {
@@ -203,6 +230,27 @@ mod tests {
         let options = request("-a --no-p --no-times a b").unwrap().plan.options;
         assert!(options.recursive && options.links && !options.modes && !options.times);
         assert!(request("-a --no-t -t a b").unwrap().plan.options.times);
+    }
+
+    #[test]
+    fn notes_are_for_the_end_that_is_named() {
+        for (words, reads, writes) in [
+            ("--fake-super a h:b", true, false),
+            ("--fake-super h:a b", false, true),
+            ("-M--fake-super a h:b", false, true),
+            ("-M--fake-super h:a b", true, false),
+            ("--fake-super a b", true, true),
+            ("-M--fake-super a b", false, true),
+            ("--fake-super -M--super a b", true, false),
+            ("--fake-super --no-fake-super a b", false, false),
+        ] {
+            let plan = request(words).unwrap().plan;
+            let metadata = plan.options.metadata;
+            assert_eq!((metadata.reads_notes, metadata.writes_notes), (reads, writes), "{words}");
+            assert!(plan.remote.options.is_empty(), "{words}");
+        }
+        assert!(request("--fake-super -XX a b").is_err());
+        assert_eq!(request("-M--bwlimit=1 a h:b").unwrap().plan.remote.options, ["--bwlimit=1"]);
     }
 
     #[test]

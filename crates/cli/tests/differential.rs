@@ -23,6 +23,10 @@
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
 //!   it, and it keeps the owner, ACL and attributes that are not carried.
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
+//!   looked at either.
+//! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
+//!   name for each file with `-H`, and it comes without `-u` and without other trees.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
@@ -41,16 +45,19 @@
 //!   With `-c`, over a pipe and so on targets have a name for each file.
 //! - `--no-super` does not reach rsync's far end.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
-//! - What may not be read: for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
+//! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
 //!   directories at the target. There is none with these.
 //! - With `-n` Deltic does not look whether a directory that is in the way is empty.
 //! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
 //!   directories on the way to what is missing. Neither is tried.
-//! - `-i` lines are compared but for: alternates, `-I`, hard links at the target; whether bytes travelled; times of directories
+//! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares.
 //! - Two sources of one name: Deltic takes the first.
+//! - A listed name that rules leave out, or that leads nowhere (`-L`): Deltic makes the directories on the way to it.
+//! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
+//! - Of a symlink that is touched within a window, Deltic sets the time.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 
 mod common;
@@ -116,6 +123,12 @@ const CHOICES: &[Choice] = &[
     at(10, |_| words("-m")),
     at(12, |dice| some(dice, BACKUPS)),
     at(8, |_| words("--force")),
+    at(20, |_| words("-H")),
+    at(8, |_| words("-K")),
+    at(10, |dice| {
+        some(dice, &["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K", "--cc=none"])
+    }),
+    at(12, |dice| some(dice, WRITING)),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
     at(25, filters),
     at(8, |dice| some(dice, NAMES)),
@@ -139,6 +152,14 @@ const DELETES: &[&str] = &[
 ];
 const BACKUPS: &[&str] =
     &["-b", "-b --suffix=.old", "-b --backup-dir=kept", "-b --backup-dir=../kept"];
+const WRITING: &[&str] = &[
+    "--inplace",
+    "--append",
+    "--append-verify",
+    "--delay-updates",
+    "--partial-dir=.part",
+    "-T ../tmp",
+];
 const NAMES: &[&str] = &[
     "--files-from=list",
     "-0 --files-from=zero",
@@ -158,8 +179,23 @@ const APART: &[(&str, &str)] = &[
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),
     ("-A", "--chmod=go=u"),
+    ("-H", "-u"),
+    ("-H", "-dest="),
+    ("-c", "--cc=none"),
+    ("--append", "--cc=none"),
+    ("--append", "-c"),
+    ("--append", "-dest="),
     ("-R", "--delete-missing-args"),
     ("-m", "--files-from"),
+    ("--files-from", "-L"),
+    ("--files-from", "--filter"),
+    ("--files-from", "--exclude"),
+    ("--files-from", "--include"),
+    ("--files-from", "-f"),
+    ("--files-from", "-C"),
+    ("--files-from", "-F"),
+    ("--compare-dest", "--filter"),
+    ("--force", "--filter"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];
@@ -229,7 +265,7 @@ fn options(dice: &mut Dice) -> Vec<Vec<OsString>> {
         let has = |words: &[OsString], part: &str| {
             words.iter().any(|word| {
                 let word = word.to_string_lossy();
-                if part.len() == 2 { word == part } else { word.contains(part) }
+                if part.len() == 2 && part != "-f" { word == part } else { word.contains(part) }
             })
         };
         let before = all.concat();

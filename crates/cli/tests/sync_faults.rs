@@ -351,3 +351,33 @@ fn special_files_are_skipped_by_name() {
     let run = world.sync(&["-a", "src/other", "dst/"]);
     assert_eq!((run.code, world.read("dst/other")), (Some(0), b"x".to_vec()), "{run:#?}");
 }
+
+#[test]
+fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_it() {
+    for way in WAYS {
+        let world = World::new();
+        let Some(disk) = Disk::mount(&world, "size=3M") else { return };
+        world.mkdir("aside");
+        world.write("dst/file", noise(2 << 20, 1));
+        world.write("src/file", noise(6 << 20, 2));
+        let inode = world.inode("dst/file");
+        let words = format!("-a --inplace -T ../aside {} {}", way.from("src/"), way.to("dst/"));
+        let run = world.fails(23, &words);
+        assert!(run.stderr.contains("part old and part new"), "{way:?} {run:#?}");
+        assert!(run.stderr.contains("no space left on device"), "{way:?} {run:#?}");
+        // Not even --update takes it for newer.
+        assert_eq!(world.time("dst/file"), (0, 0), "{way:?}");
+        disk.remount("size=20M");
+        let run = world.ok(&format!("{words} -u --no-whole-file --stats"));
+        assert!(run.stat("Literal data") < 3 << 20, "what was staged is used: {run:#?}");
+        assert_eq!(world.inode("dst/file"), inode, "{way:?}");
+        world.assert_same("src", "dst");
+        assert!(world.names("aside").is_empty(), "{way:?}");
+        // Where it is to have all of its blocks first, it stays as it was.
+        world.write("src/file", noise(40 << 20, 3));
+        let run = world.fails(23, &format!("{words} --preallocate"));
+        assert!(run.stderr.contains("allocate file: no space left"), "{way:?} {run:#?}");
+        assert!(world.read("dst/file") == noise(6 << 20, 2), "{way:?}");
+        assert_ne!(world.time("dst/file"), (0, 0), "{way:?}");
+    }
+}

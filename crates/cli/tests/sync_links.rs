@@ -95,6 +95,15 @@ fn munged_links_lead_nowhere_and_come_back() {
 }
 
 #[test]
+fn what_is_left_out_need_not_lead_anywhere() {
+    let world = World::new();
+    world.link("nowhere", "src/link");
+    world.write("src/file", "x");
+    world.ok("-rL --exclude=link src/ dst/");
+    world.fails(23, "-rL --exclude=link/ src/ dst/");
+}
+
+#[test]
 fn a_source_that_is_a_link_to_around_the_destination_is_copied_as_a_link() {
     let world = World::new();
     world.link("..", "src/up");

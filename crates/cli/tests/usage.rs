@@ -45,7 +45,7 @@ fn words_that_make_no_sense_are_refused_by_name() {
 #[test]
 fn an_option_of_rsync_that_is_missing_is_explained() {
     assert!(
-        refusal(&["sync", "-avH", "a", "b"]).contains("'-H' is not supported\n  hint: hard links")
+        refusal(&["sync", "-avN", "a", "b"]).contains("'-N' is not supported\n  hint: Linux sets")
     );
 }
 

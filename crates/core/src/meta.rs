@@ -3,6 +3,7 @@
 mod acl;
 mod ids;
 mod modes;
+pub mod noted;
 
 use crate::path::Name;
 
@@ -146,6 +147,20 @@ impl Meta {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
+    /// Which file it is a name of, where that was asked for and there are others.
+    #[must_use]
+    pub fn linked(&self) -> Option<Linked> {
+        self.more.as_ref()?.linked
+    }
+
+    /// Says something else of that.
+    pub fn set_linked(&mut self, linked: Option<Linked>) {
+        if linked != self.linked() {
+            let more = self.more.take().map_or_else(More::default, |more| *more);
+            self.more = More { linked, ..more }.boxed();
+        }
+    }
+
     /// Whether it has attributes that could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
@@ -158,8 +173,8 @@ impl Meta {
 pub struct More {
     /// When it was last read.
     pub accessed: Option<Timestamp>,
-    /// Which inode it is, where that has other names as well.
-    pub linked: Option<Inode>,
+    /// Which file it is a name of, where that has others.
+    pub linked: Option<Linked>,
     /// What it says besides the mode of who may do what.
     pub access_acl: Option<Acl>,
     /// What new entries of this directory get.
@@ -176,6 +191,28 @@ impl More {
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
+/// Which file a name is of that has other names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Linked {
+    /// In a tree: this one, which has so many names, here or elsewhere.
+    Inode(Inode, u32),
+    /// In a list: one of so many names, of which this is the first that is told.
+    First(u32),
+    /// In a list: that of the entry which was told so many before; all else that is said of this one is said there.
+    Back(u64),
+}
+
+impl Linked {
+    /// The inode, where a tree says it.
+    #[must_use]
+    pub const fn inode(self) -> Option<Inode> {
+        match self {
+            Self::Inode(inode, _) => Some(inode),
+            Self::First(_) | Self::Back(_) => None,
+        }
     }
 }
 
@@ -214,6 +251,16 @@ pub struct See {
     pub xattrs: Scope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
+    /// What is [noted] of an entry counts, and not what it looks like.
+    pub noted: bool,
+}
+
+impl See {
+    /// What every look shows, of the same entries.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { noted: self.noted, ..Self::default() }
+    }
 }
 
 /// Which extended attributes are looked at. Those of `system.*` never are.
@@ -224,6 +271,8 @@ pub enum Scope {
     Nothing,
     /// Those of `user.*`: an ordinary user's.
     User,
+    /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
+    Disguised,
     /// All but those in which rsync notes what it could not set.
     Foreign,
     /// All.
@@ -237,8 +286,28 @@ impl Scope {
         match self {
             Self::Nothing => false,
             Self::User => name.starts_with(b"user."),
+            Self::Disguised => name.starts_with(b"user.") && !name.starts_with(NOTED),
             Self::Foreign => !name.starts_with(b"system.") && !name.starts_with(NOTED),
             Self::All => !name.starts_with(b"system."),
+        }
+    }
+}
+
+impl Scope {
+    /// What an attribute is called that a tree has under `name`.
+    #[must_use]
+    pub fn told(self, name: &[u8]) -> &[u8] {
+        let own = name.strip_prefix(noted::DISGUISE).filter(|_| self == Self::Disguised);
+        own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
+            .unwrap_or(name)
+    }
+
+    /// What a tree calls the attribute `name`.
+    #[must_use]
+    pub fn kept(self, name: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Disguised if !name.starts_with(b"user.") => [noted::DISGUISE, name].concat(),
+            _ => name.to_vec(),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Plan {
     pub bwlimit: Option<u64>,
     /// When to give up.
     pub patience: Patience,
+    /// Whether chunks are named by BLAKE3, though both ends have something faster.
+    pub by_blake3: bool,
 }
 
 /// How long to wait before a run is given up; `None` is for ever.

@@ -16,13 +16,15 @@ use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
-use deltic_protocol::options::{Missing, Options};
+use deltic_protocol::options::{self, Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{Backup, LocalOptions, LocalStore, SourceArg, Sources, create_root};
+use deltic_store::local::{
+    Backup, LocalOptions, LocalStore, PartialDir, SourceArg, Sources, Writing, create_root,
+};
 use deltic_store::memory::MemoryStore;
 use deltic_store::{Durability, Filter, Store};
 
@@ -371,7 +373,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
-        let is_privileged = is_privileged(options.metadata.powers);
+        let is_privileged = is_privileged(&options.metadata);
         let setting = Setting { options: options.clone(), expect, rename, is_privileged };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
@@ -394,6 +396,7 @@ impl Session {
             }
         }
         let see = options.metadata.seen_by_receiver(is_privileged);
+        let writing = writing(&root, &options.writing)?;
         let local = LocalOptions {
             durability: durability(&options),
             rules: Filter::new(&options.rules, Side::Receiver),
@@ -403,6 +406,8 @@ impl Session {
                 suffix: backup.suffix.clone(),
             }),
             one_file_system: options.select.mounts != Mounts::Enter,
+            keep_dirlinks: options.follow.keep_dirs,
+            writing,
         };
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         let alternates = open_alternates(&root, (&options, see), watch);
@@ -467,6 +472,30 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// How the store below `root` writes.
+fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError> {
+    let path = |dir: &[u8]| root.join(OsStr::from_bytes(dir));
+    let partial = |dir: &[u8]| match dir.first() {
+        Some(b'/') => Ok(PartialDir::Outside(path(dir))),
+        _ => {
+            let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+            let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
+            let below = below.ok().filter(|below| !below.is_root());
+            let dir = deltic_core::path::printable(dir);
+            let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
+            below.map(PartialDir::Beside).ok_or_else(|| SyncError::Selection(why()))
+        }
+    };
+    Ok(Writing {
+        sparse: writing.sparse,
+        preallocate: writing.preallocate,
+        inplace: writing.inplace,
+        delay: writing.delay,
+        temp_dir: writing.temp_dir.as_deref().map(path),
+        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
+    })
 }
 
 fn durability(options: &Options) -> Durability {
@@ -556,10 +585,13 @@ fn first_name(line: &[u8], options: &Options) -> Option<Name> {
 
 /// What a plan asks of one end.
 pub(crate) async fn dial(
-    session: Session,
+    mut session: Session,
     plan: &plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
+    if plan.by_blake3 {
+        session.ours = session.ours.by_blake3();
+    }
     let mut options = plan.options.clone();
     if !matches!(session.further, Further::Dial { .. }) {
         options.streams = 1;

@@ -13,8 +13,8 @@ use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
 use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
-    MAX_BATCH, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES, MAX_NAMES_BYTES,
-    MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
+    MAX_BATCH, MAX_BLOCK_BYTES, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES,
+    MAX_NAMES_BYTES, MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
 use crate::options::{Delete, Metadata, Options};
 use crate::streams::Join;
@@ -64,6 +64,13 @@ impl Hello {
             capabilities: names.map(String::from).chain(strategies).collect(),
             part,
         }
+    }
+
+    /// The same of an end that does without the fast names of chunks: both name them by BLAKE3 then.
+    #[must_use]
+    pub fn by_blake3(mut self) -> Self {
+        self.capabilities.remove(KEYED);
+        self
     }
 
     /// The frame that says so.
@@ -482,6 +489,8 @@ impl Wire for Options {
         self.select.put(to);
         self.compare.put(to);
         self.metadata.put(to);
+        self.writing.put(to);
+        self.block_bytes.put(to);
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
@@ -504,6 +513,11 @@ impl Wire for Options {
         let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
         let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
+        let writing = Wire::take(from)?;
+        let block_bytes: Option<u32> = Wire::take(from)?;
+        if block_bytes.is_some_and(|bytes| !(1..=MAX_BLOCK_BYTES).contains(&bytes)) {
+            return Err(Bad::Limit("length of a block"));
+        }
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
             recursive: flag(0),
@@ -520,12 +534,14 @@ impl Wire for Options {
             threads,
             streams,
             strategy,
+            block_bytes,
             follow,
             remove,
             select,
             compare,
             rules,
             metadata,
+            writing,
         })
     }
 }

@@ -24,6 +24,8 @@ pub const MAX_STREAMS: u32 = 16;
 pub const MAX_THREADS: u32 = 1024;
 /// Highest level of zstd that a request may ask for; a frame is too short for it to cost much memory.
 pub const MAX_LEVEL: u32 = 22;
+/// Longest chunks that a request may ask for, in the mean and in bytes.
+pub const MAX_BLOCK_BYTES: u32 = 128 << 10;
 /// Most bytes that either end reads before the hello and the request are through.
 pub const MAX_GREETING_BYTES: usize = 64 << 10;
 /// Most entries listed by the sender and not yet settled by the receiver.
@@ -52,6 +54,8 @@ pub const FILL_BYTES: u64 = 256 << 10;
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 /// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
+/// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that spells them.
+pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
 /// Bytes of a file that are read, cut and summed in one piece of work, at least.
 pub const SEGMENT_BYTES: u64 = 512 << 10;
 /// Most files under way at once.
@@ -70,6 +74,10 @@ pub const MAX_XATTRS_BYTES: usize = deltic_core::meta::MAX_XATTRS_BYTES;
 pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
 /// Most users, and as many groups, whose names a sender tells in a session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
+/// Most files of which one name was told and others may come.
+pub const MAX_LINKED: usize = 1 << 20;
+/// Bytes of the first names of all of them.
+pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
 /// Most names that `Delete::Guarded` removes.
@@ -90,9 +98,9 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES SEGMENT_BYTES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
         ]
         .into_iter()
     }

@@ -33,6 +33,8 @@ pub enum How {
     Strategy,
     /// The same with its stronger sum.
     Stronger,
+    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`].
+    Tail,
 }
 
 /// A group of a recipe as it travels: enough to find it, not to prove it.
@@ -129,6 +131,8 @@ pub enum ToReceiver {
     Groups { file: FileNo, groups: Vec<GroupLine> },
     /// The chunks of groups that the receiver lacks, in the order in which it asked.
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
+    /// Tells the next chunks of a short file's recipe, without groups.
+    Recipe { file: FileNo, chunks: Vec<ChunkLine> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
@@ -159,11 +163,13 @@ pub enum ToSender {
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
+    /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
+    Append { file: FileNo, from: u64 },
     /// Every file below this number that is not wanted by now will not be.
     Settled { upto: FileNo },
     /// Answers one `Groups`: the groups of it that must be expanded.
     Lack { file: FileNo, groups: Vec<Range<u32>> },
-    /// Answers one `Chunks`: the chunks of it that must be sent.
+    /// Answers one `Chunks` or `Recipe`: the chunks of it that must be sent.
     Need { file: FileNo, chunks: Vec<Range<u32>> },
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
@@ -205,7 +211,7 @@ impl Done {
     }
 }
 
-closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3);
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
 closed_set!(Extent: More = 0, Last = 1, Part = 2);
 
 impl Wire for FileNo {
@@ -413,6 +419,7 @@ frames!(ToReceiver {
     18 Start { file, meta, how, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
+    51 Recipe { file, chunks }
     21 Fill { file, chunks, payload }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
@@ -435,7 +442,8 @@ frames!(ToSender {
     40 Mend { file, gaps }
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
-    41 Resume { file, key, spec };
+    41 Resume { file, key, spec }
+    48 Append { file, from };
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)

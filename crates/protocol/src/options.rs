@@ -5,6 +5,7 @@ mod links;
 mod metadata;
 mod remove;
 mod select;
+mod writing;
 
 use deltic_core::rule::Rules;
 use deltic_core::{Kind, Strategy};
@@ -14,6 +15,7 @@ pub use links::Links;
 pub use metadata::{Metadata, Powers};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Select};
+pub use writing::{Append, Writing};
 
 /// How a tree is brought over. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub struct Options {
     pub streams: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
+    /// How long its chunks, or blocks, are in the mean, in bytes, if not as it has it (`--block-size`); up to
+    /// [`MAX_BLOCK_BYTES`](crate::limits::MAX_BLOCK_BYTES).
+    pub block_bytes: Option<u32>,
     /// Which names are sent, and which may be deleted.
     pub rules: Rules,
     /// What becomes of symlinks, besides [`links`](Self::links).
@@ -60,9 +65,17 @@ pub struct Options {
     pub select: Select,
     /// What counts as changed.
     pub compare: Compare,
+    /// How files are written.
+    pub writing: Writing,
 }
 
 impl Options {
+    /// Whose way files go, with the chunks that were asked for.
+    #[must_use]
+    pub fn way(&self) -> Strategy {
+        self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_mean(bytes))
+    }
+
     /// Whether entries of this kind are brought over.
     #[must_use]
     pub const fn takes(&self, kind: &Kind) -> bool {

@@ -50,7 +50,9 @@ impl ToReceiver {
             | Self::End { .. }
             | Self::Failed { .. }
             | Self::Trouble(_) => Purpose::Control,
-            Self::Groups { .. } | Self::Chunks { .. } | Self::Sums { .. } => Purpose::Recipe,
+            Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
+                Purpose::Recipe
+            }
             Self::Deny { .. } => Purpose::Confirm,
             Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
@@ -64,6 +66,7 @@ impl ToSender {
         match self {
             Self::Want { .. }
             | Self::Resume { .. }
+            | Self::Append { .. }
             | Self::Settled { .. }
             | Self::Done { .. }
             | Self::Changed(_)

@@ -28,6 +28,8 @@ pub struct Facts {
     pub mode: u32,
     /// Where a symbolic link points.
     pub target: Option<Box<[u8]>>,
+    /// The name that it was made another one of (`-H`).
+    pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
 }
@@ -40,7 +42,8 @@ impl Facts {
             Kind::Symlink(target) => Some(target.clone()),
             _ => None,
         };
-        Self { len: meta.len, modified: meta.modified, mode: meta.mode, target, literal: 0 }
+        let Meta { len, modified, mode, .. } = *meta;
+        Self { len, modified, mode, target, linked: None, literal: 0 }
     }
 }
 

@@ -124,7 +124,7 @@ impl Ways {
         let strong = match how {
             How::Strategy => strategy.strong,
             How::Stronger => strategy.stronger?,
-            How::Recipe | How::Whole => return None,
+            How::Recipe | How::Whole | How::Tail => return None,
         };
         Some(Self { strategy, weak: strategy.weak?, strong })
     }

@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::meta::{
-    Device, DeviceClass, Inode, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Who,
+    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Who,
 };
 use deltic_core::path::BadPath;
 use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
@@ -229,26 +229,35 @@ impl Wire for Kind {
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let device = |class, from: &mut Reader<'_>| {
-            let (major, minor) = (from.varint_u32()?, from.varint_u32()?);
-            Ok(Self::Device(Device { class, major, minor }))
-        };
-        match from.u8()? {
-            0 => Ok(Self::File),
-            1 => Ok(Self::Dir),
-            2 => {
-                let target: Box<[u8]> = Wire::take(from)?;
-                let bad = target.is_empty() || target.contains(&0);
-                if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self::Symlink(target)) }
-            }
-            3 => Ok(Self::Fifo),
-            4 => Ok(Self::Socket),
-            5 => device(DeviceClass::Char, from),
-            6 => device(DeviceClass::Block, from),
-            _ => Err(CodecError::OutOfRange.into()),
-        }
+        let number = from.u8()?;
+        kind(number, from)
     }
 }
+
+/// Reads what a kind of this number says besides.
+fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
+    let device = |class, from: &mut Reader<'_>| {
+        let (major, minor) = (from.varint_u32()?, from.varint_u32()?);
+        Ok(Kind::Device(Device { class, major, minor }))
+    };
+    match number {
+        0 => Ok(Kind::File),
+        1 => Ok(Kind::Dir),
+        2 => {
+            let target: Box<[u8]> = Wire::take(from)?;
+            let bad = target.is_empty() || target.contains(&0);
+            if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Kind::Symlink(target)) }
+        }
+        3 => Ok(Kind::Fifo),
+        4 => Ok(Kind::Socket),
+        5 => device(DeviceClass::Char, from),
+        6 => device(DeviceClass::Block, from),
+        _ => Err(CodecError::OutOfRange.into()),
+    }
+}
+
+/// Stands in the place of a kind where an entry is another name of one told before.
+const BACK: u8 = 7;
 
 /// Which of the fields follow that not every run asks for, and not every entry has: a bit above the mode for each.
 const USER: u32 = 1 << 12;
@@ -262,6 +271,10 @@ const UNREAD: u32 = 1 << 19;
 
 impl Wire for Meta {
     fn put(&self, to: &mut Vec<u8>) {
+        if let Some(Linked::Back(back)) = self.linked() {
+            to.put_u8(BACK);
+            return back.put(to);
+        }
         self.kind.put(to);
         if self.is_file() {
             self.len.put(to);
@@ -283,9 +296,9 @@ impl Wire for Meta {
         (self.mode | has).put(to);
         self.user.iter().chain(&self.group).for_each(|id| id.put(to));
         more.accessed.iter().for_each(|time| time.put(to));
-        if let Some(Inode { device, number }) = more.linked {
-            device.put(to);
-            number.put(to);
+        // Which inode it is here is nobody's business there.
+        if let Some(Linked::First(names) | Linked::Inode(_, names)) = more.linked {
+            names.put(to);
         }
         more.access_acl.iter().chain(&more.default_acl).for_each(|acl| acl.put(to));
         if !more.xattrs.is_empty() {
@@ -293,7 +306,15 @@ impl Wire for Meta {
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let kind = Kind::take(from)?;
+        let number = from.u8()?;
+        if number == BACK {
+            let back = Some(from.varint()?).filter(|back| *back > 0);
+            let linked = Some(Linked::Back(back.ok_or(CodecError::OutOfRange)?));
+            let mut meta = Self::plain(Kind::File, 0, Timestamp::default(), 0);
+            meta.set_linked(linked);
+            return Ok(meta);
+        }
+        let kind = kind(number, from)?;
         let len = if kind == Kind::File { from.varint()? } else { 0 };
         let (modified, bits) = (Timestamp::take(from)?, u32::take(from)?);
         if bits >= UNREAD << 1 || len > i64::MAX as u64 {
@@ -304,7 +325,7 @@ impl Wire for Meta {
         meta.group = take_if(bits & GROUP, from)?;
         let more = More {
             accessed: take_if(bits & ACCESSED, from)?,
-            linked: take_if(bits & LINKED, from)?,
+            linked: take_if(bits & LINKED, from)?.map(first_of).transpose()?,
             access_acl: take_if(bits & ACCESS_ACL, from)?,
             default_acl: take_if(bits & DEFAULT_ACL, from)?,
             xattrs: take_if(bits & XATTRS, from)?
@@ -322,6 +343,11 @@ fn take_if<T: Wire>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, Bad> {
     if bit == 0 { Ok(None) } else { T::take(from).map(Some) }
 }
 
+/// A file of several names has two at least.
+fn first_of(names: u32) -> Result<Linked, Bad> {
+    if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(Linked::First(names)) }
+}
+
 /// At least one, few bytes, in order of name.
 fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
     let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
@@ -330,16 +356,6 @@ fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
     }
     let ascend = xattrs.windows(2).all(|pair| pair[0].name < pair[1].name);
     if ascend && bytes > 0 { Ok(xattrs) } else { Err(CodecError::OutOfRange.into()) }
-}
-
-impl Wire for Inode {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.device.put(to);
-        self.number.put(to);
-    }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { device: from.varint()?, number: from.varint()? })
-    }
 }
 
 impl Wire for Xattr {
@@ -531,6 +547,7 @@ impl Wire for Facts {
         self.modified.put(to);
         self.mode.put(to);
         self.target.put(to);
+        self.linked.put(to);
         self.literal.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -538,7 +555,8 @@ impl Wire for Facts {
         if mode > 0o7777 {
             return Err(CodecError::OutOfRange.into());
         }
-        Ok(Self { len, modified, mode, target: Wire::take(from)?, literal: from.varint()? })
+        let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
+        Ok(Self { len, modified, mode, target, linked, literal: from.varint()? })
     }
 }
 

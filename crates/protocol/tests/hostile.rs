@@ -13,6 +13,7 @@ use common::destination::Destination;
 use common::source::Source;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
+use deltic_core::meta::Linked;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -21,7 +22,8 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TOLD_BY_CHUNK_BYTES,
+    WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -268,8 +270,15 @@ fn groups(lines: &[(u64, u32)]) -> ToReceiver {
 }
 
 fn chunks(groups: Vec<Range<u32>>, lens: &[u32]) -> ToReceiver {
-    let line = |len: &u32| ChunkLine { len: *len, short: short(8) };
-    ToReceiver::Chunks { file: A, groups, chunks: lens.iter().map(line).collect() }
+    ToReceiver::Chunks { file: A, groups, chunks: chunk_lines(lens) }
+}
+
+fn recipe(lens: &[u32]) -> ToReceiver {
+    ToReceiver::Recipe { file: A, chunks: chunk_lines(lens) }
+}
+
+fn chunk_lines(lens: &[u32]) -> Vec<ChunkLine> {
+    lens.iter().map(|len| ChunkLine { len: *len, short: short(8) }).collect()
 }
 
 fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
@@ -326,6 +335,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Groups", groups(&[(3000, 2)])),
         ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
         ("Chunks", chunks(one(0..1), &[1000, 2000])),
+        ("Recipe", recipe(&[1000, 2000])),
+        ("Recipe.foreign", ToReceiver::Recipe { file: foreign, chunks: Vec::new() }),
         ("Fill", fill(one(0..1), 1000)),
         (
             "Fill.foreign",
@@ -419,7 +430,8 @@ impl Target {
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
-        let target = Self::of(tree);
+        // So that a file of a few kilobytes is told in groups.
+        let target = Self::with(tree, Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -518,6 +530,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
         ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
+        ("Want.tail", ToSender::Want { file: A, how: How::Tail }),
+        ("Append", ToSender::Append { file: A, from: 2999 }),
+        ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
+        ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -921,13 +937,13 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 fn metadata_that_was_not_asked_for_is_refused() {
     let unasked = PeerError::Unexpected("metadata that was not asked for");
     let with = |more: More| Meta { more: more.boxed(), ..file_of(1) };
-    let inode = deltic_core::meta::Inode { device: 1, number: 2 };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
         Meta { user: Some(1), ..file_of(1) },
         Meta { group: Some(1), ..file_of(1) },
         with(More { accessed: Some(NOW), ..More::default() }),
-        with(More { linked: Some(inode), ..More::default() }),
+        with(More { linked: Some(Linked::First(2)), ..More::default() }),
+        back(1),
         with(More { access_acl: Some(Acl::default()), ..More::default() }),
         with(More { default_acl: Some(Acl::default()), ..More::default() }),
         with(More { xattrs, ..More::default() }),
@@ -949,6 +965,97 @@ fn metadata_that_was_not_asked_for_is_refused() {
         let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
     }
+}
+
+/// Another name of the entry that was told so many before.
+fn back(back: u64) -> Meta {
+    let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+    meta.set_linked(Some(Linked::Back(back)));
+    meta
+}
+
+/// The first of so many names.
+fn first(names: u32, mut meta: Meta) -> Meta {
+    meta.set_linked(Some(Linked::First(names)));
+    meta
+}
+
+fn linking() -> Setting {
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    Setting { options: Options { metadata, ..options() }, ..Setting::default() }
+}
+
+#[test]
+fn another_name_is_of_a_file_that_was_told() {
+    let unknown = PeerError::Unexpected("another name of a file that was not told");
+    let two = || first(2, file_of(1));
+    for (entries, why) in [
+        (vec![("a", back(1))], "nothing was told before"),
+        (vec![("a", two()), ("b", back(2))], "before the first"),
+        (vec![("a", two()), ("b", back(u64::MAX))], "long before the first"),
+        (vec![("a", file_of(1)), ("b", back(1))], "of one that has no other names"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(1))], "of another later name"),
+        (vec![("a", two()), ("b", back(1)), ("c", back(2))], "more names than were announced"),
+        (vec![("a", dir()), ("b", back(1))], "of a directory"),
+    ] {
+        let mut victim = Victim::new(linking());
+        assert_eq!(victim.refusal(listing("", &entries, Extent::Last)), unknown, "{why}");
+    }
+    let mut victim = Victim::new(linking());
+    let refused = victim.refusal(listing("", &[("d", first(2, dir()))], Extent::Last));
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+    let own = Some(back(1));
+    let mut victim = Victim::new(linking());
+    let entries = Vec::new();
+    let refused =
+        victim.refusal(ToReceiver::Listing { dir: path(""), own, entries, extent: Extent::Last });
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+}
+
+#[test]
+fn a_name_of_a_file_that_comes_to_nothing_keeps_nobody_waiting() {
+    // A symbolic link that the options leave out leads; the other name comes to nothing as well, and the session ends.
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    let options = Options { links: false, metadata, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
+    let entries = [("b", first(9, link)), ("c", back(1))];
+    let list = [listing("", &entries, Extent::Last), ToReceiver::Listed { intact: true }];
+    victim.take(list).unwrap();
+    assert!(victim.machine.is_finished());
+    assert_eq!(victim.hands.tree.0.into_keys().collect::<Vec<_>>(), [path("a")]);
+}
+
+#[test]
+fn files_of_several_names_are_bounded_while_more_names_may_come() {
+    let mut victim = Victim::new(linking());
+    let mut told = 0;
+    // The path of each is as long as a path may be, so that their bytes run out first. Names that are there settle at once.
+    let deep: Vec<String> = (0..15).map(|n| format!("{n:0250}")).collect();
+    let dirs = (0..=deep.len()).map(|n| deep[..n].join("/")).collect::<Vec<_>>();
+    for (at, below) in dirs.iter().zip(&deep) {
+        let entries = [(below.as_str(), dir())];
+        victim.take([listing(at, &entries, Extent::Last)]).unwrap();
+    }
+    let at = dirs.last().unwrap();
+    let error = loop {
+        let names: Vec<String> = (0..100).map(|n| format!("{:08}", told + n)).collect();
+        let entries: Vec<_> =
+            names.iter().map(|name| (name.as_str(), first(2, file_of(0)))).collect();
+        for name in &names {
+            let node = Node::file(Vec::new(), file_of(0).modified, 0o644);
+            victim.hands.tree.0.insert(path(&format!("{at}/{name}")), node);
+        }
+        told += 100;
+        if let Err(error) = victim.take([listing(at, &entries, Extent::More)]) {
+            break error;
+        }
+        victim.frames.clear();
+        victim.hands.tree.0.retain(|path, _| path.components().count() < 16);
+    };
+    assert_eq!(error, PeerError::Limit("files of several names"));
+    let least = MAX_LINKED_BYTES / (at.len() + 9);
+    assert!((least..=least + 101).contains(&told), "{told}");
 }
 
 #[test]
@@ -1130,7 +1237,7 @@ fn chunks_that_do_not_make_their_group_are_refused() {
             &PeerError::Unexpected("more chunks than their groups have"),
         ),
         (one(0..1), &[1000, 1999], &sum),
-        (one(0..1), &[1000, 2001], &sum),
+        (one(0..1), &[1000, 2001], &length),
         (one(0..1), &[0, 3000], &length),
         (one(0..1), &[511, 2489], &length),
         (one(0..1), &[u32::MAX, 1], &length),
@@ -1138,6 +1245,30 @@ fn chunks_that_do_not_make_their_group_are_refused() {
         let refusal = Victim::lacked().refusal(chunks(groups.clone(), lens));
         assert_eq!(refusal, *error, "{groups:?} {lens:?}");
     }
+}
+
+#[test]
+fn a_recipe_by_chunk_is_of_a_short_file_and_no_longer_than_it() {
+    let (length, recipe_) =
+        (PeerError::Limit("length of a chunk"), PeerError::Unexpected("recipe"));
+    for (lens, error) in [
+        (&[1000, 2001][..], &length),
+        (&[0, 3000], &length),
+        (&[511, 2489], &length),
+        (&[u32::MAX, 1], &length),
+        (&[], &recipe_),
+    ] {
+        assert_eq!(Victim::started(3000).refusal(recipe(lens)), *error, "{lens:?}");
+    }
+    let short = TOLD_BY_CHUNK_BYTES;
+    Victim::started(short).take([recipe(&[3000])]).unwrap();
+    assert_eq!(Victim::started(short + 1).refusal(recipe(&[3000])), recipe_);
+    assert_eq!(Victim::whole(3000).refusal(recipe(&[3000])), recipe_);
+    let mut told = Victim::started(3000);
+    told.take([recipe(&[1000]), groups(&[(1000, 1)]), recipe(&[1000])]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), length);
+    told.take([end()]).unwrap();
+    assert_eq!(told.refusal(recipe(&[1])), recipe_);
 }
 
 #[test]
@@ -1837,7 +1968,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..9usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
@@ -1850,6 +1981,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
             resume(file, ChunkerSpec::for_len(3000)),
+            ToSender::Append { file, from: 1000 * file.0 },
         ][which]
             .clone()
     });

@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::Dice;
@@ -12,7 +14,8 @@ use common::case::Case;
 use common::destination::{By, DestinationFaults};
 use common::session::Session;
 use common::source::SourceFaults;
-use common::tree::{NOW, Node, Tree, path};
+use common::tree::{NOW, Node, Tree, name, path};
+use deltic_core::meta::{Inode, Linked};
 use deltic_core::strategy::{Conversation, Delivery};
 use deltic_core::{Kind, RelPath, Strategy, Strong, Timestamp};
 use deltic_protocol::limits::ENTRY_WINDOW;
@@ -29,12 +32,13 @@ fn every_session_ends_with_the_new_version_or_says_why_not() {
         None => 0..number("DELTIC_SESSIONS").unwrap_or(SESSIONS),
     };
     for seed in seeds {
-        let run = catch_unwind(AssertUnwindSafe(|| run(&Case::random(seed))));
+        let run = catch_unwind(AssertUnwindSafe(|| drop(run(&Case::random(seed)))));
         assert!(run.is_ok(), "failed with DELTIC_SEED={seed}");
     }
 }
 
-fn run(case: &Case) {
+/// What the destination holds in the end.
+fn run(case: &Case) -> Tree {
     let mut dice = Dice::new(case.seed ^ 0x5e55_1011);
     let mut session = Session::new(case, &mut dice);
     if let Some(steps) = case.cut {
@@ -65,6 +69,92 @@ fn run(case: &Case) {
     } else if totals.failed == 0 && session.source.changes == 0 {
         check_tree(case, &session.destination.tree);
     }
+    session.destination.tree
+}
+
+/// Gives some files of a tree other names, which an older one may have as well.
+fn give_names(case: &mut Case, dice: &mut Dice) {
+    let mut dirs: Vec<RelPath> = vec![RelPath::root()];
+    dirs.extend(case.new.0.iter().filter(|(_, n)| n.meta.is_dir()).map(|(path, _)| path.clone()));
+    let nodes: Vec<_> = case.new.0.keys().cloned().collect();
+    for (number, path) in nodes.iter().enumerate() {
+        if case.new.0[path].meta.is_dir() || dice.percent(50) {
+            continue;
+        }
+        let names = dice.between(1, 4);
+        let inode = Inode { device: 1, number: number as u64 };
+        let linked = Some(Linked::Inode(inode, names as u32 + 1));
+        case.new.0.get_mut(path).unwrap().meta.set_linked(linked);
+        let node = case.new.0[path].clone();
+        for _ in 0..names {
+            let other = dice.pick(&dirs).join(&name(&format!("n{}", dice.below(9)))).unwrap();
+            if case.new.0.contains_key(&other) {
+                continue;
+            }
+            case.new.0.insert(other.clone(), node.clone());
+            let (parent, _) = other.split_last().unwrap();
+            match dice.below(4) {
+                _ if !case.old.is_dir(&parent) => {}
+                0 => drop(case.old.0.insert(other, node.clone())),
+                1 => {
+                    let mut bytes = node.bytes.to_vec();
+                    bytes.push(7);
+                    let time = Timestamp { secs: 77, nanos: 0 };
+                    case.old.0.insert(other, Node::file(bytes, time, 0o600));
+                }
+                2 => drop(case.old.0.insert(other, Node::other(Kind::Dir, NOW, 0o755))),
+                _ => {}
+            }
+        }
+        // The older tree has the file itself, or one of its own that looks like it.
+        if let Some(old) = case.old.0.get_mut(path).filter(|old| old.bytes == node.bytes)
+            && dice.percent(50)
+            && old.meta.kind == node.meta.kind
+        {
+            old.meta.clone_from(&node.meta);
+        }
+    }
+}
+
+/// Each file of several names is one at the destination, as far as its names are there.
+fn check_linked(case: &Case, tree: &Tree) {
+    let listed = case.listed();
+    let mut seen: BTreeMap<Inode, Option<Linked>> = BTreeMap::new();
+    for (path, node) in &listed {
+        let Some(Linked::Inode(inode, _)) = node.meta.linked() else { continue };
+        let Some(here) = tree.0.get(*path).filter(|here| here.meta.kind == node.meta.kind) else {
+            continue;
+        };
+        let here = here.meta.linked();
+        match seen.entry(inode) {
+            Entry::Vacant(entry) => drop(entry.insert(here)),
+            Entry::Occupied(entry) => {
+                assert!(here.is_some(), "{path} is a file of its own");
+                assert_eq!(*entry.get(), here, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_of_one_file_end_as_names_of_one_file() {
+    for seed in 0..600 {
+        let mut dice = Dice::new(seed ^ 0x11_77);
+        let mut case = Case::random(seed);
+        (case.cut, case.source_faults.change) = (None, 0);
+        case.options.metadata.hard_links = true;
+        if matches!(case.options.delete, Delete::AtMost(_)) {
+            case.options.delete = Delete::Never;
+        }
+        give_names(&mut case, &mut dice);
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            let tree = run(&case);
+            if !case.has_faults() && !case.options.dry_run {
+                check_linked(&case, &tree);
+            }
+        }));
+        assert!(run.is_ok(), "failed with seed {seed}");
+    }
 }
 
 /// On a slow stream they may come after the beginning of the next attempt, where they would be unasked.
@@ -92,7 +182,7 @@ fn literals_of_an_attempt_that_is_over_may_come_late() {
 }
 
 /// What the next run makes of what a killed one left.
-fn resume(case: &Case, killed: Session, dice: &mut Dice) {
+fn resume(case: &Case, killed: Session, dice: &mut Dice) -> Tree {
     let mut case = case.clone();
     case.new = killed.source.tree;
     case.old = killed.destination.tree;
@@ -107,6 +197,7 @@ fn resume(case: &Case, killed: Session, dice: &mut Dice) {
     } else {
         check_result(&case, &session, &totals);
     }
+    session.destination.tree
 }
 
 /// Law 6: a name shows an old or a new version, whole.

@@ -10,7 +10,7 @@ use deltic_core::codec::CodecError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
-use deltic_protocol::streams::Aside;
+use deltic_protocol::streams::{Aside, OVER};
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
 use frames::{greeting, split, to_receiver, to_sender};
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 50)
+            !matches!(kind, 16..=28 | 31 | 45 | 50 | 51)
         );
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=44).contains(&kind));
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
@@ -86,6 +86,14 @@ fn each_type_number_belongs_to_one_frame() {
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);
         assert_eq!(Abort::decode(kind, &[]) == Ok(None), kind != 4);
         assert_eq!(Aside::decode(kind, &[]) == Ok(None), kind != Aside::KIND);
+        let owners = [
+            ToReceiver::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
+            ToSender::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
+            // Of the greeting, and of further streams.
+            (1..=5).contains(&kind),
+            [Aside::KIND, OVER].contains(&kind),
+        ];
+        assert!(owners.iter().filter(|owns| **owns).count() <= 1, "{kind}");
     }
 }
 

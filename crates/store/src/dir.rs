@@ -3,10 +3,16 @@
 //! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name where
 //! the kernel does not know that call. What is done with an entry is then done relative to the held handle of its
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
+//!
+//! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
+//! when they are first looked at. What lies behind is held from then on, and paths below it start there: whatever becomes of
+//! the link, or of any name on the way to it, nothing is resolved through it a second time.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use deltic_core::{Name, RelPath};
 use rustix::fs::{
@@ -15,11 +21,36 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::lock;
+
 /// A directory, held.
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
     way: Way,
+    /// Of a root that keeps some.
+    links: Option<KeptLinks>,
+}
+
+/// The directories behind symlinks that are taken for directories, by the paths of the links.
+#[derive(Debug, Default)]
+pub(crate) struct KeptLinks(Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>);
+
+impl KeptLinks {
+    /// What the last link on the way to `path` leads to, and the path behind that.
+    fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
+        let links = lock(&self.0);
+        let mut at = path.clone();
+        while !links.is_empty() {
+            if let Some(behind) = links.get(&at) {
+                let rest = &path.as_bytes()[at.as_bytes().len()..];
+                let rest = RelPath::parse(rest.strip_prefix(b"/").unwrap_or(rest));
+                return Some((Arc::clone(behind), rest.ok()?));
+            }
+            (at, _) = at.split_last()?;
+        }
+        None
+    }
 }
 
 /// How paths below a handle are resolved.
@@ -59,7 +90,7 @@ impl Dir {
         let fd = fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?;
         let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
         let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
-        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel } })
+        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel }, links: None })
     }
 
     /// Makes the last directory of `path`, unless there is one.
@@ -86,15 +117,47 @@ impl Dir {
         Self { way, ..self }
     }
 
+    /// The same handle, as a root that may [keep links](Self::keep_link).
+    pub(crate) fn keeping_links(self) -> Self {
+        Self { links: Some(KeptLinks::default()), ..self }
+    }
+
+    /// Takes the symlink at `path` for the directory behind it from now on, if there is one.
+    pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
+        let Some((links, (above, name))) = self.links.as_ref().zip(path.split_last()) else {
+            return Ok(None);
+        };
+        let above = self.dir(&above, Use::Pass)?;
+        match fs::openat(&above.fd, name.as_bytes(), Use::Pass.flags(), Mode::empty()) {
+            Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
+            // It leads to something else, or nowhere.
+            Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// Whether a symlink at `path` is taken for a directory.
+    pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
+        self.links.as_ref().is_some_and(|links| lock(&links.0).contains_key(path))
+    }
+
     /// The directory `path` below this one.
     pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
+        match self.links.as_ref().and_then(|links| links.above(path)) {
+            Some((behind, rest)) => self.open_from(behind.as_fd(), &rest, usage),
+            None => self.open_from(self.fd.as_fd(), path, usage),
+        }
+    }
+
+    fn open_from(&self, at: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         let fd = match self.way {
-            _ if path.is_root() => fs::openat(&self.fd, ".", usage.flags(), Mode::empty())?,
-            Way::Kernel => open_beneath(self.fd.as_fd(), path.as_bytes(), usage)?,
-            Way::Walk => open_by_names(self.fd.as_fd(), path, usage)?,
-            Way::Follow => fs::openat(&self.fd, path.as_bytes(), usage.flags(), Mode::empty())?,
+            _ if path.is_root() => fs::openat(at, ".", usage.flags(), Mode::empty())?,
+            Way::Kernel => open_beneath(at, path.as_bytes(), usage)?,
+            Way::Walk => open_by_names(at, path, usage)?,
+            Way::Follow => fs::openat(at, path.as_bytes(), usage.flags(), Mode::empty())?,
         };
-        Ok(Self { fd, way: self.way })
+        Ok(Self { fd, way: self.way, links: None })
     }
 
     /// Calls `each` with every name but `.` and `..`, in no order.

@@ -67,6 +67,17 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A file that changes where it is has some of its new version and some of its old.
+    #[error(
+        "change {path} in place: {}; it is part old and part new until a run succeeds",
+        reason(source)
+    )]
+    Torn {
+        /// The file.
+        path: RelPath,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A directory that is to give way is not empty.
     #[error("{action} {path}: directory not empty")]
     NotEmpty {

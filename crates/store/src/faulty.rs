@@ -116,6 +116,11 @@ impl<S: Store> Store for Faulty<S> {
         }))
     }
 
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.plan.enter(Call::Look, path)?;
+        self.inner.keep_dirlink(path)
+    }
+
     fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
         self.inner.make_dir(path)
@@ -140,11 +145,11 @@ impl<S: Store> Store for Faulty<S> {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
         self.plan.enter(Call::Link, path)?;
-        self.inner.link(path, &from.inner, expected)
+        self.inner.link(path, (&from.inner, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -160,6 +165,10 @@ impl<S: Store> Store for Faulty<S> {
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         self.plan.enter(Call::Remove, path)?;
         self.inner.remove(path)
+    }
+
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        self.inner.land()
     }
 
     fn flush(&self) -> Result<(), StoreError> {

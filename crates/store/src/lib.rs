@@ -93,6 +93,15 @@ pub trait Store: Tree {
         paths.iter().map(|path| self.look(path)).collect()
     }
 
+    /// Takes a symlink at `path` for the directory that it leads to, from now on and wherever that is, and says what that
+    /// directory is; nothing where the link leads to none, or the store keeps no links. Until then no link is followed.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn keep_dirlink(&self, _path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        Ok(None)
+    }
+
     /// Starts a new version of `len` bytes for `path`; its directory exists.
     ///
     /// # Errors
@@ -145,8 +154,8 @@ pub trait Store: Tree {
     /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Makes `path` another name of the file or symlink that `from` has at `path` and that `is`, in one step, in place of
-    /// what `seen` says. A store without links makes an equal entry.
+    /// Makes `path` another name of what the tree of `from` has at its path and that `is`, which is no directory, in one
+    /// step, in place of what `seen` says. A store without links makes an equal entry.
     ///
     /// # Errors
     /// [`StoreError::Changed`] where `from` has something else there by now, [`StoreError::Conflict`] where this store has;
@@ -154,7 +163,7 @@ pub trait Store: Tree {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        from: (&Self, &RelPath),
         is_and_seen: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError>;
 
@@ -182,6 +191,12 @@ pub trait Store: Tree {
     /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
     /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
+    /// that does not let commits wait has nothing to do.
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        Vec::new()
+    }
 
     /// Makes every change so far durable: what a run does before it says that it succeeded.
     ///
@@ -229,7 +244,7 @@ pub trait Rebuild: Send + Sync + 'static {
     /// As [`Rebuild::write`].
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError>;
 
-    /// Whether [`Rebuild::copy`] may share the blocks of this span. Where it does not, reading and writing is no slower.
+    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading and writing is no slower.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool;
 
     /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
@@ -245,7 +260,8 @@ pub trait Rebuild: Send + Sync + 'static {
     /// Where the staged file cannot be read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
-    /// Makes this the file at its path, in one step.
+    /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
+    /// where it is takes more steps than one.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces.

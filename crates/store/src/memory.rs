@@ -233,11 +233,11 @@ impl Store for MemoryStore {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         (is, seen): (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
         check_path("link", path)?;
-        let node = lock(&from.state).get(path).at("link", path)?.clone();
+        let node = lock(&from.state).get(there).at("link", path)?.clone();
         if node.meta != *is {
             return Err(StoreError::Changed { path: path.clone() });
         }

@@ -34,9 +34,6 @@ impl std::error::Error for Unsupported {}
 /// The words that are accepted or refused.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Accepted {
-    /// Accepted: an interrupted run resumes by itself
-    #[arg(long, help_heading = COMPATIBLE)]
-    pub(crate) partial: bool,
     /// Accepted: the list always streams
     #[arg(long, alias = "i-r", help_heading = COMPATIBLE)]
     #[arg(overrides_with = "no_inc_recursive")]

@@ -40,7 +40,7 @@ enum Word {
 
 impl Filters {
     /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`.
-    pub(crate) fn rules(&self, from0: bool) -> Result<Rules> {
+    pub(crate) fn rules(&self, from0: bool, partial_dir: Option<&OsStr>) -> Result<Rules> {
         let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
         let mut gathered = Gathered { rules: Vec::new(), end };
         let mut sprinkled = 0;
@@ -69,6 +69,10 @@ impl Filters {
         if self.cvs_exclude {
             gathered.add(rule::rule(b":C")?, 0)?;
             gathered.add(rule::rule(b"-C")?, 0)?;
+        }
+        if let Some(dir) = partial_dir.map(OsStr::as_bytes).filter(|dir| !dir.starts_with(b"/")) {
+            let name = dir.strip_suffix(b"/").unwrap_or(dir);
+            gathered.add(rule::rule(&[b"-p ", name, b"/"].concat())?, 0)?;
         }
         let list = gathered.rules;
         Ok(Rules { list, delete_excluded: self.delete_excluded, from0 })
@@ -248,7 +252,7 @@ mod tests {
             }
             Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
         };
-        filters(words).rules(false).unwrap().list.iter().map(text).collect()
+        filters(words).rules(false, None).unwrap().list.iter().map(text).collect()
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_understood_is_named() {
-        let refusal = |words: &str| format!("{:#}", filters(words).rules(false).unwrap_err());
+        let refusal = |words: &str| format!("{:#}", filters(words).rules(false, None).unwrap_err());
         assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
         assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
         let dir = tempfile::tempdir().unwrap();

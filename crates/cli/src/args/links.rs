@@ -16,6 +16,12 @@ pub(crate) struct LinkArgs {
     /// Copy what symbolic links point at that may lead out of the sources
     #[arg(long)]
     copy_unsafe_links: bool,
+    /// Take symbolic links of the destination for the directories that they lead to, where the sources have directories
+    #[arg(short = 'K', long, overrides_with = "no_keep_dirlinks")]
+    keep_dirlinks: bool,
+    /// Take back -K
+    #[arg(long, alias = "no-K", overrides_with = "keep_dirlinks", hide = true)]
+    no_keep_dirlinks: bool,
     /// Leave out symbolic links that may lead out of the tree
     #[arg(long)]
     safe_links: bool,
@@ -36,6 +42,11 @@ impl LinkArgs {
             (false, false, true) => Follow::Dirs,
             (false, false, false) => Follow::Never,
         };
-        Links { follow, safe: self.safe_links, munge: self.munge_links }
+        Links {
+            follow,
+            safe: self.safe_links,
+            munge: self.munge_links,
+            keep_dirs: self.keep_dirlinks,
+        }
     }
 }

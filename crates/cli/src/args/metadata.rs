@@ -1,5 +1,7 @@
 //! The words about whose entries are, and what they get besides content. Those of `-r`, `-l`, `-p` and `-t` stand with `-a`.
 
+use std::ffi::OsString;
+
 use anyhow::{Result, bail};
 use clap::ArgAction;
 use deltic_core::meta::{IdRules, ModeRules};
@@ -30,6 +32,12 @@ pub(crate) struct MetadataArgs {
     /// Change the sender's permission bits, as in D755,F644 or Dg+s,Fgo-w,+X
     #[arg(long, value_name = "RULES", action = ArgAction::Append)]
     chmod: Vec<String>,
+    /// Names of one file become names of one file
+    #[arg(short = 'H', long, overrides_with = "no_hard_links")]
+    hard_links: bool,
+    /// Note in extended attributes what only the superuser may set, or read it from there; -M for the other end
+    #[arg(long, overrides_with = "no_fake_super", conflicts_with = "tried")]
+    fake_super: bool,
     /// Carry ACLs over, and with them permission bits
     #[arg(short = 'A', long, overrides_with = "no_acls")]
     acls: bool,
@@ -81,6 +89,12 @@ pub(crate) struct MetadataArgs {
     /// Leave FIFOs and sockets out, though -a says otherwise
     #[arg(long, overrides_with = "specials")]
     no_specials: bool,
+    /// Undo -H
+    #[arg(long, alias = "no-H", overrides_with = "hard_links", hide = true)]
+    no_hard_links: bool,
+    /// Undo --fake-super
+    #[arg(long, overrides_with = "fake_super", hide = true)]
+    no_fake_super: bool,
     /// Undo -A
     #[arg(long, alias = "no-A", overrides_with = "acls", hide = true)]
     no_acls: bool,
@@ -102,6 +116,49 @@ pub(crate) struct MetadataArgs {
     /// Undo --numeric-ids
     #[arg(long, overrides_with = "numeric_ids", hide = true)]
     no_numeric_ids: bool,
+}
+
+/// Where an end of a run is, as options see it that are for one end alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Far {
+    /// The sources are on the other machine.
+    Sources,
+    /// The destination is.
+    Destination,
+    /// It is the other end of a run on this machine.
+    Nothing,
+}
+
+/// What `-M` says of the far end's powers, and what is left for its command line.
+#[derive(Clone, Debug, Default)]
+struct FarWords {
+    notes: Option<bool>,
+    powers: Option<Powers>,
+    rest: Vec<OsString>,
+}
+
+impl FarWords {
+    fn of(words: &[OsString]) -> Self {
+        let mut all = Self::default();
+        for word in words {
+            let (notes, powers) = match word.to_str() {
+                Some("--fake-super") => (true, Powers::Own),
+                Some("--super") => (false, Powers::Tried),
+                Some("--no-super") => (false, Powers::Waived),
+                _ => {
+                    all.rest.push(word.clone());
+                    continue;
+                }
+            };
+            (all.notes, all.powers) = (Some(notes), Some(powers));
+        }
+        all
+    }
+}
+
+/// The words of `-M` that are for the far end's command line.
+pub(crate) fn remote_words(words: &[OsString]) -> Vec<OsString> {
+    FarWords::of(words).rest
 }
 
 /// A value of `--usermap` or `--groupmap`.
@@ -137,6 +194,28 @@ impl std::str::FromStr for Owner {
 }
 
 impl MetadataArgs {
+    /// Which ends note what only the superuser may set, given the words of `-M`: on one machine the near end is the sources,
+    /// and the far one is as the near one if nothing else is said.
+    pub(crate) fn notes(
+        &self,
+        far: Far,
+        words: &[OsString],
+        metadata: &mut Metadata,
+    ) -> Result<()> {
+        let FarWords { notes, powers, .. } = FarWords::of(words);
+        let (near, other) =
+            (self.fake_super, notes.unwrap_or(self.fake_super && far == Far::Nothing));
+        (metadata.reads_notes, metadata.writes_notes) =
+            if far == Far::Sources { (other, near) } else { (near, other) };
+        if far != Far::Sources {
+            metadata.powers = powers.unwrap_or(metadata.powers);
+        }
+        if metadata.all_xattrs && (near || other) {
+            bail!("--fake-super: -XX would carry its own notes over");
+        }
+        Ok(())
+    }
+
     /// What they mean, beside `-a` or not; `umask` is asked for only if it matters.
     pub(crate) fn metadata(&self, archive: bool, umask: impl Fn() -> u32) -> Result<Metadata> {
         // What is taken out of -a or -D stays out.
@@ -166,6 +245,9 @@ impl MetadataArgs {
             acls: self.acls,
             xattrs: self.xattrs > 0,
             all_xattrs: self.xattrs > 1,
+            hard_links: self.hard_links,
+            reads_notes: false,
+            writes_notes: false,
             numeric_ids: self.numeric_ids,
             powers: match (self.tried, self.no_super) {
                 (true, _) => Powers::Tried,

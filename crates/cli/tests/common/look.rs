@@ -18,6 +18,8 @@ pub struct Look {
     pub owner: (u32, u32),
     pub device: u64,
     pub inode: u64,
+    /// How many names it has.
+    pub names: u64,
     pub modified: (i64, i64),
     pub accessed: i64,
     /// What a file holds, or where a link points.
@@ -84,6 +86,7 @@ impl Look {
             owner: (meta.uid(), meta.gid()),
             device: meta.rdev(),
             inode: meta.ino(),
+            names: meta.nlink(),
             modified: (meta.mtime(), meta.mtime_nsec()),
             accessed: meta.atime(),
             content,

@@ -46,12 +46,14 @@ impl Asked {
 
     /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
     pub(crate) fn may_be_closed(&self) -> bool {
-        !self.deletes() && !["-m", "-c", "-n"].iter().any(|word| self.has(word))
+        !self.deletes()
+            && !self.part("-X")
+            && !["-m", "-c", "-n", "--existing", "-A"].iter().any(|word| self.has(word))
     }
 
     /// Whether links are followed.
     pub(crate) fn follows(&self) -> bool {
-        ["-L", "-k", "--copy-unsafe-links"].iter().any(|word| self.has(word))
+        ["-L", "-k", "-K", "--copy-unsafe-links"].iter().any(|word| self.has(word))
     }
 
     /// Whether the source is another one after a run.
@@ -59,9 +61,10 @@ impl Asked {
         self.has("--remove-source-files") || self.has("-UU")
     }
 
-    /// Whether what has another time may turn out to be equal.
+    /// Whether what becomes of a name may change others of its file.
     pub(crate) fn touches(&self) -> bool {
-        ["-I", "-c", "--no-whole-file", "--size-only"].iter().any(|word| self.has(word))
+        let words = ["-I", "-c", "--no-whole-file", "--size-only", "-H", "--inplace"];
+        words.iter().any(|word| self.has(word)) || self.part("--append")
     }
 
     fn carries(&self, letter: char) -> bool {
@@ -131,7 +134,8 @@ impl Both<'_> {
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
         let implied = asked.has("--no-implied-dirs");
-        !asked.part("-dest=") && !asked.has("-I") && !untimed && !shared && !implied
+        let links = asked.has("-H") || asked.part("--append");
+        !asked.part("-dest=") && !links && !asked.has("-I") && !untimed && !shared && !implied
     }
 
     /// Each `-i` line of one only.
@@ -151,7 +155,7 @@ impl Both<'_> {
             let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
                 && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
                 && line.as_bytes().get(11) == Some(&b' ');
-            kind || line.starts_with("*deleting ")
+            kind || line.starts_with("*deleting ") && !self.asked.has("-b")
         };
         let all: Vec<String> =
             stdout.lines().filter(is_item).filter_map(|line| self.told_line(line)).collect();
@@ -261,7 +265,8 @@ impl Both<'_> {
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
     fn finds_equal(&self) -> bool {
         let asked = self.asked;
-        self.case.way != Way::Local || asked.has("-I") || asked.has("--no-whole-file")
+        let words = ["-I", "--no-whole-file", "-H"];
+        self.case.way != Way::Local || words.iter().any(|word| asked.has(word))
     }
 
     /// What has the name of a backup and gives way to a directory, or is deleted, rsync does not keep again.
@@ -309,7 +314,7 @@ impl Both<'_> {
         let times = asked.times();
         let timed = match look.kind {
             Kind::Dir => times == Times::All && !asked.has("-O"),
-            Kind::Link => times != Times::None && !asked.has("-J"),
+            Kind::Link => times == Times::All && !asked.has("-J"),
             _ => times != Times::None,
         };
         let (secs, nanos) = look.modified;
@@ -334,6 +339,9 @@ impl Both<'_> {
         }
         if linked.contains(&look.inode) {
             text += " linked";
+        }
+        if asked.has("-H") && look.kind != Kind::Dir {
+            text += &format!(" of {} names", look.names);
         }
         text
     }

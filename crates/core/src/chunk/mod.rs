@@ -292,6 +292,26 @@ impl ChunkerSpec {
         Self::ByContent(Algorithm::Sieve, sizes)
     }
 
+    /// The same with chunks of about `bytes`, or blocks of as many: content-defined ones of the nearest power of two above
+    /// that, with the same spread, and all within what chunks may be.
+    #[must_use]
+    pub fn with_mean(self, bytes: u32) -> Self {
+        match self {
+            Self::Fixed(_) => {
+                let len = FixedLen::new(bytes.clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES));
+                Self::Fixed(len.expect("it is within the bounds"))
+            }
+            Self::ByContent(algorithm, Sizes { min, avg, max }) => {
+                let (below, above) = (avg / min, max / avg);
+                let least = (MIN_CHUNK_BYTES * below).next_power_of_two();
+                let most = (MAX_CHUNK_BYTES / above + 1).next_power_of_two() / 2;
+                let wanted = bytes.clamp(1, MAX_CHUNK_BYTES).next_power_of_two();
+                let avg = wanted.clamp(least, most);
+                Self::ByContent(algorithm, Sizes { min: avg / below, avg, max: avg * above })
+            }
+        }
+    }
+
     /// The chunker itself, in its fastest form on this machine.
     #[must_use]
     pub fn build(&self) -> AnyChunker {

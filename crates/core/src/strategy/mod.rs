@@ -208,6 +208,13 @@ impl Strategy {
         }
     }
 
+    /// The same with chunks, or blocks, of about `bytes`, whatever the file's length or the link (`--block-size`).
+    #[must_use]
+    pub fn with_mean(self, bytes: u32) -> Self {
+        let spec = self.chunker(0, None).with_mean(bytes);
+        Self { chunking: Chunking::Always(spec), ..self }
+    }
+
     /// What is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
     ///
     /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the file: a
@@ -425,6 +432,31 @@ mod tests {
             }
             if strategy.merge == Merge::Runs {
                 assert_eq!(strategy.conversation, Conversation::RecipeConfirm, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mean_that_is_asked_for_is_within_the_bounds_of_every_strategy() {
+        for strategy in Strategy::ALL {
+            for bytes in [0, 1, 511, 512, 700, 8192, 8193, 131_072, 131_073, u32::MAX] {
+                let spec = strategy.with_mean(bytes).chunker(1 << 40, Some(1));
+                let (is, was) = match (spec, strategy.chunker(0, None)) {
+                    (ChunkerSpec::Fixed(len), _) => {
+                        assert_eq!(len.get(), bytes.clamp(512, 512 << 10), "{}", strategy.name);
+                        continue;
+                    }
+                    (ChunkerSpec::ByContent(is, sizes), ChunkerSpec::ByContent(was, _)) => {
+                        let Sizes { .. } =
+                            Sizes::new(sizes.min(), sizes.avg(), sizes.max()).expect("they rise");
+                        if (2048..=32_768).contains(&bytes) {
+                            assert_eq!(sizes.avg(), bytes.next_power_of_two(), "{}", strategy.name);
+                        }
+                        (is, was)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(is, was, "{}", strategy.name);
             }
         }
     }

@@ -42,7 +42,7 @@ impl<S: Store> Alternates<S> {
         (path, alternate): (&RelPath, usize),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
-        store.link(path, self.tree(alternate, path)?, expected)
+        store.link(path, (self.tree(alternate, path)?, path), expected)
     }
 
     /// Copies what the alternate has at `path`, if that still `is` so, into `store`; it gets the attributes of `meta`.

@@ -188,7 +188,7 @@ mod tests {
 
     fn new() -> New {
         let modified = Timestamp { secs: -5, nanos: 999_999_999 };
-        New { len: LEN, modified, spec: ChunkerSpec::for_len(LEN) }
+        New { len: LEN, modified, from: 0, spec: ChunkerSpec::for_len(LEN) }
     }
 
     fn meta() -> Meta {

@@ -14,9 +14,10 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 use super::lock;
 use crate::error::SyncError;
 
-/// Whether a receiver does what the superuser may.
-pub(crate) fn is_privileged(powers: Powers) -> bool {
-    match powers {
+/// Whether a receiver does what the superuser may, or notes what he would.
+pub(crate) fn is_privileged(metadata: &Metadata) -> bool {
+    match metadata.powers {
+        _ if metadata.writes_notes => true,
         Powers::Own => geteuid().is_root(),
         Powers::Tried => true,
         Powers::Waived => false,
@@ -99,7 +100,7 @@ impl Owners {
                 .map_err(|name| unknown("user", &name))?,
             group_map: Map::new(&metadata.group_map, group_id)
                 .map_err(|name| unknown("group", &name))?,
-            is_privileged: is_privileged(metadata.powers),
+            is_privileged: is_privileged(metadata),
             own: all.into_iter().chain([getegid()]).map(Gid::as_raw).collect(),
         })
     }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, RelPath, SumKey};
+use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Work};
@@ -80,6 +80,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Look { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
+            | Work::Link { .. }
             | Work::Extra { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -87,6 +88,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
@@ -95,15 +97,24 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, users, groups } => {
-                let looked = self.store.look_all(&paths).into_iter();
-                let found = looked.map(|found| found.map_err(|error| failed(&error))).collect();
+            Work::Look { paths, dirs, users, groups } => {
+                let looked = paths.iter().zip(self.store.look_all(&paths));
+                let found = looked.map(|(path, found)| match found {
+                    Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
+                        self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
+                    }
+                    found => found,
+                });
+                let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
                 let expected = (&is, seen.as_ref());
                 done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::Link { path, leader, kind, seen } => {
+                done(self.link(&path, (&leader, &kind), seen.as_ref()))
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
@@ -178,6 +189,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Land => {
+                let failures = self.store.land().into_iter();
+                Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
+            }
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
         }
@@ -224,6 +239,18 @@ impl<S: Store> ReceivingHands<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
         })
+    }
+
+    /// Makes `path` another name of `leader`, if that is still of the kind that was put there.
+    fn link(
+        &self,
+        path: &RelPath,
+        (leader, kind): (&RelPath, &Kind),
+        seen: Option<&Meta>,
+    ) -> Result<(), StoreError> {
+        let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
+        let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
+        self.store.link(path, (&self.store, leader), (&is, seen))
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

@@ -14,18 +14,20 @@ pub struct Links {
     pub safe: bool,
     /// Put a word before targets that makes them lead nowhere, and take it off at the source (`--munge-links`).
     pub munge: bool,
+    /// Take symlinks of the receiver for the directories that they lead to, where the sender has directories (`-K`).
+    pub keep_dirs: bool,
 }
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
 
 impl Wire for Links {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.safe, self.munge]);
+        put_flags(to, [self.safe, self.munge, self.keep_dirs]);
         self.follow.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [safe, munge] = take_flags(from)?;
-        Ok(Self { follow: Wire::take(from)?, safe, munge })
+        let [safe, munge, keep_dirs] = take_flags(from)?;
+        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs })
     }
 }

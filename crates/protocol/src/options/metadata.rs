@@ -33,6 +33,12 @@ pub struct Metadata {
     pub xattrs: bool,
     /// Those too in which rsync notes what it could not set (`-XX`).
     pub all_xattrs: bool,
+    /// Which names are of one file (`-H`).
+    pub hard_links: bool,
+    /// What the superuser may set is read from notes (`--fake-super` where the sources are).
+    pub reads_notes: bool,
+    /// The same is noted (`--fake-super` where the destination is).
+    pub writes_notes: bool,
     /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
     pub numeric_ids: bool,
     /// What the receiver takes upon itself.
@@ -63,10 +69,11 @@ impl Metadata {
     pub const fn seen_by_sender(&self) -> See {
         let xattrs = match (self.xattrs, self.all_xattrs) {
             (false, _) => Scope::Nothing,
+            (true, _) if self.reads_notes => Scope::Disguised,
             (true, false) => Scope::Foreign,
             (true, true) => Scope::All,
         };
-        See { xattrs, ..self.seen() }
+        See { xattrs, noted: self.reads_notes, ..self.seen() }
     }
 
     /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
@@ -74,10 +81,11 @@ impl Metadata {
     pub const fn seen_by_receiver(&self, is_privileged: bool) -> See {
         let xattrs = match (self.xattrs, is_privileged) {
             (false, _) => Scope::Nothing,
+            (true, _) if self.writes_notes => Scope::Disguised,
             (true, false) => Scope::User,
             (true, true) => Scope::All,
         };
-        See { xattrs, ..self.seen() }
+        See { xattrs, noted: self.writes_notes, ..self.seen() }
     }
 
     const fn seen(&self) -> See {
@@ -85,10 +93,11 @@ impl Metadata {
             users: self.users,
             groups: self.groups,
             accessed: self.accessed,
-            linked: false,
+            linked: self.hard_links,
             acls: self.acls,
             xattrs: Scope::Nothing,
             untouched: self.untouched,
+            noted: false,
         }
     }
 }
@@ -123,6 +132,9 @@ impl Wire for Metadata {
             self.xattrs,
             self.all_xattrs,
             self.numeric_ids,
+            self.hard_links,
+            self.reads_notes,
+            self.writes_notes,
         ];
         let flags = flags.iter().enumerate();
         to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
@@ -139,7 +151,7 @@ impl Wire for Metadata {
         let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
         let [chmod, user_map, group_map] =
             [String::take(from)?, String::take(from)?, String::take(from)?];
-        if bits >> 13 != 0 || umask > 0o777 {
+        if bits >> 16 != 0 || umask > 0o777 {
             return Err(CodecError::OutOfRange.into());
         }
         let chmod = match &*chmod {
@@ -161,6 +173,9 @@ impl Wire for Metadata {
             xattrs: flag(10),
             all_xattrs: flag(11),
             numeric_ids: flag(12),
+            hard_links: flag(13),
+            reads_notes: flag(14),
+            writes_notes: flag(15),
             powers,
             chmod,
             user_map: ids(user_map)?,

@@ -6,8 +6,8 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong, StrongSum,
-    Timestamp,
+    Fingerprint, Key, Kind, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong,
+    StrongSum, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -23,9 +23,14 @@ use super::Proof;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at these names, and say what becomes here of these users and groups of the sender's; answer with
-    /// [`Answer::Looked`].
-    Look { paths: Vec<RelPath>, users: Vec<NameLine>, groups: Vec<NameLine> },
+    /// Look at these names, and say what becomes here of these users and groups of the sender's. Where a symlink to a
+    /// directory is one of `dirs`, it is that directory from now on. Answer with [`Answer::Looked`].
+    Look {
+        paths: Vec<RelPath>,
+        dirs: HashSet<RelPath>,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
@@ -33,6 +38,9 @@ pub enum Work {
     LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
     /// The same as a copy, which gets the attributes of `meta`. Answer with [`Answer::Done`].
     CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
+    /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
+    /// [`Answer::Done`].
+    Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
     Extra { dir: RelPath, keep: HashSet<Name> },
@@ -87,7 +95,8 @@ pub enum Work {
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
-    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood.
+    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood, or
+    /// have it ready for `Land`, where the options say so.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
@@ -98,6 +107,8 @@ pub enum Work {
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
     /// its handle; a file that was committed, or confirmed and touched, has none.
     Abandon { handle: Handle },
+    /// Give all new versions their names whose commits waited for that; answer with [`Answer::Landed`].
+    Land,
     /// Remove what killed runs left; answer with [`Answer::Done`].
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
@@ -122,6 +133,8 @@ pub struct New {
     pub len: u64,
     /// When it was modified.
     pub modified: Timestamp,
+    /// Its first byte that is to come: what is before stays in its place, whatever that is.
+    pub from: u64,
     /// What its chunks are cut by.
     pub spec: ChunkerSpec,
 }
@@ -232,6 +245,8 @@ pub enum Answer {
     Beside(Vec<Option<Meta>>),
     /// Names in any order, each with how many names removing it would remove.
     Extra(Result<Vec<Extra>, Trouble>),
+    /// The files that could not be put in their places.
+    Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.
     SetDirs(Vec<Trouble>),
     /// What there is to match against.

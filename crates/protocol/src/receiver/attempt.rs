@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     pub(super) meta: Meta,
     how: How,
     spec: ChunkerSpec,
+    /// The first byte that is to come, of a file that only grows.
+    from: u64,
     old: Old,
     /// Chunks of an interrupted transfer that are in place.
     kept: Keeping,
@@ -54,6 +56,8 @@ pub(super) struct Attempt {
     told: VecDeque<Range<u32>>,
     /// Groups that the sender has been asked to spell out, in order.
     lacked: VecDeque<u32>,
+    /// Groups of which the sender told the chunks unasked, while old was not known: a range for each frame.
+    unmatched: VecDeque<Range<u32>>,
     /// Chunks asked for and not received.
     needed: u64,
     gaps: Gaps,
@@ -95,6 +99,8 @@ enum State {
     Kept(Range<usize>),
     /// Not in old: to be spelled out.
     Lacked,
+    /// Spelled out, and not matched yet.
+    Told(Vec<ChunkLine>),
     /// Spelled out.
     Spelled(Vec<(u32, Origin)>),
 }
@@ -127,6 +133,7 @@ impl Attempt {
             meta,
             how,
             spec,
+            from: 0,
             old: Old::new(spec),
             kept: Keeping::default(),
             unread: false,
@@ -137,6 +144,7 @@ impl Attempt {
             missing: Vec::new(),
             told: VecDeque::new(),
             lacked: VecDeque::new(),
+            unmatched: VecDeque::new(),
             needed: 0,
             gaps: Gaps::default(),
             blocks: HashMap::new(),
@@ -155,7 +163,23 @@ impl Attempt {
 
     /// The new version.
     fn new_version(&self) -> New {
-        New { len: self.meta.len, modified: self.meta.modified, spec: self.spec }
+        New { len: self.meta.len, modified: self.meta.modified, from: self.from, spec: self.spec }
+    }
+
+    /// Only what lies behind byte `from` is to come.
+    fn begin_at(&mut self, from: u64) {
+        (self.from, self.matched) = (from, from);
+        self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
+    }
+
+    /// Whether literals come in fixed blocks, unasked.
+    const fn comes_in_blocks(&self) -> bool {
+        matches!(self.how, How::Whole | How::Tail)
+    }
+
+    /// How many of these there are.
+    fn block_count(&self) -> u64 {
+        (self.meta.len - self.from).div_ceil(u64::from(WHOLE_BLOCK_BYTES))
     }
 
     /// What copies bring, in their places in new.
@@ -306,26 +330,60 @@ impl Attempt {
         answers
     }
 
-    /// Takes the chunks of one group that was lacked; which of them old does not have either.
-    fn spell(
-        &mut self,
-        no: u32,
-        lines: &[ChunkLine],
-        copies: &mut Copies,
-    ) -> Result<Vec<u32>, PeerError> {
+    /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may be.
+    fn tell_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        let first = self.groups.len() as u32;
+        for lines in lines.chunks(MAX_GROUP_CHUNKS as usize) {
+            let len = self.check_chunks(self.next_start, lines)?;
+            let (start, first_chunk) = (self.next_start, self.next_chunk);
+            let (chunks, state) = (lines.len() as u32, State::Told(lines.to_vec()));
+            self.groups.push(Slot { start, first_chunk, chunks, len, state });
+            self.next_start += len;
+            self.next_chunk += chunks;
+        }
+        self.unmatched.push_back(first..self.groups.len() as u32);
+        Ok(())
+    }
+
+    /// What can be matched by now of what was told unasked.
+    fn next_unmatched(&mut self) -> Option<Range<u32>> {
+        if self.knows_old() { self.unmatched.pop_front() } else { None }
+    }
+
+    /// Checks that these chunks may begin at `start`; how many bytes they are.
+    fn check_chunks(&self, start: u64, lines: &[ChunkLine]) -> Result<u64, PeerError> {
+        let mut end = start;
+        for line in lines {
+            end += u64::from(line.len);
+            let least = if end == self.meta.len { 1 } else { self.spec.min_len() };
+            if line.len < least || line.len > self.spec.max_len() || end > self.meta.len {
+                return Err(PeerError::Limit("length of a chunk"));
+            }
+        }
+        Ok(end - start)
+    }
+
+    /// Takes the chunks of one group that was lacked.
+    fn spell(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        let (start, len) = (self.groups[no as usize].start, self.groups[no as usize].len);
+        if self.check_chunks(start, lines)? != len {
+            return Err(PeerError::Unexpected("chunks that do not add up to their group"));
+        }
+        self.groups[no as usize].state = State::Told(lines.to_vec());
+        Ok(())
+    }
+
+    /// Looks for the chunks of one group that were told; which of them old does not have.
+    fn find_chunks(&mut self, no: u32, copies: &mut Copies) -> Vec<u32> {
         let before = no.checked_sub(1).map(|no| &self.groups[no as usize].state);
         if let Some(State::Matched(found)) = before {
             self.after = Some(found.end.previous());
         }
         let slot = &mut self.groups[no as usize];
+        let State::Told(lines) = &slot.state else { return Vec::new() };
         let (mut start, mut needed) = (slot.start, Vec::new());
         let (mut chunks, mut in_place) = (Vec::with_capacity(lines.len()), Vec::new());
         for (nth, line) in lines.iter().enumerate() {
-            let is_last = start + u64::from(line.len) == self.meta.len;
-            let least = if is_last { 1 } else { self.spec.min_len() };
-            if line.len < least || line.len > self.spec.max_len() {
-                return Err(PeerError::Limit("length of a chunk"));
-            }
             let index = self.old.index();
             let kept = self.kept.chunk(start, line);
             let found = match kept {
@@ -351,13 +409,10 @@ impl Attempt {
             chunks.push((line.len, origin));
             start += u64::from(line.len);
         }
-        if start - slot.start != slot.len {
-            return Err(PeerError::Unexpected("chunks that do not add up to their group"));
-        }
         slot.state = State::Spelled(chunks);
         in_place.into_iter().for_each(|span| self.keep(span.start, span.len.into()));
         self.needed += needed.len() as u64;
-        Ok(needed)
+        needed
     }
 
     /// The number of the group that a chunk is in; of the last one, for chunks behind all.
@@ -372,9 +427,9 @@ impl Attempt {
             let span = talk.receive(chunk).filter(|_| by == By::Itself).ok_or(UNASKED)?;
             return Ok(Piece { span, short: None });
         }
-        if self.how == How::Whole {
+        if self.comes_in_blocks() {
             let block = u64::from(WHOLE_BLOCK_BYTES);
-            let start = u64::from(chunk) * block;
+            let start = self.from + u64::from(chunk) * block;
             if start >= self.meta.len || self.blocks.insert(chunk, None).is_some() {
                 return Err(UNASKED);
             }
@@ -401,7 +456,7 @@ impl Attempt {
         if let Some(talk) = &mut self.talk {
             return talk.wrote(chunk, fingerprint);
         }
-        if self.how == How::Whole {
+        if self.comes_in_blocks() {
             self.blocks.insert(chunk, Some(fingerprint));
             return;
         }
@@ -453,7 +508,8 @@ impl Attempt {
 
     /// Whether nothing more is to come and nothing is under way.
     fn is_quiet(&self) -> bool {
-        let asked = !self.told.is_empty() || !self.lacked.is_empty() || self.needed > 0;
+        let told = !self.told.is_empty() || !self.unmatched.is_empty();
+        let asked = told || !self.lacked.is_empty() || self.needed > 0;
         let indexing = self.how == How::Recipe && !self.knows_old() && !self.unread;
         let talking = self.talk.as_ref().is_some_and(|talk| !talk.is_quiet());
         self.end.is_some() && !asked && !indexing && !talking && self.jobs == 0 && !self.settling
@@ -462,7 +518,7 @@ impl Attempt {
     /// Whether the one in place, of `len` bytes, is the new version already.
     fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
-        self.how != How::Whole && held == Some(self.meta.len) && len == Some(self.meta.len)
+        !self.comes_in_blocks() && held == Some(self.meta.len) && len == Some(self.meta.len)
     }
 
     fn proof(&self, digest: Digest) -> Proof {
@@ -471,7 +527,7 @@ impl Attempt {
             return Proof { digest, of: talk.proof_of() };
         }
         let parts = match self.how {
-            How::Whole => vec![ProofPart::New(self.block_chunks())],
+            How::Whole | How::Tail => vec![ProofPart::New(self.block_chunks())],
             _ => self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect(),
         };
         Proof { digest, of: ProofOf::Chunks { index, parts } }
@@ -482,7 +538,7 @@ impl Attempt {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|(no, _)| **no);
         let chunk = |(no, fingerprint): (&u32, &Option<Fingerprint>)| {
-            let len = block.min(self.meta.len - u64::from(*no) * block) as u32;
+            let len = block.min(self.meta.len - self.from - u64::from(*no) * block) as u32;
             Some(Chunk { len, fingerprint: (*fingerprint)? })
         };
         blocks.into_iter().filter_map(chunk).collect()
@@ -515,7 +571,7 @@ fn slot_parts(slot: &Slot, kept: &Keeping) -> Vec<ProofPart> {
                 }
             })
             .collect(),
-        State::Open(_) | State::Lacked => Vec::new(),
+        State::Open(_) | State::Lacked | State::Told(_) => Vec::new(),
     }
 }
 

@@ -133,7 +133,8 @@ impl Receiver {
 
     /// An alternate has it: it is not to be here as well.
     fn leave_out(&mut self, file: FileNo, waiting: Waiting) {
-        self.arrive(file);
+        self.arrive_elsewhere(file);
+        self.miss(file);
         let Waiting { path, meta, seen } = waiting;
         match seen {
             Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
@@ -156,6 +157,7 @@ impl Receiver {
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         if self.setting.options.dry_run {
+            self.came(file);
             return self.report_settled(waiting.meta.len);
         }
         let Beside { alternate, is, .. } = beside.clone();
@@ -183,6 +185,7 @@ impl Receiver {
         let change = created(&waiting.path, &waiting.meta);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);
+            self.came(file);
             return self.changed(change);
         }
         let Waiting { path, meta, seen } = &waiting;
@@ -216,6 +219,7 @@ impl Receiver {
         match done {
             Ok(()) => {
                 self.arrive(file);
+                self.waits(file, &waiting.path);
                 self.report_settled(waiting.meta.len);
                 self.changed(change);
             }

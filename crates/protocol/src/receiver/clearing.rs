@@ -11,6 +11,7 @@ use crate::options::Delete;
 use crate::report::{Change, Trouble, TroubleKind};
 
 use super::file::Candidate;
+use super::linking::LaterName;
 use super::{Extra, Place, Receiver, Work};
 
 /// What waits until the directory in its place is gone.
@@ -19,6 +20,10 @@ pub(super) enum Cleared {
     File(Box<Candidate>),
     Other {
         meta: Meta,
+        change: Change,
+    },
+    Name {
+        name: LaterName,
         change: Change,
     },
     /// Nothing is to be there: an alternate has it.
@@ -82,12 +87,26 @@ impl Receiver {
                 self.queue.push(*candidate);
             }
             (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
+            (Cleared::Name { mut name, change }, Ok(_)) => {
+                name.seen = None;
+                self.make_link(file, name, change);
+            }
             (Cleared::File(candidate), Err(trouble)) => {
                 self.report_settled(candidate.meta.len);
+                self.miss(file);
                 self.trouble(trouble);
             }
             (Cleared::Nothing, Ok(_)) => {}
-            (Cleared::Other { .. } | Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
+            (Cleared::Other { change, .. }, Err(trouble)) => {
+                self.arriving.remove(&change.path);
+                self.miss(file);
+                self.trouble(trouble);
+            }
+            (Cleared::Name { change, .. }, Err(trouble)) => {
+                self.report_settled(change.facts.len);
+                self.trouble(trouble);
+            }
+            (Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run, in an order that a crash cannot turn against the user: delete, sweep, set directories, flush, let
+//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete, sweep, set directories, flush, let
 //! sources go that have arrived, say so.
 //!
 //! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
@@ -17,6 +17,7 @@ use super::{Extra, List, Place, Receiver, Work};
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
+    Landing,
     Deleting,
     Sweeping,
     SettingDirs,
@@ -34,7 +35,8 @@ impl Receiver {
             return;
         }
         let next = match self.closing {
-            None => Closing::Deleting,
+            None => Closing::Landing,
+            Some(Closing::Landing) => Closing::Deleting,
             Some(Closing::Deleting) => Closing::Sweeping,
             Some(Closing::Sweeping) => Closing::SettingDirs,
             Some(Closing::SettingDirs) => Closing::Flushing,
@@ -43,6 +45,7 @@ impl Receiver {
         };
         self.closing = Some(next);
         match next {
+            Closing::Landing => self.land(),
             Closing::Deleting => self.delete(intact),
             Closing::Sweeping => self.ask_to_close(Work::Sweep, Place::Sweep),
             Closing::SettingDirs => self.set_dirs(),
@@ -51,6 +54,23 @@ impl Receiver {
             Closing::Finished => self.finish(),
         }
         self.close();
+    }
+
+    fn land(&mut self) {
+        if self.setting.options.writing.delay {
+            self.ask_to_close(Work::Land, Place::Land);
+        }
+    }
+
+    /// What did not get its name did not arrive.
+    pub(super) fn landed(&mut self, failed: Vec<(RelPath, Trouble)>) {
+        for (path, trouble) in failed {
+            if let Some(file) = self.waiting.remove(&path) {
+                self.arrived.retain(|arrived| *arrived != file);
+            }
+            self.trouble(trouble);
+        }
+        self.waiting.clear();
     }
 
     fn delete(&mut self, intact: bool) {

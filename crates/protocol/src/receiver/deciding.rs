@@ -7,7 +7,7 @@ use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Backup, Delete, Links, Options};
+use crate::options::{Append, Backup, Delete, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
@@ -15,15 +15,16 @@ use super::beside::Beside;
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
+use super::linking::first_of;
 use super::owning::Known;
 use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
 pub(super) struct Section {
-    dir: RelPath,
+    pub(super) dir: RelPath,
     own: Option<Meta>,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
 }
@@ -88,6 +89,7 @@ impl Receiver {
         self.check_order(&section, extent)?;
         self.check_names(&section)?;
         section.first = self.told;
+        self.take_linked(&mut section)?;
         section.metas_mut().for_each(|meta| self.adopt(meta));
         self.take_entries(section.entries.len() as u64)?;
         self.count(&section);
@@ -161,6 +163,9 @@ impl Receiver {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
         section.metas().try_for_each(|meta| self.check_meta(meta))?;
+        if section.own.as_ref().is_some_and(|own| own.linked().is_some()) {
+            return Err(PeerError::Unexpected("metadata that was not asked for"));
+        }
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
@@ -258,15 +263,19 @@ impl Receiver {
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
         let (users, groups) = self.strangers(section);
-        self.jobs.ask(Work::Look { paths, users, groups }, Place::Look(no));
+        let is_dir = |entry: &&Entry| entry.meta.is_dir() && self.setting.options.follow.keep_dirs;
+        let dirs = section.entries.iter().filter(is_dir);
+        let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
+        self.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
     }
 
     /// A directory is lost, and with it all below; it was said once.
     fn give_up_section(&mut self, no: u64, lost: Lost) {
         let Some(section) = self.sections.remove(&no) else { return };
-        for entry in section.entries {
+        for (nth, entry) in section.entries.into_iter().enumerate() {
             self.totals.failed += u64::from(lost == Lost::Failed);
             self.report_settled(entry.meta.len);
+            self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
                 self.lose_dir(path, lost);
             }
@@ -304,9 +313,11 @@ impl Receiver {
         }
         for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
             let Ok(path) = section.dir.join(&entry.name) else { continue };
+            let file = FileNo(section.first + nth as u64);
             match old {
-                Ok(old) => self.decide(FileNo(section.first + nth as u64), path, entry.meta, old),
+                Ok(old) => self.decide(file, path, entry.meta, old),
                 Err(trouble) => {
+                    self.miss_undecided(file, &entry.meta);
                     self.report_settled(entry.meta.len);
                     self.trouble(trouble);
                     if entry.meta.is_dir() {
@@ -322,20 +333,37 @@ impl Receiver {
             let Links { safe, munge, .. } = self.setting.options.follow;
             if safe && self.setting.options.links && leaves_root(path.as_bytes(), target) {
                 let message = format!("skip unsafe symbolic link {path} -> {}", printable(target));
+                self.miss_undecided(file, &meta);
                 return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             }
             if munge {
                 *target = [MUNGED, target].concat().into();
             }
         }
-        let compare = &self.setting.options.compare;
-        if compare.passes_over(&meta, old.as_ref())
-            || meta.is_file() && compare.passes_over_file(&meta, old.as_ref())
-        {
+        if self.setting.options.compare.passes_over(&meta, old.as_ref()) {
             self.report_settled(meta.len);
+            self.miss_undecided(file, &meta);
             if meta.is_dir() {
                 self.lose_dir(path, Lost::PassedOver);
             }
+        } else if let Some(first) = first_of(file, &meta) {
+            self.decide_linked((file, first), path, (meta, old));
+        } else {
+            self.decide_alone(file, path, (meta, old));
+        }
+    }
+
+    /// What is done with an entry that is no other name of something.
+    pub(super) fn decide_alone(
+        &mut self,
+        file: FileNo,
+        path: RelPath,
+        (meta, old): (Meta, Option<Meta>),
+    ) {
+        let compare = &self.setting.options.compare;
+        if meta.is_file() && compare.passes_over_file(&meta, old.as_ref()) {
+            self.report_settled(meta.len);
+            self.miss(file);
         } else if self.asks_alternates(&meta, old.as_ref()) {
             self.look_beside(file, path, (meta, old));
         } else {
@@ -353,13 +381,14 @@ impl Receiver {
     ) {
         match &meta.kind {
             // Listed so that what stands in its place is not removed.
-            kind if !self.setting.options.takes(kind) => {}
+            kind if !self.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 _ => self.new_dir(path, meta),
             },
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
+                self.miss(file);
                 let message = format!("skip device {path}: only the superuser makes devices");
                 self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             }
@@ -431,6 +460,9 @@ impl Receiver {
             None => Differs::default(),
         };
         differs.content = action == Action::Updated;
+        if let (Action::Touched, Some(old)) = (action, &old) {
+            self.stays(file, old);
+        }
         if action == Action::Touched && differs == Differs::default() {
             return self.arrive(file);
         }
@@ -440,6 +472,7 @@ impl Receiver {
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.changed(change);
+            self.came(file);
         } else if action == Action::Touched {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.clears() {
@@ -465,13 +498,16 @@ impl Receiver {
                 arrived.into_iter().for_each(|file| self.arrive(file));
                 self.changed(change);
             }
-            Err(setback) => self.trouble(setback.trouble),
+            Err(setback) => {
+                arrived.into_iter().for_each(|file| self.miss(file));
+                self.trouble(setback.trouble);
+            }
         }
     }
 
     /// An entry is here as listed once a change of it is done.
     fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.remove.sources {
+        if self.setting.options.remove.sources || self.linking.leads(file) {
             self.arriving.insert(path.clone(), file);
         }
     }
@@ -494,6 +530,10 @@ impl Receiver {
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
             return self.keep_file((file, path), (meta, old), differs);
         }
+        let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
+        if options.writing.append != Append::Never && !has_grown {
+            return self.report_settled(meta.len);
+        }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
         let compare = looks == Some(Quick::Unknown) || beside_is_it;
@@ -515,6 +555,7 @@ impl Receiver {
         differs: Differs,
     ) {
         self.report_settled(meta.len);
+        self.stays(file, old);
         if differs == Differs::default() {
             return self.arrive(file);
         }
@@ -527,6 +568,7 @@ impl Receiver {
         let change = Change { path: path.clone(), item, action, differs, facts };
         if self.setting.options.dry_run {
             self.changed(change);
+            self.came(file);
         } else {
             self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         }
@@ -538,6 +580,7 @@ impl Receiver {
         let bytes = &mut self.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
         self.report_settled(candidate.meta.len);
+        self.came(candidate.file);
         let Candidate { path, meta, mut differs, .. } = candidate;
         differs.content = self.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (Item::File, Facts::of(&meta));

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{ChunkerSpec, Meta, RelPath, Strategy};
+use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
     LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
-use crate::options::{Fuzzy, Options};
+use crate::options::{Append, Fuzzy, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
@@ -47,6 +47,11 @@ impl Candidate {
     /// Whether what an alternate has may be the new version itself.
     pub(super) fn is_beside(&self, checksum: bool) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.may_be_it(checksum, &self.meta))
+    }
+
+    /// Where what is to be added begins: behind what is there.
+    pub(super) fn tail_from(&self) -> u64 {
+        self.old.as_ref().map_or(0, |old| old.len)
     }
 
     pub(super) fn is_large(&self) -> bool {
@@ -234,6 +239,9 @@ impl Receiver {
 
     fn first_try(&self, candidate: &Candidate) -> How {
         let options = &self.setting.options;
+        if options.writing.append == Append::Blindly && candidate.old.is_some() {
+            return How::Tail;
+        }
         let beside = candidate.is_beside(options.checksum);
         let compare = options.checksum && candidate.old.is_some() || beside;
         let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
@@ -261,6 +269,11 @@ impl Receiver {
         incoming.asked = false;
         (incoming.kept, incoming.ahead) = (None, None);
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
+        if incoming.how == How::Tail {
+            let from = incoming.candidate.tail_from();
+            self.asked_for(file);
+            return self.frames.push_back(ToSender::Append { file, from });
+        }
         if incoming.how == How::Whole && goes_on.is_none() {
             return self.want(file, How::Whole);
         }
@@ -268,14 +281,15 @@ impl Receiver {
         let elsewhere = incoming.elsewhere(self.setting.options.compare.fuzzy);
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
-            How::Whole => 0,
+            How::Whole | How::Tail => 0,
         };
         let work = Work::OpenOld { handle, path, most, goes_on, elsewhere };
         self.jobs.ask(work, Place::OpenOld(handle));
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let Options { dry_run, strategy, checksum, .. } = self.setting.options;
+        let Options { dry_run, checksum, .. } = self.setting.options;
+        let strategy = self.setting.options.way();
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
         let how = incoming.how;
@@ -302,7 +316,7 @@ impl Receiver {
             self.frames.push_back(ToSender::Resume { file, key, spec });
         } else if first > 0 && can_tell(&strategy, first) {
             if how == How::Recipe {
-                let expected = ChunkerSpec::for_len(incoming.candidate.meta.len);
+                let expected = strategy.chunker(incoming.candidate.meta.len, None);
                 incoming.ahead = Some(Old::new(expected));
             }
             self.want(file, how);
@@ -432,8 +446,15 @@ impl Receiver {
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
-        if !matches!(done, Done::Failed(_)) {
-            self.arrive(file);
+        if let (Done::Same { .. }, Some(old)) = (&done, &candidate.old) {
+            self.stays(file, old);
+        }
+        match done {
+            Done::Failed(_) => self.miss(file),
+            Done::Same { .. } | Done::Replaced { .. } => {
+                self.arrive(file);
+                self.waits(file, &candidate.path);
+            }
         }
         let (path, item) = (candidate.path, Item::File);
         let mut facts = Facts::of(&candidate.meta);

@@ -40,7 +40,7 @@ impl Receiver {
         let paths = std::mem::take(&mut self.missing);
         if !paths.is_empty() {
             let (users, groups) = (Vec::new(), Vec::new());
-            let look = Work::Look { paths: paths.clone(), users, groups };
+            let look = Work::Look { paths: paths.clone(), dirs: HashSet::new(), users, groups };
             self.jobs.ask(look, Place::LookMissing(paths));
         }
     }

@@ -3,9 +3,9 @@
 //! ```text
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
 //! a queued file ──► open its old version, Want ──► Start ──► index old
-//!     Groups ──► Lack     Chunks ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
+//!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
-//! the list is complete, every file done ──► delete, set directories, flush, Finished
+//! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
 //! ```
 
 mod ask;
@@ -17,6 +17,7 @@ mod compare;
 mod deciding;
 mod expect;
 mod file;
+mod linking;
 mod missing;
 mod owning;
 mod proof;
@@ -41,6 +42,7 @@ use clearing::Cleared;
 use closing::Closing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
+use linking::Linking;
 use owning::Owners;
 use proof::ProofPart;
 
@@ -105,6 +107,8 @@ pub struct Receiver {
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
     arrived: Vec<FileNo>,
     arriving: HashMap<RelPath, FileNo>,
+    /// Of those that are here, what waits for its name.
+    waiting: HashMap<RelPath, FileNo>,
     /// Whether the sender removes what arrived.
     leaving: bool,
     /// Sources that are not there.
@@ -114,6 +118,7 @@ pub struct Receiver {
     held: HashMap<RelPath, Change>,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
+    linking: Linking,
     files: HashMap<FileNo, Incoming>,
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
@@ -150,6 +155,7 @@ enum Place {
     CopyBeside { file: FileNo, change: Change },
     TakeBeside { handle: Handle, links: bool },
     LeaveOut,
+    Link { file: FileNo, change: Change },
     Extra(RelPath),
     CountBelow { file: FileNo, path: RelPath },
     MakeDir(RelPath),
@@ -158,6 +164,7 @@ enum Place {
     Clear { file: FileNo },
     Remove(RelPath, Item),
     SetDirs,
+    Land,
     Sweep,
     Flush,
     OpenOld(Handle),
@@ -228,11 +235,13 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
+            waiting: HashMap::new(),
             leaving: false,
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
             beside: BTreeMap::new(),
+            linking: Linking::default(),
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
@@ -316,6 +325,7 @@ impl Receiver {
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
+            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;
@@ -382,6 +392,9 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::Link { file, change }, Answer::Done(done)) => {
+                self.linked_name(file, change, done);
+            }
             (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
             (Place::CountBelow { file, path }, Answer::Extra(below)) => {
                 self.counted(file, path, below);
@@ -397,6 +410,7 @@ impl Receiver {
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
+            (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
@@ -445,6 +459,7 @@ impl Receiver {
 
     /// Starts what has become possible.
     fn go_on(&mut self) {
+        self.link_more();
         self.survey_more();
         self.activate();
         self.settle();
@@ -475,7 +490,8 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, unasked];
+        let linking = self.linking.first().map(|file| file.0);
+        let waiting = [looking, queued, clearing, beside, linking, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;
@@ -501,10 +517,23 @@ impl Receiver {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// An entry is here as listed.
+    /// An entry is here as listed, or would be in a dry run.
     fn arrive(&mut self, file: FileNo) {
+        self.came(file);
+        self.arrive_elsewhere(file);
+    }
+
+    /// What an entry brings need not be brought again, though it is not here.
+    fn arrive_elsewhere(&mut self, file: FileNo) {
         if self.setting.options.remove.sources && !self.setting.options.dry_run {
             self.arrived.push(file);
+        }
+    }
+
+    /// What is here may still wait for its name.
+    fn waits(&mut self, file: FileNo, path: &RelPath) {
+        if self.setting.options.writing.delay && self.setting.options.remove.sources {
+            self.waiting.insert(path.clone(), file);
         }
     }
 

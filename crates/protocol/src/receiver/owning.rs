@@ -57,7 +57,7 @@ impl Receiver {
         let fits = (asked.users || meta.user.is_none())
             && (asked.groups || meta.group.is_none())
             && (asked.accessed || meta.accessed().is_none())
-            && more.is_none_or(|more| more.linked.is_none())
+            && (asked.hard_links && !meta.is_dir() || meta.linked().is_none())
             && (asked.acls || !has_acls)
             && (asked.xattrs || meta.xattrs().is_empty())
             && (asked.acls || asked.xattrs || !meta.is_partly_unread())

@@ -10,7 +10,9 @@ use deltic_core::{Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
-use crate::limits::{FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{
+    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+};
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Handle, Turn};
@@ -22,6 +24,7 @@ use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
 const WHOLE_READS: usize = 4;
 
 pub(super) const CHANGED: &str = "it changed while it was read";
+const SHORTER: &str = "it is shorter than what is to be added to";
 const TOO_LONG: &str = "it is too long";
 /// It is tried again, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
@@ -79,8 +82,35 @@ pub(super) struct Resumed {
 impl Resumed {
     /// Whether a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that could
     /// ask for smaller chunks could make us hold a longer recipe.
-    pub(super) fn fits(&self, len: u64) -> bool {
-        self.spec == whole_spec() || self.spec == ChunkerSpec::for_len(len)
+    pub(super) fn fits(&self, strategy: &Strategy, len: u64) -> bool {
+        self.spec == whole_spec() || self.spec == strategy.chunker(len, None)
+    }
+}
+
+/// Where an attempt begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beginning {
+    /// At the file's first byte.
+    Anew,
+    /// Where another session was interrupted.
+    Resumed(Resumed),
+    /// At this byte: the receiver has what is before.
+    Behind(u64),
+}
+
+impl Beginning {
+    pub(super) const fn resumed(self) -> Option<Resumed> {
+        match self {
+            Self::Resumed(resumed) => Some(resumed),
+            Self::Anew | Self::Behind(_) => None,
+        }
+    }
+
+    const fn start(self) -> u64 {
+        match self {
+            Self::Behind(start) => start,
+            Self::Anew | Self::Resumed(_) => 0,
+        }
     }
 }
 
@@ -93,6 +123,8 @@ pub(super) struct GroupStart {
 /// How far the blocks of a file that is sent whole have been read.
 #[derive(Debug, Default)]
 struct Whole {
+    /// Where the first of them begins.
+    start: u64,
     next: u32,
     count: u32,
     reading: usize,
@@ -101,13 +133,9 @@ struct Whole {
 }
 
 impl Outgoing {
-    pub(super) fn new(
-        handle: Handle,
-        (how, agreed): (How, Option<ChunkerSpec>),
-        strategy: Strategy,
-    ) -> Self {
+    pub(super) fn new(handle: Handle, (how, begins): (How, Beginning), strategy: Strategy) -> Self {
         Self {
-            agreed,
+            agreed: begins.resumed().map(|resumed| resumed.spec),
             handle,
             how,
             len: 0,
@@ -128,8 +156,8 @@ impl Outgoing {
             complete: false,
             mended: 0,
             old_sums: 0,
-            whole: Whole::default(),
-            settled: 0,
+            whole: Whole { start: begins.start(), ..Whole::default() },
+            settled: begins.start(),
             talk: Talk::new(strategy, how),
         }
     }
@@ -203,17 +231,20 @@ impl Sender {
             Ok(opened) => opened,
             Err(trouble) => return self.fail(handle, trouble),
         };
-        let rate = self.bits_per_second;
+        let (rate, way) = (self.bits_per_second, self.options.way());
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.len = meta.len;
         let how = outgoing.how;
         if how == How::Recipe {
-            outgoing.spec = outgoing.agreed.unwrap_or_else(|| ChunkerSpec::for_len(meta.len));
+            outgoing.spec = outgoing.agreed.unwrap_or_else(|| way.chunker(meta.len, None));
             outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
         } else if let Some(talk) = &outgoing.talk {
             outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);
         } else {
-            let blocks = u32::try_from(meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
+            let Some(rest) = meta.len.checked_sub(outgoing.whole.start) else {
+                return self.fail_for(handle, SHORTER);
+            };
+            let blocks = u32::try_from(rest.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
             let Ok(count) = blocks else { return self.fail_for(handle, TOO_LONG) };
             outgoing.whole.count = count;
         }
@@ -221,7 +252,7 @@ impl Sender {
         self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
         match (how, body) {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
-            (How::Whole, None) => self.read_blocks(handle),
+            (How::Whole, None) | (How::Tail, _) => self.read_blocks(handle),
             (How::Recipe, _) => self.cut(handle, Vec::new()),
             (How::Strategy | How::Stronger, _) => self.begin(file),
         }
@@ -300,8 +331,14 @@ impl Sender {
         while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
             let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
-            self.groups_out += batch.len() as u64;
-            self.frames.push_back(tell_groups(file, outgoing, &batch));
+            let by_chunk = outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none();
+            // A comparison by content finds most files equal: one group each is less than all of their chunks.
+            if by_chunk && !self.options.checksum {
+                self.frames.push_back(tell_chunks(file, outgoing, &batch));
+            } else {
+                self.groups_out += batch.len() as u64;
+                self.frames.push_back(tell_groups(file, outgoing, &batch));
+            }
         }
         if outgoing.untold.is_empty()
             && let Some(digest) = outgoing.digest.take()
@@ -390,7 +427,7 @@ impl Sender {
         let outgoing = self.files.get_mut(file).expect("handles name attempts");
         let whole = &mut outgoing.whole;
         while whole.reading < WHOLE_READS && whole.next < whole.count {
-            let start = u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
+            let start = whole.start + u64::from(whole.next) * u64::from(WHOLE_BLOCK_BYTES);
             let len = (outgoing.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
             let work =
                 Work::Read { handle, spans: vec![Span::new(start, len)], sums: Sums::Take, zstd };
@@ -420,7 +457,7 @@ impl Sender {
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.settled += bytes;
         let settled = outgoing.settled;
-        let whole = outgoing.how == How::Whole;
+        let whole = matches!(outgoing.how, How::Whole | How::Tail);
         if whole {
             outgoing.whole.reading -= 1;
             outgoing.whole.blocks[chunks[0].start as usize] = sums.first().copied();
@@ -457,20 +494,39 @@ fn whole_spec() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
 }
 
-/// The frame that tells new groups; notes where each starts.
+/// The frame that tells new groups; notes which await an answer.
 fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToReceiver {
+    let new = note_groups(outgoing, groups);
+    outgoing.told.push_back(new);
+    let line = |group: &Group| {
+        let Group { len, chunks, fingerprint } = group;
+        GroupLine { len: *len, chunks: *chunks, short: fingerprint.short() }
+    };
+    ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
+}
+
+/// The frame that tells the chunks of new groups; notes that they await an answer.
+fn tell_chunks(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToReceiver {
+    let new = note_groups(outgoing, groups);
+    let chunks = outgoing.chunks_of(&new);
+    outgoing.spelled.push_back(vec![chunks.clone()]);
+    let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
+    ToReceiver::Recipe { file, chunks: chunks.iter().map(line).collect() }
+}
+
+/// Notes where new groups start; their numbers.
+fn note_groups(outgoing: &mut Outgoing, groups: &[Group]) -> Range<u32> {
     let first = outgoing.groups.len() as u32;
     for group in groups {
         outgoing.groups.push(outgoing.next_group);
         outgoing.next_group.start += group.len;
         outgoing.next_group.chunk += group.chunks;
     }
-    outgoing.told.push_back(first..outgoing.groups.len() as u32);
-    ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
+    first..outgoing.groups.len() as u32
 }
 
-fn line(group: &Group) -> GroupLine {
-    GroupLine { len: group.len, chunks: group.chunks, short: group.fingerprint.short() }
+fn line(chunk: &Chunk) -> ChunkLine {
+    ChunkLine { len: chunk.len, short: chunk.fingerprint.short() }
 }
 
 /// Frames that spell out these groups; notes which chunks each awaits an answer for.
@@ -494,7 +550,7 @@ fn spell(file: FileNo, outgoing: &mut Outgoing, lacked: &[Range<u32>]) -> Vec<To
             _ => groups.push(group..group + 1),
         }
         let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
-        lines.extend(chunks.iter().map(|c| ChunkLine { len: c.len, short: c.fingerprint.short() }));
+        lines.extend(chunks.iter().map(line));
     }
     flush(&mut groups, &mut lines);
     for frame in &frames {

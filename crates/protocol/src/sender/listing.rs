@@ -13,6 +13,7 @@ use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
+use super::linking::{Linking, Told, leave_said};
 use super::{Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
@@ -40,6 +41,7 @@ pub(super) struct Lister {
     files: u64,
     /// The users and groups whose names were told.
     named: (HashSet<u32>, HashSet<u32>),
+    linking: Linking,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Lister {
             complete: false,
             files: 0,
             named: (HashSet::new(), HashSet::new()),
+            linking: Linking::default(),
         }
     }
 
@@ -147,9 +150,9 @@ impl Sender {
         let Some(mut ready) = self.lister.ready.pop_front() else { return false };
         let (mut entries, mut bytes) = (Vec::new(), 0);
         while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
-            let Some(entry) = ready.entries.pop_front() else { break };
+            let Some(mut entry) = ready.entries.pop_front() else { break };
             bytes += weight(&entry);
-            if self.tells(&ready.dir, &entry) {
+            if self.tells(&ready.dir, &mut entry) {
                 entries.push(entry);
             }
         }
@@ -167,6 +170,7 @@ impl Sender {
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
+            entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }
@@ -182,7 +186,7 @@ impl Sender {
     }
 
     /// Notes an entry that is told, or says why it is not.
-    fn tells(&mut self, dir: &RelPath, entry: &Entry) -> bool {
+    fn tells(&mut self, dir: &RelPath, entry: &mut Entry) -> bool {
         let path = match dir.join(&entry.name) {
             Ok(path) => path,
             Err(bad) => {
@@ -198,7 +202,10 @@ impl Sender {
             if entry.meta.is_dir() {
                 return false;
             }
+            // It comes to nothing at the other end: nobody waits for it.
+            entry.meta.set_linked(None);
         }
+        self.tell_linked(&path, &mut entry.meta);
         if self.options.remove.sources && !entry.meta.is_dir() {
             let source = (path.clone(), entry.meta.clone());
             self.sources.insert(FileNo(self.lister.next), source);
@@ -220,6 +227,15 @@ impl Sender {
         }
         self.lister.next += 1;
         true
+    }
+
+    fn tell_linked(&mut self, path: &RelPath, meta: &mut Meta) {
+        if self.lister.linking.tell((self.lister.next, path), meta) == Told::Crowded {
+            let message = format!(
+                "link {path}: too many files of several names; each name of such is sent by itself"
+            );
+            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
     }
 
     /// Tells both ends' users.

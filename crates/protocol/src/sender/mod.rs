@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
-//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered)
+//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
@@ -10,6 +10,7 @@
 
 mod confirm;
 mod file;
+mod linking;
 mod listing;
 mod mending;
 mod searching;
@@ -28,13 +29,13 @@ use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
-use crate::options::Options;
+use crate::options::{Append, Options};
 use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
-use file::{Outgoing, Resumed};
+use file::{Beginning, Outgoing, Resumed};
 use listing::Lister;
 
 /// Most sources that stay and are told of: all fit a frame.
@@ -349,10 +350,14 @@ impl Sender {
             return Err(PeerError::Unexpected("a frame after the end"));
         }
         match frame {
-            ToSender::Want { file, how } => self.want(file, how, None),
-            ToSender::Resume { file, key, spec } => {
-                self.want(file, How::Recipe, Some(Resumed { key, spec }))
+            ToSender::Want { how: How::Tail, .. } => {
+                Err(PeerError::Unexpected("a tail of no beginning"))
             }
+            ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
+            ToSender::Resume { file, key, spec } => {
+                self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
+            }
+            ToSender::Append { file, from } => self.want(file, How::Tail, Beginning::Behind(from)),
             ToSender::Settled { upto } => self.settle(upto),
             ToSender::Lack { file, groups } => match self.attempt(file)? {
                 Some(_) => self.lack(file, &groups),
@@ -419,15 +424,16 @@ impl Sender {
     }
 
     /// A new attempt at a file.
-    fn want(&mut self, file: FileNo, how: How, resumed: Option<Resumed>) -> Result<(), PeerError> {
+    fn want(&mut self, file: FileNo, how: How, begins: Beginning) -> Result<(), PeerError> {
         let listing = self
             .entries
             .get_mut(&file)
             .ok_or(PeerError::Unexpected("a file that was not listed"))?;
-        let strategy = self.options.strategy;
+        let strategy = self.options.way();
         let is_own = strategy.conversation == Conversation::Recipe;
         let knows = match how {
             How::Whole => true,
+            How::Tail => self.options.writing.append == Append::Blindly,
             How::Recipe => is_own,
             How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
         };
@@ -439,7 +445,8 @@ impl Sender {
             return Err(PeerError::Limit("attempts at one file"));
         }
         let (path, attempt) = (listing.path.clone(), listing.attempts);
-        let fits = resumed.is_none_or(|resumed| resumed.fits(listing.len));
+        let resumed = begins.resumed();
+        let fits = resumed.is_none_or(|resumed| resumed.fits(&strategy, listing.len));
         if attempt > 1 {
             // What waits to be said of the last attempt would be taken for this one's.
             self.frames.retain(|frame| frame.may_overtake() != Some(file));
@@ -455,8 +462,7 @@ impl Sender {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
-        let agreed = resumed.map(|resumed| resumed.spec);
-        self.files.insert(file, Outgoing::new(handle, (how, agreed), strategy));
+        self.files.insert(file, Outgoing::new(handle, (how, begins), strategy));
         self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
         Ok(())
     }
@@ -516,7 +522,7 @@ impl Sender {
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, literal };
+        let facts = Facts { len, modified, mode, target, linked: None, literal };
         let (action, differs) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
             Done::Same { differs, .. } => (Action::Touched, differs),

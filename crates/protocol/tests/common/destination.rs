@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
+use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
 use deltic_core::strategy::Conversation;
 use deltic_core::{
@@ -60,6 +61,8 @@ pub struct Destination {
     pub placed: Vec<(By, Span)>,
     /// How often all bytes of a version were hashed for its proof.
     pub whole_passes: usize,
+    /// Files that were given other names.
+    inodes: u64,
 }
 
 /// How bytes came to their place.
@@ -114,6 +117,7 @@ impl Destination {
             written: 0,
             placed: Vec::new(),
             whole_passes: 0,
+            inodes: 0,
         }
     }
 
@@ -148,7 +152,8 @@ impl Destination {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, users, groups } => {
+            Work::Look { paths, dirs, users, groups } => {
+                assert!(dirs.is_empty(), "no case keeps links");
                 // Every number stays what it is.
                 let ours = |line: &NameLine| Ours { id: line.id, may_give: true };
                 let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
@@ -175,6 +180,8 @@ impl Destination {
                 }
                 Answer::Extra(Ok(extras))
             }
+            // The cases let no commit wait.
+            Work::Land => unreachable!("{work:?}"),
             Work::Sweep => {
                 self.visible();
                 self.leftovers.clear();
@@ -203,6 +210,12 @@ impl Destination {
                 }
                 dirs.iter().for_each(|(path, meta)| self.set_meta(path, meta));
                 Answer::SetDirs(Vec::new())
+            }
+            Work::Link { path, leader, kind, seen } => {
+                self.visible();
+                let luck = self.fails(self.faults.make);
+                let linked = luck.and_then(|()| self.link(&path, (&leader, &kind), seen.as_ref()));
+                Answer::Done(linked)
             }
             Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
@@ -261,10 +274,9 @@ impl Destination {
                 }
                 let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
                 let time = if self.options.times { meta.modified } else { NOW };
-                self.put(
-                    &path,
-                    Node { meta: Meta { modified: time, mode, ..meta }, bytes: Arc::default() },
-                );
+                let mut meta = Meta { modified: time, mode, ..meta };
+                meta.set_linked(None);
+                self.put(&path, Node { meta, bytes: Arc::default() });
             }
             Work::SetMeta { path, meta } => self.set_meta(&path, &meta),
             other => unreachable!("{other:?}"),
@@ -272,10 +284,53 @@ impl Destination {
         Ok(())
     }
 
+    /// Makes `path` another name of what `leader` is, in place of what was `seen`.
+    fn link(
+        &mut self,
+        path: &RelPath,
+        (leader, kind): (&RelPath, &Kind),
+        seen: Option<&Meta>,
+    ) -> Done {
+        let first = self.tree.0.get(leader).filter(|first| first.meta.kind == *kind).cloned();
+        let mut first = first.ok_or_else(|| setback("the leader changed", true))?;
+        let identity = first.meta.linked();
+        let old = self.tree.0.get(path);
+        if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
+            return Err(setback("directory not empty", false));
+        }
+        if identity.is_some() && identity == old.and_then(|old| old.meta.linked()) {
+            return Ok(());
+        }
+        let is_like = |(old, seen): (&Node, &Meta)| old.meta.kind == seen.kind;
+        assert_eq!(old.is_some(), seen.is_some(), "{path}");
+        assert!(old.zip(seen).is_none_or(is_like), "{path} is what was seen");
+        if identity.is_none() {
+            self.inodes += 1;
+            let inode = Inode { device: 2, number: self.inodes };
+            first.meta.set_linked(Some(Linked::Inode(inode, 2)));
+            self.tree.0.insert(leader.clone(), first.clone());
+        }
+        self.put(path, first);
+        Ok(())
+    }
+
+    /// Sets what a name is, and what it shares with other names of the same file.
     fn set_meta(&mut self, path: &RelPath, meta: &Meta) {
         if path.is_root() {
             return;
         }
+        let node = self.tree.0.get(path).unwrap_or_else(|| panic!("{path} is not there"));
+        let linked = node.meta.linked();
+        let shares = |(other, node): (&RelPath, &Node)| {
+            let same = linked.is_some() && node.meta.linked() == linked;
+            (other == path || same).then(|| other.clone())
+        };
+        for name in self.tree.0.iter().filter_map(shares).collect::<Vec<_>>() {
+            self.set_meta_of(&name, meta, linked);
+        }
+    }
+
+    fn set_meta_of(&mut self, path: &RelPath, meta: &Meta, linked: Option<Linked>) {
         let node = self.tree.0.get_mut(path).unwrap_or_else(|| panic!("{path} is not there"));
         if self.options.times {
             node.meta.modified = meta.modified;
@@ -286,6 +341,7 @@ impl Destination {
         node.meta.user = meta.user.or(node.meta.user);
         node.meta.group = meta.group.or(node.meta.group);
         node.meta.more.clone_from(&meta.more);
+        node.meta.set_linked(linked);
     }
 
     /// Puts an entry in place, as a rename does.
@@ -580,7 +636,7 @@ impl Destination {
     fn commit(&mut self, handle: Handle, path: &RelPath, meta: &Meta) -> Done {
         let (len, modified) = (meta.len, meta.modified);
         // An empty file is staged by its commit.
-        let new = New { len, modified, spec: ChunkerSpec::for_len(len) };
+        let new = New { len, modified, from: 0, spec: ChunkerSpec::for_len(len) };
         let stage = self.stage(handle, path, new);
         let whole = stage.goes_on || stage.cover.is_complete();
         assert!(whole, "{path} is committed with holes");

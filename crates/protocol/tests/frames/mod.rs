@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{Device, DeviceClass, IdRules, Inode, ModeRules, Named, Who};
+use deltic_core::meta::{Device, DeviceClass, IdRules, Linked, ModeRules, Named, Who};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
@@ -13,12 +13,13 @@ use deltic_core::{
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
-use deltic_protocol::limits::{MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
+use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
+use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
-use deltic_protocol::options::{Backup, Links, Metadata, Missing, Powers, Remove, Select};
+use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -50,7 +51,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         group: Some(1000),
         more: More {
             accessed: Some(when),
-            linked: Some(Inode { device: 1, number: 300 }),
+            linked: Some(Linked::First(300)),
             access_acl: Some(acl.clone()),
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
@@ -77,6 +78,18 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
+    let linked_change = Change {
+        path: RelPath::parse(b"b").unwrap(),
+        item: Item::File,
+        action: Action::Created,
+        differs: Differs::default(),
+        facts: Facts { linked: RelPath::parse(b"dir/a").ok(), ..Facts::of(&meta_of(2)) },
+    };
+    let linked = |linked: Linked| {
+        let mut meta = meta_of(2);
+        meta.set_linked(Some(linked));
+        meta
+    };
     let totals = Totals {
         files: 1,
         bytes: 5000,
@@ -145,9 +158,21 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         options: Options {
             select,
             remove,
-            follow: Links { follow: Follow::Unsafe, safe: true, munge: false },
+            follow: Links { follow: Follow::Unsafe, safe: true, munge: false, keep_dirs: true },
             ..options.clone()
         },
+    };
+    let writing = Writing {
+        sparse: true,
+        inplace: true,
+        append: Append::Verified,
+        temp_dir: Some(b"/tmp"[..].into()),
+        ..Writing::default()
+    };
+    let in_place = Request::Receive {
+        destination: b"/data"[..].into(),
+        single: None,
+        options: Options { writing, block_bytes: Some(4096), ..options.clone() },
     };
     let part = Key::from_bytes([0x17; 32]);
     let capabilities = ["chunker:sieve", "recipe:keyed-8"].map(String::from).into();
@@ -171,6 +196,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Request.metadata", with_metadata.encode()),
         ("Request.compare", by_comparison.encode()),
         ("Request.select", by_selection.encode()),
+        ("Request.writing", in_place.encode()),
         ("Names", Names(vec![b"a/b"[..].into(), b"c"[..].into()]).encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
@@ -196,6 +222,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 own: None,
                 entries: vec![entry("d", &full), entry("e", &device)],
                 extent: Extent::More,
+            }
+            .encode(),
+        ),
+        (
+            "Listing.linked",
+            ToReceiver::Listing {
+                dir: RelPath::root(),
+                own: None,
+                entries: vec![
+                    entry("a", &linked(Linked::First(3))),
+                    entry("b", &linked(Linked::Back(1))),
+                ],
+                extent: Extent::Last,
             }
             .encode(),
         ),
@@ -230,6 +269,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
         ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
+        ("Recipe", ToReceiver::Recipe { file, chunks: vec![chunk; 3] }.encode()),
         (
             "Fill.plain",
             ToReceiver::Fill {
@@ -310,6 +350,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        ("Append", ToSender::Append { file, from: 300 }.encode()),
         ("Settled", ToSender::Settled { upto: file }.encode()),
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
@@ -321,6 +362,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Done.replaced", ToSender::Done { file, done: replaced }.encode()),
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
         ("Changed", ToSender::Changed(change).encode()),
+        ("Changed.linked", ToSender::Changed(linked_change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
@@ -361,6 +403,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),
         (file(), ranges(), vec(chunk(), 0..4))
             .prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
+        (file(), vec(chunk(), 0..4)).prop_map(|(file, chunks)| ToReceiver::Recipe { file, chunks }),
         (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill {
             file,
             chunks,
@@ -396,6 +439,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), any::<[u8; 32]>(), spec()).prop_map(|(file, key, spec)| {
             ToSender::Resume { file, key: Key::from_bytes(key), spec }
         }),
+        (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
@@ -478,15 +522,16 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL);
+    let block = option(1..=MAX_BLOCK_BYTES);
+    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block);
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level),
+            (threads, streams, compress_level, block_bytes),
             strategy,
-            ((compare, select, remove, follow, metadata), rules),
+            ((compare, select, remove, follow, metadata, writing), rules),
         )| {
             Options {
                 recursive: flag[0],
@@ -503,11 +548,13 @@ fn options() -> impl Strategy<Value = Options> {
                 threads,
                 streams,
                 strategy,
+                block_bytes,
                 compare,
                 select,
                 remove,
                 follow,
                 metadata,
+                writing,
                 rules,
             }
         },
@@ -553,14 +600,30 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata)> {
+fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata, Writing)> {
     let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
-    let links = (follow, any::<[bool; 2]>()).prop_map(|(follow, [safe, munge])| Links {
+    let links = (follow, any::<[bool; 3]>()).prop_map(|(follow, [safe, munge, keep_dirs])| Links {
         follow,
         safe,
         munge,
+        keep_dirs,
     });
-    (compare(), select(), remove(), links, metadata())
+    (compare(), select(), remove(), links, metadata(), writing())
+}
+
+fn writing() -> impl Strategy<Value = Writing> {
+    let append = of(&[Append::Never, Append::Blindly, Append::Verified]);
+    (any::<[bool; 4]>(), append, option(bytes()), option(bytes())).prop_map(
+        |([sparse, preallocate, inplace, delay], append, temp_dir, partial_dir)| Writing {
+            sparse,
+            preallocate,
+            inplace,
+            delay: delay && !inplace,
+            append: if inplace { append } else { Append::Never },
+            temp_dir,
+            partial_dir: partial_dir.filter(|_| !inplace),
+        },
+    )
 }
 
 fn select() -> impl Strategy<Value = Select> {
@@ -679,7 +742,7 @@ fn patch_step() -> impl Strategy<Value = PatchStep> {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger])
+    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail])
 }
 
 fn short() -> impl Strategy<Value = ShortFingerprint> {
@@ -750,7 +813,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     });
     let map = || of(&["", "*:7", "0-99:root,a*:b"]).prop_map(|text| IdRules::parse(text).unwrap());
     let powers = of(&[Powers::Own, Powers::Tried, Powers::Waived]);
-    (any::<[bool; 13]>(), powers, chmod, map(), map()).prop_map(
+    (any::<[bool; 16]>(), powers, chmod, map(), map()).prop_map(
         |(flag, powers, chmod, user_map, group_map)| Metadata {
             users: flag[0],
             groups: flag[1],
@@ -765,6 +828,9 @@ fn metadata() -> impl Strategy<Value = Metadata> {
             xattrs: flag[10],
             all_xattrs: flag[11],
             numeric_ids: flag[12],
+            hard_links: flag[13],
+            reads_notes: flag[14],
+            writes_notes: flag[15],
             powers,
             chmod,
             user_map,
@@ -778,7 +844,7 @@ fn time() -> impl Strategy<Value = Timestamp> {
 }
 
 fn more() -> impl Strategy<Value = More> {
-    let inode = any::<(u64, u64)>().prop_map(|(device, number)| Inode { device, number });
+    let linked = (2..=u32::MAX).prop_map(Linked::First);
     let xattrs = btree_map("(user|security|trusted)[.][a-z]{1,4}", vec(any::<u8>(), 0..9), 0..3);
     let xattr = |(name, value): (String, Vec<u8>)| Xattr {
         name: name.into_bytes().into(),
@@ -786,7 +852,7 @@ fn more() -> impl Strategy<Value = More> {
     };
     let xattrs = xattrs.prop_map(move |all| all.into_iter().map(xattr).collect());
     let acls = (option::of(acl()), option::of(acl()));
-    (option::of(time()), option::of(inode), acls, xattrs, any::<bool>()).prop_map(
+    (option::of(time()), option::of(linked), acls, xattrs, any::<bool>()).prop_map(
         |(accessed, linked, (access_acl, default_acl), xattrs, unread)| More {
             accessed,
             linked,
@@ -828,7 +894,12 @@ fn rel_path() -> impl Strategy<Value = RelPath> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (name(), meta()).prop_map(|(name, meta)| Entry { name, meta })
+    let back = (1..=u64::MAX).prop_map(|back| {
+        let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+        meta.set_linked(Some(Linked::Back(back)));
+        meta
+    });
+    (name(), prop_oneof![9 => meta(), 1 => back]).prop_map(|(name, meta)| Entry { name, meta })
 }
 
 fn bytes() -> impl Strategy<Value = Box<[u8]>> {
@@ -859,10 +930,11 @@ fn action() -> impl Strategy<Value = Action> {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let target = proptest::option::of(vec(any::<u8>(), 0..40).prop_map(Into::into));
-    (number(), any::<(i64, u8)>(), 0..=0o7777u32, target, number()).prop_map(
-        |(len, (secs, nanos), mode, target, literal)| {
+    let words = (target, proptest::option::of(rel_path()));
+    (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
+        |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, literal }
+            Facts { len, modified, mode, target, linked, literal }
         },
     )
 }

@@ -16,9 +16,38 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     times_that_are_left_out_stay(&make());
     a_symlink_is_never_followed(&make());
     metadata_is_set_on_the_entry_itself(&make());
+    another_name_shows_what_the_first_one_is(&make());
     removing_takes_everything_below(&make());
     the_staging_directory_is_no_target(&make());
     what_is_missing_is_not_found(&make());
+}
+
+fn another_name_shows_what_the_first_one_is(store: &impl Store) {
+    store.make_dir(&path("dir")).expect("make");
+    put(store, "first", b"new");
+    put(store, "dir/old", b"old");
+    let (first, is, seen) = (path("first"), meta(store, "first"), meta(store, "dir/old"));
+    let link = |at: &str, is: &Meta, seen: Option<&Meta>| {
+        store.link(&path(at), (store, &first), (is, seen))
+    };
+    let changed = Meta { len: 4, ..is.clone() };
+    for (at, is, seen) in [("other", &changed, None), ("dir/old", &changed, Some(&seen))] {
+        assert!(matches!(link(at, is, seen), Err(StoreError::Changed { .. })), "{at}");
+    }
+    for (at, seen) in [("other", Some(&seen)), ("dir/old", None), ("dir/old", Some(&changed))] {
+        assert!(matches!(link(at, &is, seen), Err(StoreError::Conflict { .. })), "{at}");
+    }
+    assert_eq!(bytes(store, "dir/old"), b"old");
+    link("other", &is, None).expect("nothing is there");
+    link("dir/old", &is, Some(&seen)).expect("it is what was seen");
+    for at in ["other", "dir/old"] {
+        assert_eq!(bytes(store, at), b"new");
+        assert!(meta(store, at).is_like(&is));
+    }
+    // Again: they are what they are to be.
+    link("dir/old", &is, Some(&is)).expect("it is one already");
+    put(store, "first", b"newer");
+    assert_eq!(bytes(store, "other"), b"new");
 }
 
 fn names_are_any_bytes_and_sorted_by_them(store: &impl Store) {

@@ -4,8 +4,9 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use deltic_core::meta::{Scope, Timestamp};
-use deltic_core::{Meta, Name};
+use deltic_core::meta::noted::{Noted, NotedKind};
+use deltic_core::meta::{OWNER_BITS, Scope, Timestamp};
+use deltic_core::{Meta, Name, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
@@ -13,6 +14,7 @@ use rustix::io::{self, Errno};
 
 use super::heritage::Heritage;
 use super::more::{Reach, inherit, set_acls, set_xattrs};
+use super::noted;
 use crate::Keep;
 use crate::dir::Dir;
 
@@ -23,6 +25,8 @@ pub(super) struct Attrs<'a> {
     keep: Keep,
     /// Of extended attributes.
     scope: Scope,
+    /// Whether what only the superuser may set is noted, and not set.
+    notes: bool,
     mode: Option<u32>,
     /// A mode nobody asked to keep: a file system without modes may refuse it.
     mode_is_optional: bool,
@@ -46,21 +50,22 @@ impl<'a> Attrs<'a> {
     /// For an entry that the tree has not shown yet, or whose old version had `old_mode`.
     pub(super) fn of_new(
         meta: &'a Meta,
-        (keep, scope): (Keep, Scope),
+        what: (Keep, See),
         old_mode: Option<u32>,
         (umask, heritage): (u32, Heritage),
     ) -> Self {
-        let mode = Some(keep.mode_of_new(meta, old_mode, heritage.umask(umask)));
-        let mode_is_optional = !keep.modes;
-        Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, (keep, scope)) }
+        let mode = Some(what.0.mode_of_new(meta, old_mode, heritage.umask(umask)));
+        let mode_is_optional = !what.0.modes;
+        Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, what) }
     }
 
     /// For an entry that was there before.
-    pub(super) fn of_existing(meta: &'a Meta, (keep, scope): (Keep, Scope)) -> Self {
+    pub(super) fn of_existing(meta: &'a Meta, (keep, see): (Keep, See)) -> Self {
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
         let heritage = Heritage::default();
-        Self { meta, keep, scope, mode, mode_is_optional: false, times, heritage }
+        let (scope, notes) = (see.xattrs, see.noted);
+        Self { meta, keep, scope, notes, mode, mode_is_optional: false, times, heritage }
     }
 
     /// With the setgid bit that a new directory of mode `now` got from the one above it.
@@ -73,7 +78,7 @@ impl<'a> Attrs<'a> {
 
     /// Whether nothing is to be set.
     pub(super) fn is_empty(&self) -> bool {
-        self.mode.is_none() && self.times.is_none() && !self.looks_first()
+        self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
     }
 
     /// Whether what to set depends on what there is.
@@ -86,8 +91,12 @@ impl<'a> Attrs<'a> {
 
     /// Sets it.
     pub(super) fn set(&self, on: On<'_>) -> Result<(), Errno> {
-        let mode = if self.looks_first() { self.set_special(on)? } else { self.mode };
-        if let Some(mode) = mode.filter(|_| !self.meta.is_symlink()) {
+        let mode = match () {
+            () if self.notes => self.set_noted(on)?,
+            () if self.looks_first() => self.set_special(on)?,
+            () => self.mode,
+        };
+        if let Some(mode) = mode.filter(|_| self.notes || !self.meta.is_symlink()) {
             match on.set_mode(mode) {
                 Err(Errno::PERM | Errno::OPNOTSUPP) if self.mode_is_optional => {}
                 set => set?,
@@ -125,6 +134,34 @@ impl<'a> Attrs<'a> {
         // A change of owner, or of an ACL, may have taken special bits away.
         let differs = self.mode.is_some() || wanted != on.stat()?.st_mode & ALL_BITS;
         Ok(differs.then_some(wanted))
+    }
+
+    /// Notes what only the superuser may set, and sets the rest; all of it while its owner may write.
+    fn set_noted(&self, on: On<'_>) -> Result<Option<u32>, Errno> {
+        let (stat, at) = (on.stat()?, on.reach());
+        let now = noted::note_of(&at, &stat);
+        let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
+        let wanted = Noted {
+            kind: NotedKind::of(&self.meta.kind),
+            mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
+            user: self.meta.user.or(now.map(|now| now.user)).unwrap_or(stat.st_uid),
+            group: self.meta.group.or(now.map(|now| now.group)).unwrap_or(stat.st_gid),
+        };
+        let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
+        let mode = wanted.mode & ACCESS_BITS | owner_bits;
+        on.set_mode(mode)?;
+        let is_plain = matches!(wanted.kind, NotedKind::File | NotedKind::Dir);
+        let is_so = is_plain
+            && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
+        noted::set(&at, Some(&wanted).filter(|_| !is_so))?;
+        let unread = self.meta.is_partly_unread();
+        if self.keep.xattrs && !unread {
+            set_xattrs(&at, self.meta, self.scope)?;
+        }
+        if self.keep.acls && !unread && !self.meta.is_symlink() {
+            noted::set_acls(&at, self.meta, wanted.mode)?;
+        }
+        Ok(None)
     }
 
     fn inherit_group(&self, on: On<'_>) -> Result<(), Errno> {
@@ -198,7 +235,8 @@ pub(super) fn set_mode(handle: impl AsFd, mode: u32) -> Result<(), Errno> {
     On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS)
 }
 
-fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
+/// The link that `/proc` has for what a handle stands for.
+pub(super) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
@@ -233,3 +271,5 @@ pub fn umask() -> u32 {
 const ALL_BITS: u32 = 0o7777;
 const SETGID: u32 = 0o2000;
 const OWNER_WRITES: u32 = 0o200;
+const OWNER_READS_AND_WRITES: u32 = 0o600;
+const ACCESS_BITS: u32 = 0o777;

@@ -43,10 +43,21 @@ impl Backup {
         if file_type(&stat).is_dir() || goes == Goes::Removed && is_backup {
             return Ok(());
         }
+        let put = |dir: &Dir, name: &Name| place.dir.link(&place.name, dir, name);
+        self.put(root, place, put)
+    }
+
+    /// Calls `put` with the directory and the name that the old version at `place` is kept under, which is free.
+    pub(super) fn put(
+        &self,
+        root: &Dir,
+        place: &Place,
+        put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
         let name = [place.name.as_bytes(), &self.suffix].concat();
         let bad_name = |_| StoreError::BadName { action: BACK_UP, path: place.path.clone() };
         let name = Name::new(&name).map_err(bad_name)?;
-        self.link(root, place, &name).at(BACK_UP, &place.path)
+        self.put_at(root, (place, &name), put).at(BACK_UP, &place.path)
     }
 
     /// Whether what is kept stands beside what it was replaced by.
@@ -54,7 +65,12 @@ impl Backup {
         self.dir.is_none()
     }
 
-    fn link(&self, root: &Dir, place: &Place, name: &Name) -> Result<(), Errno> {
+    fn put_at(
+        &self,
+        root: &Dir,
+        (place, name): (&Place, &Name),
+        put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let tree = match &self.dir {
             None => None,
             Some(dir) => Some(mirror(make_all(dir)?, root, &place.dir_path)?),
@@ -65,7 +81,7 @@ impl Backup {
             Some(_) => dir.remove_file(name)?,
             None => {}
         }
-        place.dir.link(&place.name, dir, name)
+        put(dir, name)
     }
 }
 

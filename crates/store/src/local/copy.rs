@@ -103,13 +103,23 @@ fn copy_by_hand(
     to: BorrowedFd<'_>,
     new_start: u64,
 ) -> Result<bool, Errno> {
+    let start = old.start;
+    read_through(from, old, |at, bytes| write_at(to, new_start + (at - start), bytes))
+}
+
+/// Hands out the bytes `old` of `from`, some at a time and with their place; `false` where `from` ends before `old` does.
+pub(super) fn read_through(
+    from: BorrowedFd<'_>,
+    old: Range<u64>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), Errno>,
+) -> Result<bool, Errno> {
     BUFFER.with_borrow_mut(|buf| {
         buf.resize(BUFFER_BYTES as usize, 0);
         let mut old_at = old.start;
         while old_at < old.end {
             let want = (old.end - old_at).min(BUFFER_BYTES) as usize;
             let got = read_at(from, old_at, &mut buf[..want])?;
-            write_at(to, new_start + (old_at - old.start), &buf[..got])?;
+            each(old_at, &buf[..got])?;
             if got < want {
                 return Ok(false);
             }
@@ -143,6 +153,6 @@ fn is_unsupported(errno: Errno) -> bool {
 }
 
 /// The block size of practically every file system; where it is larger, sharing fails and the kernel copies.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
 const BUFFER_BYTES: u64 = 512 << 10;

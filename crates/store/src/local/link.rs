@@ -1,4 +1,4 @@
-//! Another name for what a neighbouring tree has.
+//! Another name for what this tree has, or a neighbouring one.
 
 use deltic_core::{Meta, More, RelPath, See};
 use rustix::fs::Stat;
@@ -11,25 +11,25 @@ use super::store::Inner;
 use crate::StoreError;
 use crate::error::At;
 
-/// Gives what `from` has at `path`, and `is`, the same path in `store`, in place of what was `seen`.
+/// Gives what `from` has at `there`, and `is`, the name `path` in `store`, in place of what was `seen`.
 ///
 /// The link is made in the staging directory and looked at there, so that what takes the place is what was looked at,
 /// whatever happens to its first name meanwhile; then it is moved.
 pub(super) fn link(
     store: &Inner,
-    from: &Inner,
     path: &RelPath,
+    (from, there): (&Inner, &RelPath),
     (is, seen): (&Meta, Option<&Meta>),
 ) -> Result<(), StoreError> {
     let place = Place::of(&store.root, LINK, path)?;
-    let there = Place::of(&from.root, LINK, path)?;
+    let there = Place::of(&from.root, LINK, there)?;
     let found = place.dir.find(&place.name).at(LINK, path)?;
     let source = there.dir.stat(&there.name).at(LINK, path)?;
     // A rename over another name of the same file does nothing, and leaves both.
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
-    check_seen(&place, found, seen)?;
+    check_seen(&place, found, (seen, store.see))?;
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
@@ -47,11 +47,15 @@ pub(super) fn link(
     landed
 }
 
-fn check_seen(place: &Place, found: Option<Stat>, seen: Option<&Meta>) -> Result<(), StoreError> {
+fn check_seen(
+    place: &Place,
+    found: Option<Stat>,
+    (seen, see): (Option<&Meta>, See),
+) -> Result<(), StoreError> {
     let as_seen = match (found, seen) {
         (None, None) => true,
         (Some(_), Some(seen)) => {
-            look_at(&place.dir, &place.name, See::default()).at(LINK, &place.path)?.is_like(seen)
+            look_at(&place.dir, &place.name, see.plain()).at(LINK, &place.path)?.is_like(seen)
         }
         _ => false,
     };

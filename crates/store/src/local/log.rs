@@ -72,7 +72,8 @@ impl Log {
             opened => opened?,
         };
         let log = fs::fstat(&file)?;
-        if !is_ours(&log) || !is_ours(&stat) || log.st_size as u64 > MAX_LOG_BYTES {
+        if !is_ours(&log, 1) || !is_ours(&stat, STAGED_NAMES) || log.st_size as u64 > MAX_LOG_BYTES
+        {
             return Ok(None);
         }
         let written_later = stat.st_mtime.max(stat.st_ctime) > log.st_mtime + SLACK_SECS;
@@ -153,10 +154,13 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 
-/// A regular file with one name, that nobody else may write.
-fn is_ours(stat: &Stat) -> bool {
+/// A regular file of no more names than that, that nobody else may write.
+fn is_ours(stat: &Stat, names: u64) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file() && owner && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file()
+        && owner
+        && u64::from(stat.st_nlink) <= names
+        && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.
@@ -175,6 +179,8 @@ fn boot() -> Option<&'static [u8]> {
 
 pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 pub(super) const LOG_SUFFIX: &[u8] = b".log";
+/// Its own, and that under which it is shown.
+const STAGED_NAMES: u64 = 2;
 const MAGIC: &[u8] = b"deltic log 1";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MAX_BOOT_BYTES: usize = 64;

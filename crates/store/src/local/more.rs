@@ -1,6 +1,8 @@
 //! Extended attributes and ACLs, read and set by paths that start at held handles: no call for them takes a handle of a
 //! directory and a name before Linux 6.13.
 
+use std::collections::BTreeMap;
+
 use deltic_core::meta::{
     Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Xattr,
 };
@@ -25,21 +27,21 @@ impl Reach {
         }
     }
 
-    fn get(&self, name: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
+    pub(super) fn get(&self, name: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Name(path) => fs::lgetxattr(&**path, name, value),
             Self::Followed(path) => fs::getxattr(&**path, name, value),
         }
     }
 
-    fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+    pub(super) fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Name(path) => fs::lsetxattr(&**path, name, value, XattrFlags::empty()),
             Self::Followed(path) => fs::setxattr(&**path, name, value, XattrFlags::empty()),
         }
     }
 
-    fn remove(&self, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn remove(&self, name: &[u8]) -> Result<(), Errno> {
         let removed = match self {
             Self::Name(path) => fs::lremovexattr(&**path, name),
             Self::Followed(path) => fs::removexattr(&**path, name),
@@ -65,19 +67,22 @@ pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
 struct Unread;
 
 fn read(at: &Reach, meta: &Meta, see: See, more: &mut More) -> Result<(), Unread> {
-    if see.acls && !meta.is_symlink() {
+    if see.acls && !see.noted && !meta.is_symlink() {
         more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
     for name in names(at, see.xattrs).map_err(|_| Unread)? {
         let Some(value) = value(at, &name).map_err(|_| Unread)? else { continue };
+        let name = see.xattrs.told(&name);
         total += name.len() + value.len();
         if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
             return Err(Unread);
         }
         more.xattrs.push(Xattr { name: name.into(), value: value.into() });
     }
+    more.xattrs.sort_unstable();
+    more.xattrs.dedup_by(|later, first| later.name == first.name);
     Ok(())
 }
 
@@ -125,15 +130,16 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
 
 /// Makes the attributes that `scope` admits those of `meta`.
 pub(super) fn set_xattrs(at: &Reach, meta: &Meta, scope: Scope) -> Result<(), Errno> {
-    let wanted = meta.xattrs();
+    let kept = meta.xattrs().iter().map(|xattr| (scope.kept(&xattr.name), &*xattr.value));
+    let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();
     for name in names(at, scope)? {
-        if wanted.binary_search_by(|xattr| (*xattr.name).cmp(&name)).is_err() {
+        if !wanted.contains_key(&name) {
             at.remove(&name)?;
         }
     }
-    for Xattr { name, value: wanted } in wanted.iter().filter(|xattr| scope.admits(&xattr.name)) {
-        if value(at, name)?.as_deref() != Some(wanted) {
-            at.set(name, wanted)?;
+    for (name, wanted) in wanted {
+        if value(at, &name)?.as_deref() != Some(wanted) {
+            at.set(&name, wanted)?;
         }
     }
     Ok(())

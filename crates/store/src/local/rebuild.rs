@@ -5,21 +5,25 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{RelPath, See};
+use deltic_core::RelPath;
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On};
-use super::backup::Goes;
-use super::copy::{End, write_at};
+use super::copy::{End, read_through, write_at};
+use super::finished::{Expected, Finished};
+use super::heritage::Heritage;
+use super::holes::{Under, write_sparse};
+use super::inplace::Target;
 use super::log::{Log, remove_log};
+use super::partial::Other;
 use super::place::Place;
-use super::room::Room;
+use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
-use super::stage::{Logged, Staged, discard, staging_path};
+use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Content, Rebuild, Replaces, Resumed, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -31,6 +35,10 @@ pub struct LocalRebuild {
     len: u64,
     log: Mutex<Log>,
     room: Room,
+    /// What is there before anything is written.
+    under: Under,
+    /// The file that is changed where it is, if one is.
+    target: Option<Target>,
     /// Bytes that were sent for it and written.
     written: AtomicU64,
     fate: Mutex<Fate>,
@@ -56,48 +64,104 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let staged = store.stages.create(&place)?;
+        let target = if store.writing.inplace { Target::of(&place)? } else { None };
+        let staged = store.growing().create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
-        let rebuild =
-            Self::of(store, (path, staged, inode), len, (Log::Unwritten, Fate::Worthless));
-        fs::ftruncate(&rebuild.staged.file, len).at("create", &rebuild.path)?;
+        let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
+        let state = (Log::Unwritten, Fate::Worthless, under);
+        let rebuild = Self::of(store, (path, staged, inode), (len, target), state);
+        fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
+        if rebuild.store.writing.preallocate && rebuild.target.is_none() {
+            reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
+        }
         Ok(rebuild)
     }
 
-    /// Goes on with what was left behind for `path`.
+    /// Goes on with what was left behind for `path`. Of a file that changes where it is nothing is noted.
     pub(super) fn resume(
         store: Arc<Inner>,
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
+        if store.writing.inplace {
+            return Ok(None);
+        }
         let place = Place::of(&store.root, "resume", path)?;
-        let Some(Logged { staged, log, notes }) = store.stages.resume(&place, len)? else {
+        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len)? else {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
-        let rebuild = Self::of(store, (path, staged, inode), len, (log, Fate::Worthwhile));
+        let state = (log, Fate::Worthwhile, Under::Blocks);
+        let rebuild = Self::of(store, (path, staged, inode), (len, None), state);
         Ok(Some(Resumed { rebuild, notes }))
     }
 
     fn of(
         store: Arc<Inner>,
         (path, staged, inode): (&RelPath, Staged, (u64, u64)),
-        len: u64,
-        (log, fate): (Log, Fate),
+        (len, target): (u64, Option<Target>),
+        (log, fate, under): (Log, Fate, Under),
     ) -> Self {
-        let room = Room::of(&staged.file, len);
+        let holes = store.writing.sparse || target.is_some();
+        let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
+        let room = Room::of(&staged.file, len, reserve);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
-        Self { store, path, staged, inode, len, log, room, written: AtomicU64::new(0), fate }
+        let written = AtomicU64::new(0);
+        Self { store, path, staged, inode, len, log, room, under, target, written, fate }
     }
 
     fn doom(&self, fate: Fate) {
         let mut own = lock(&self.fate);
+        let first = *own < Fate::Worthwhile && fate == Fate::Worthwhile;
         *own = fate.max(*own);
+        drop(own);
+        if first {
+            self.show(Other::Stays);
+        }
+    }
+
+    /// Lets it be seen while it is not complete, where that is asked for.
+    fn show(&self, other: Other) {
+        let Some(partial) = &self.store.writing.partial_dir else { return };
+        let show = || {
+            let place = Place::of(&self.store.root, "show", &self.path).ok()?;
+            let dir = self.stages().dir(&self.staged.home).ok()?;
+            partial.show(&self.store.root, &place, (&dir, &self.staged.name), other).ok()
+        };
+        // What cannot be shown is kept all the same.
+        let _ = show();
+    }
+
+    /// Takes back what [`Self::show`] did.
+    fn hide(&self) {
+        if let Some(partial) = &self.store.writing.partial_dir
+            && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
+        {
+            partial.hide(&self.store.root, &place);
+        }
+    }
+
+    fn stages(&self) -> &Stages {
+        self.store.stages(self.staged.whose)
     }
 
     fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
         let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
         if fits { Ok(()) } else { Err(StoreError::new("write", &self.path, Errno::FBIG)) }
+    }
+
+    /// Writes to the staged file.
+    fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.staged.file.as_fd();
+        if self.store.writing.sparse {
+            write_sparse(file, start, bytes, self.under)?;
+        } else {
+            write_at(file, start, bytes)?;
+        }
+        if let Some(target) = &self.target {
+            target.stage(start..start + bytes.len() as u64);
+        }
+        Ok(())
     }
 
     /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
@@ -108,8 +172,9 @@ impl LocalRebuild {
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
         let file = &self.staged.file;
-        let old_mode = old.filter(|stat| file_type(stat).is_file()).map(|stat| stat.st_mode);
-        let keep = (commit.keep, self.store.see.xattrs);
+        let old_mode = old.filter(|stat| file_type(stat).is_file());
+        let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
+        let keep = (commit.keep, self.store.see);
         let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
@@ -119,50 +184,113 @@ impl LocalRebuild {
         Ok(())
     }
 
+    /// The mode of the file at `place`, as it is noted if need be.
+    fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
+        let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+        let noted = self.store.see.noted.then(look).flatten();
+        noted.map_or(stat.st_mode, |meta| meta.mode)
+    }
+
     /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
     fn flush_some(&self, written: u64) -> Result<(), StoreError> {
         let before = self.written.fetch_add(written, Ordering::Relaxed);
         let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
-        if !self.store.touched.is_durable() || rounds(before) == rounds(before + written) {
+        // What changes where it is, is flushed there.
+        let lasts = self.store.touched.is_durable() && self.target.is_none();
+        if !lasts || rounds(before) == rounds(before + written) {
             return Ok(());
         }
         let flushed = fs::fdatasync(&self.staged.file).at("flush", &self.path);
         flushed.inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Checks that `place` holds what the new version is to replace, and says what that is.
-    fn check_replaced(
-        &self,
-        replaces: &Replaces<'_, LocalSnapshot>,
-        place: &Place,
-    ) -> Result<Option<Stat>, StoreError> {
-        let found = place.dir.find(&place.name).at("commit", &self.path)?;
-        let expected = match (replaces, found) {
-            (Replaces::Nothing, found) => found.is_none(),
-            (Replaces::Version(old), Some(stat)) => old.version().is_still(Version::of(&stat)),
-            (Replaces::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
-            (Replaces::Seen(meta), Some(_)) => {
-                let now = look_at(&place.dir, &place.name, See::default());
-                now.at("commit", &self.path)?.is_like(meta)
-            }
-            (Replaces::Version(_) | Replaces::Seen(_), None) => false,
-        };
-        if expected { Ok(found) } else { Err(StoreError::Conflict { path: self.path.clone() }) }
-    }
-
-    /// Moves the staged file into place, having checked that it is still ours.
-    fn land(&self, place: &Place) -> Result<(), StoreError> {
-        let dir = self.store.stages.dir(&self.staged.home).at("commit", &self.path)?;
-        let staged = dir.stat(&self.staged.name).at("commit", &self.path)?;
-        if inode_of(&staged) != self.inode {
-            return Err(StoreError::Conflict { path: self.path.clone() });
+    /// Moves what grew in a directory for it to the file system of its place, if that is another.
+    fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
+        if self.staged.whose == Whose::Own || self.stages().reaches(place)? {
+            return Ok(());
         }
-        place.land(&dir, &self.staged.name).at("commit", &self.path)?;
-        self.doom(Fate::Gone);
-        if !matches!(*lock(&self.log), Log::Unwritten) {
-            remove_log(&dir, &self.staged.name);
+        let staged = self.store.stages(Whose::Own).create(place)?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
+        let away = std::mem::replace(&mut self.staged, staged);
+        *lock(&self.log) = Log::Unwritten;
+        let from = End { file: away.file.as_fd(), device: self.inode.0 };
+        self.inode = inode;
+        let to = End { file: self.staged.file.as_fd(), device: inode.0 };
+        fs::ftruncate(to.file, self.len).at("create", &self.path)?;
+        if self.store.writing.preallocate {
+            reserve_all(to.file, 0, self.len).at("allocate", &self.path)?;
+        }
+        let moved = if self.store.writing.sparse {
+            read_through(from.file, 0..self.len, |at, bytes| {
+                write_sparse(to.file, at, bytes, self.under)
+            })
+        } else {
+            self.store.copier.copy(from, 0..self.len, to, 0)
+        };
+        let whole = moved.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        if !whole {
+            self.doom(Fate::Spoiled);
+            return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
+        }
+        if let Ok(dir) = self.store.stages(away.whose).dir(&away.home) {
+            discard(&dir, &away.name);
         }
         Ok(())
+    }
+
+    /// Writes what is staged into the file that is to change.
+    fn change(
+        &self,
+        target: &Target,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, old): (&Place, Option<Stat>),
+    ) -> Result<(), StoreError> {
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(target.version()))
+        else {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        };
+        if self.store.writing.preallocate {
+            target.reserve(self.len).at("allocate", &self.path)?;
+        }
+        self.store.back_up_copy(place, (target.file(), &old))?;
+        let staged = (&self.staged.file, self.inode.0);
+        let changed = target.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let lasts = self.store.touched.is_durable();
+        // The time that says that it is done must not be on the disk before what it says that of.
+        let flush = || if lasts { fs::fdatasync(target.file()) } else { Ok(()) };
+        changed.and_then(|()| flush()).map_err(|errno| {
+            self.doom(Fate::Worthwhile);
+            target.mark_torn();
+            StoreError::Torn { path: self.path.clone(), source: errno.into() }
+        })?;
+        let keep = (commit.keep, self.store.see);
+        let umask = (self.store.umask, Heritage::default());
+        let old_mode = Some(self.mode_of(place, &old));
+        let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
+        attrs.set(On::Open(target.file().as_fd())).at("set metadata of", &self.path)?;
+        if lasts {
+            fs::fsync(target.file()).at("flush", &self.path)?;
+        }
+        if let Ok(dir) = self.stages().dir(&self.staged.home) {
+            discard(&dir, &self.staged.name);
+        }
+        self.doom(Fate::Gone);
+        self.store.settle(place, (self.staged.whose, &self.staged.home));
+        Ok(())
+    }
+
+    /// What it is when nothing but its name is missing.
+    fn finished(&self, expected: Expected) -> Finished {
+        let Staged { home, whose, name, .. } = &self.staged;
+        Finished {
+            path: self.path.clone(),
+            home: home.clone(),
+            whose: *whose,
+            name: name.clone(),
+            inode: self.inode,
+            is_noted: !matches!(*lock(&self.log), Log::Unwritten),
+            expected,
+        }
     }
 }
 
@@ -179,10 +307,22 @@ impl Rebuild for LocalRebuild {
             return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
         }
         self.check_span(new_start, old.end - old.start)?;
+        if self.target.as_ref().is_some_and(|target| target.has(from, &old, new_start)) {
+            return from.check_unchanged();
+        }
+        let (start, new_end) = (old.start, new_start + (old.end - old.start));
         let source = End { file: from.as_fd(), device: from.version().device() };
         let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
-        self.room.reserve(&self.staged.file, new_start..new_start + (old.end - old.start));
-        let copied = self.store.copier.copy(source, old, target, new_start);
+        self.room.reserve(&self.staged.file, new_start..new_end);
+        let copied = if self.store.writing.sparse {
+            let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
+            read_through(source.file, old, put)
+        } else {
+            self.store.copier.copy(source, old, target, new_start)
+        };
+        if let Some(target) = &self.target {
+            target.stage(new_start..new_end);
+        }
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
         from.check_unchanged()?;
@@ -191,7 +331,7 @@ impl Rebuild for LocalRebuild {
 
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.check_span(new_start, bytes.len() as u64)?;
-        let written = write_at(self.staged.file.as_fd(), new_start, bytes);
+        let written = self.put(new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)?;
         self.flush_some(bytes.len() as u64)
@@ -203,48 +343,63 @@ impl Rebuild for LocalRebuild {
         if content == Content::OldAndSent {
             return self.write(new_start, bytes);
         }
-        let written = write_at(self.staged.file.as_fd(), new_start, bytes);
+        let written = self.put(new_start, bytes);
         written.at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        if self.target.as_ref().is_some_and(|target| target.has(from, old, new_start)) {
+            return true;
+        }
         let devices = (from.version().device(), self.inode.0);
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        let Staged { file, home, name } = &self.staged;
-        let dir = || self.store.stages.dir(home);
+        if self.target.is_some() {
+            // What of it lies in its place is not in the staged file.
+            return Ok(());
+        }
+        let Staged { file, home, name, .. } = &self.staged;
+        let dir = || self.stages().dir(home);
         let noted = lock(&self.log).append(dir, (file, name), bytes);
         noted.at("note what is written of", &self.path)
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        read_at(self.staged.file.as_fd(), start, buf).at("read", &self.path)
+        match &self.target {
+            Some(target) => target.read_at(&self.staged.file, start, buf),
+            None => read_at(self.staged.file.as_fd(), start, buf),
+        }
+        .at("read", &self.path)
     }
 
-    fn commit(self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
+    fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
-        let old = self.check_replaced(&commit.replaces, &place)?;
+        let expected = Expected::of(&commit.replaces);
+        let old = expected.check(&place, self.store.see)?;
+        if let Some(target) = self.target.take() {
+            return self.change(&target, &commit, (&place, old));
+        }
+        self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;
-        if self.store.touched.is_durable() {
-            // Again: a flush takes its time.
-            self.check_replaced(&commit.replaces, &place)?;
+        let finished = self.finished(expected);
+        // What others become names of must have its own.
+        if self.store.writing.delay && commit.meta.linked().is_none() {
+            self.doom(Fate::Gone);
+            lock(&self.store.delayed).push(finished);
+            return Ok(());
         }
-        self.store.back_up(&place, Goes::Replaced)?;
-        self.land(&place)?;
-        self.store.touched.add(&place.dir_path);
-        if let Ok(staging) = staging_path(&self.staged.home) {
-            self.store.touched.add(&staging);
-        }
-        self.store.stages.clear(&self.path, &self.staged.home);
+        finished.land(&self.store, &place)?;
+        self.doom(Fate::Gone);
         Ok(())
     }
 
     fn discard(self) -> Result<(), StoreError> {
         self.doom(Fate::Gone);
-        let dir = self.store.stages.dir(&self.staged.home).at("discard", &self.path)?;
+        let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
         remove_log(&dir, &self.staged.name);
+        self.hide();
         dir.remove_file(&self.staged.name).at("discard", &self.path)
     }
 }
@@ -255,13 +410,17 @@ impl Drop for LocalRebuild {
         match *lock(&self.fate) {
             Fate::Gone => {}
             Fate::Worthwhile => {
+                self.show(Other::Goes);
                 // Closing does it too, but not while a child that is being started has the handle as well.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
-                self.store.stages.leave(&self.path, home, name.clone());
+                self.stages().leave(&self.path, home, name.clone());
             }
-            Fate::Worthless | Fate::Spoiled => {
+            fate @ (Fate::Worthless | Fate::Spoiled) => {
+                if fate == Fate::Spoiled {
+                    self.hide();
+                }
                 // What stays is litter for the sweep.
-                let _ = self.store.stages.dir(home).map(|dir| discard(&dir, name));
+                let _ = self.stages().dir(home).map(|dir| discard(&dir, name));
             }
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::{Meta, Name, RelPath, See};
+use deltic_core::{Meta, Name, RelPath};
 use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::{file_type, look_at};
+use super::snapshot::{file_type};
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -32,9 +32,14 @@ enum Step {
     Remove,
 }
 
-/// Removes what is at `place`, if it `is` what was listed. What is gone already may have had two names in the list.
-pub(super) fn remove_unchanged(place: &Place, is: &Meta) -> Result<(), StoreError> {
-    let found = match look_at(&place.dir, &place.name, See::default()) {
+/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone already
+/// may have had two names in the list.
+pub(super) fn remove_unchanged(
+    place: &Place,
+    is: &Meta,
+    found: Result<Meta, Errno>,
+) -> Result<(), StoreError> {
+    let found = match found {
         Err(Errno::NOENT) => return Ok(()),
         found => found.at("remove", &place.path)?,
     };

@@ -5,6 +5,7 @@
 //! processor time, the rename included. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
 //!
 //! A window is reserved when something is copied there, not when a length is claimed: a sender could claim all of the disk.
+//! Whoever wants all of a file reserved (`--preallocate`) lets it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,6 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Mutex;
 
 use rustix::fs::{self, FallocateFlags};
+use rustix::io::Errno;
 
 use crate::lock;
 
@@ -20,6 +22,15 @@ use crate::lock;
 pub(super) struct Room {
     shares: bool,
     reserved: Option<Reserved>,
+}
+
+/// What of a new version is to have blocks before it has content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// What is worth while.
+    Worthwhile,
+    /// Nothing: there may be holes.
+    Nothing,
 }
 
 /// The windows of one file that have blocks.
@@ -31,7 +42,11 @@ struct Reserved {
 
 impl Room {
     /// For a file that will be `len` bytes long.
-    pub(super) fn of(file: impl AsFd, len: u64) -> Self {
+    pub(super) fn of(file: impl AsFd, len: u64, reserve: Reserve) -> Self {
+        if reserve == Reserve::Nothing {
+            // Shared blocks of zeros are no holes.
+            return Self { shares: false, reserved: None };
+        }
         let kind = || fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64);
         // What is shorter is not worth the call.
         let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
@@ -54,6 +69,17 @@ impl Room {
                 fs::fallocate(&file, FallocateFlags::KEEP_SIZE, start, len).ok();
             }
         }
+    }
+}
+
+/// Gives blocks to all of a file from `start` to `end`. Where the file system does not do that, none are given.
+pub(super) fn reserve_all(file: impl AsFd, start: u64, end: u64) -> Result<(), Errno> {
+    if start >= end {
+        return Ok(());
+    }
+    match fs::fallocate(&file, FallocateFlags::KEEP_SIZE, start, end - start) {
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
+        _ => Ok(()),
     }
 }
 

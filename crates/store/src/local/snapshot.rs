@@ -2,12 +2,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use deltic_core::meta::{Device, DeviceClass, Inode, Scope};
+use deltic_core::meta::noted::{Noted, NotedKind};
+use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
+use super::attrs::proc_path;
 use super::more::{Reach, look};
+use super::noted;
 use crate::dir::Dir;
 use crate::error::At;
 use crate::{Snapshot, StoreError};
@@ -23,14 +26,13 @@ pub struct LocalSnapshot {
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
 /// (`RELIABILITY` finding 5).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     inode: (u64, u64),
     len: u64,
     pub(crate) modified: Timestamp,
     changed: Timestamp,
-    /// Whether the file has further names. It is no part of a version, but what becomes of them changes ctime.
-    shared: bool,
+    names: u64,
 }
 
 impl LocalSnapshot {
@@ -69,7 +71,18 @@ impl LocalSnapshot {
         };
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        Self::of(file, path)?.ok_or_else(not_a_file)
+        let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
+        match snapshot.note().filter(|_| see.noted) {
+            Some(Noted { kind: NotedKind::File, mode, .. }) => snapshot.meta.mode = mode,
+            Some(_) => return Err(not_a_file()),
+            None => {}
+        }
+        Ok(snapshot)
+    }
+
+    fn note(&self) -> Option<Noted> {
+        let stat = fs::fstat(&self.file).ok()?;
+        noted::note_of(&Reach::Followed(proc_path(self.as_fd())), &stat)
     }
 
     /// Holds `file`, if it is a regular one.
@@ -82,6 +95,11 @@ impl LocalSnapshot {
 
     pub(crate) fn version(&self) -> Version {
         self.version
+    }
+
+    /// Whether both are of one file, whatever it was called.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.version.inode == other.version.inode
     }
 }
 
@@ -96,7 +114,7 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        if self.version.is_still(now) {
+        if now == self.version {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
@@ -115,21 +133,27 @@ impl Version {
         self.inode.0
     }
 
+    /// Whether this is `other`, as far as can be said of a file with several names: what becomes of another one of them
+    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well, and we
+    /// touch one where another is to be replaced.
+    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
+    }
+
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             inode: inode_of(stat),
             len: stat.st_size as u64,
             modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
             changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
-            shared: stat.st_nlink > 1,
+            names: names(stat.st_nlink),
         }
-    }
-
-    /// Whether `now` is this version. The ctime of a file with several names says nothing: it moves when another of them is
-    /// replaced, by this very run for example.
-    pub(crate) fn is_still(self, now: Self) -> bool {
-        let same = |one: Self| (one.inode, one.len, one.modified);
-        same(self) == same(now) && (self.shared || self.changed == now.changed)
     }
 }
 
@@ -151,10 +175,27 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     };
     let mut meta = meta_of(&stat, kind, see);
     if looks_deeper(see) {
-        look(&Reach::Name(dir.path_to(name)), &mut meta, see);
+        let at = Reach::Name(dir.path_to(name));
+        look(&at, &mut meta, see);
+        if see.noted {
+            let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
+            noted::look((&at, &stat), &mut meta, see, target)?;
+        }
     }
     Ok(meta)
 }
+
+/// The content of a file that stands for a symlink.
+fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
+    let mut target = vec![0; MAX_TARGET_BYTES + 1];
+    let len = read_at(file.as_fd(), 0, &mut target)?;
+    target.truncate(len);
+    // What is too long for a target is none.
+    Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
+}
+
+/// As long as a path may be.
+const MAX_TARGET_BYTES: usize = deltic_core::path::MAX_PATH_BYTES;
 
 /// What it is, unless it is a symlink.
 fn kind_of(stat: &Stat) -> Option<Kind> {
@@ -175,23 +216,33 @@ pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errn
     let stat = dir.stat_behind(name)?;
     let mut meta = meta_of(&stat, kind_of(&stat).ok_or(Errno::LOOP)?, see);
     if looks_deeper(see) {
-        look(&Reach::Followed(dir.path_to(name)), &mut meta, see);
+        let at = Reach::Followed(dir.path_to(name));
+        look(&at, &mut meta, see);
+        if see.noted {
+            let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
+            noted::look((&at, &stat), &mut meta, see, target)?;
+        }
     }
     Ok(meta)
 }
 
 /// What the directory `root` is.
 pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
-    let mut meta = meta_of(&fs::fstat(root)?, Kind::Dir, see);
+    let stat = fs::fstat(root)?;
+    let mut meta = meta_of(&stat, Kind::Dir, see);
     if looks_deeper(see) {
-        look(&Reach::Followed(root.own_path()), &mut meta, see);
+        let at = Reach::Followed(root.own_path());
+        look(&at, &mut meta, see);
+        if see.noted {
+            noted::look((&at, &stat), &mut meta, see, || Ok(Box::default()))?;
+        }
     }
     Ok(meta)
 }
 
 /// Whether more is to be read than one call tells of every entry.
 fn looks_deeper(see: See) -> bool {
-    see.acls || see.xattrs != Scope::Nothing
+    see.acls || see.xattrs != Scope::Nothing || see.noted
 }
 
 fn device(class: DeviceClass, stat: &Stat) -> Kind {
@@ -203,10 +254,9 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
     let is_dir = kind == Kind::Dir;
     let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
     let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
-    let (device, number) = inode_of(stat);
     let more = More {
         accessed: (see.accessed && !is_dir).then_some(accessed),
-        linked: (see.linked && !is_dir && stat.st_nlink > 1).then_some(Inode { device, number }),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
         ..More::default()
     };
     Meta {
@@ -220,6 +270,17 @@ fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
             stat.st_mode & 0o7777,
         )
     }
+}
+
+fn linked(stat: &Stat) -> Linked {
+    let (device, number) = inode_of(stat);
+    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
+    Linked::Inode(Inode { device, number }, names)
+}
+
+/// The type of a count of names differs between platforms.
+fn names(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
 }
 
 /// The types of the fields differ between platforms; their values fit.

@@ -211,7 +211,8 @@ impl Sources {
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
         let meta =
-            follow::look(dir, (&name, &arg.path), (self.options.follow, See::default())).ok()?;
+            follow::look(dir, (&name, &arg.path), (self.options.follow, self.options.see.plain()))
+                .ok()?;
         (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
@@ -509,6 +510,8 @@ impl Tree for Sources {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&Place::of(self.dir_of("remove", path)?, "remove", path)?, is)
+        let place = Place::of(self.dir_of("remove", path)?, "remove", path)?;
+        let how = (self.options.follow, self.options.see.plain());
+        remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
     }
 }

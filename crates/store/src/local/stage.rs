@@ -30,6 +30,7 @@ use crate::{STAGING_NAME, StoreError, lock};
 #[derive(Debug)]
 pub(super) struct Stages {
     root: Arc<Dir>,
+    whose: Whose,
     mount: Mount,
     /// What was found in every directory that has, or may have, a staging directory.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
@@ -38,6 +39,15 @@ pub(super) struct Stages {
     /// The directory asked about last, and the one whose staging directory serves it: files come by directories.
     last: Mutex<Option<(RelPath, RelPath)>>,
     user: u32,
+}
+
+/// Where staging directories are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// In the destination.
+    Own,
+    /// In a directory for it (`--temp-dir`), which others may use as well: one for all files.
+    Temp,
 }
 
 /// Staged files that were nobody's when we looked, by the [`key`] of their paths.
@@ -64,15 +74,16 @@ pub(super) struct Staged {
     pub(super) file: OwnedFd,
     /// The directory whose staging directory it is in.
     pub(super) home: RelPath,
+    pub(super) whose: Whose,
     pub(super) name: Name,
 }
 
 impl Stages {
-    pub(super) fn new(root: Arc<Dir>) -> Result<Self, Errno> {
+    pub(super) fn new(root: Arc<Dir>, whose: Whose) -> Result<Self, Errno> {
         let mount = mount_of(&root)?;
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self { root, mount, homes, held, last, user })
+        Ok(Self { root, whose, mount, homes, held, last, user })
     }
 
     /// A new file for `place`.
@@ -89,7 +100,7 @@ impl Stages {
         let file = create().at("create", &place.path)?;
         // Without locks, as on some network file systems, a sweep leaves everything alone.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(Staged { file, home, name })
+        Ok(Staged { file, home, whose: self.whose, name })
     }
 
     /// The staging directory for `place`, from which no sweep takes anything while it is held.
@@ -140,14 +151,22 @@ impl Stages {
         lock(&self.held).remove(home);
     }
 
+    /// Whether what is staged here can be renamed to `place`.
+    pub(super) fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
+        Ok(mount_of(&place.dir).at("commit", &place.path)? == self.mount)
+    }
+
     /// The directory whose staging directory serves `place`.
     fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
+        if self.whose == Whose::Temp {
+            return Ok(RelPath::root());
+        }
         if let Some((dir, home)) = &*lock(&self.last)
             && *dir == place.dir_path
         {
             return Ok(home.clone());
         }
-        let is_here = mount_of(&place.dir).at("create", &place.path)? == self.mount;
+        let is_here = self.reaches(place)?;
         let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
         if !is_here {
             lock(&self.homes).entry(home.clone()).or_default();
@@ -167,7 +186,8 @@ impl Stages {
             for at in 0..known.len().min(MAX_LEFTOVERS) {
                 let found = resume(dir, &known[at].name, len).at("resume", &place.path)?;
                 if let Some((file, log, notes)) = found {
-                    let staged = Staged { file, home: home.clone(), name: known.remove(at).name };
+                    let (home, whose) = (home.clone(), self.whose);
+                    let staged = Staged { file, home, whose, name: known.remove(at).name };
                     return Ok(Some(Logged { staged, log, notes }));
                 }
             }

@@ -1,27 +1,31 @@
 //! A local directory as a destination.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{Device, DeviceClass, OWNER_BITS};
+use deltic_core::meta::{Device, DeviceClass, OWNER_BITS, Scope};
+use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
-use rustix::fs::{self, Dev, FileType, OFlags};
+use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
-use super::copy::Copier;
+use super::copy::{Copier, End, write_at};
+use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
 use super::list::list;
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
-use super::snapshot::{LocalSnapshot, file_type, look_at, look_at_root};
-use super::stage::{Stages, new_name};
+use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
+use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
+use super::writing::Writing;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
@@ -46,6 +50,10 @@ pub struct LocalOptions {
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
+    /// Whether symlinks to directories may be [taken for these](Store::keep_dirlink).
+    pub keep_dirlinks: bool,
+    /// How new versions come to their place.
+    pub writing: Writing,
 }
 
 #[derive(Debug)]
@@ -56,6 +64,11 @@ pub(super) struct Inner {
     pub(super) scopes: Scopes,
     pub(super) see: See,
     pub(super) stages: Stages,
+    /// Where files grow instead.
+    temp: Option<Stages>,
+    pub(super) writing: Writing,
+    /// What waits for [`Store::land`].
+    pub(super) delayed: Mutex<Vec<Finished>>,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -83,19 +96,36 @@ impl LocalStore {
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::open_root(root).at("open", &RelPath::root())?, root, options)
+        let dir = Dir::open_root(root).at("open", &RelPath::root())?;
+        let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
+        Self::new(dir, root, options)
     }
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
-        let stages = Stages::new(Arc::clone(&root)).at("open", &RelPath::root())?;
+        let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
+        let own = stages(Arc::clone(&root), Whose::Own)?;
+        let temp = match &options.writing.temp_dir {
+            Some(dir) => {
+                let held = Dir::open_root(dir).map_err(|errno| StoreError::Argument {
+                    action: "write to",
+                    argument: printable(dir.as_os_str().as_bytes()),
+                    source: errno.into(),
+                })?;
+                Some(stages(Arc::new(held), Whose::Temp)?)
+            }
+            None => None,
+        };
         Ok(Self(Arc::new(Inner {
             root,
             scopes: Scopes::new(options.rules, path, Start::Root),
             see: options.see,
             backup: options.backup,
             one_file_system: options.one_file_system,
-            stages,
+            stages: own,
+            temp,
+            writing: options.writing,
+            delayed: Mutex::default(),
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
@@ -112,7 +142,7 @@ impl LocalStore {
     fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, See::default())))
+        Ok(list(&held, dir, (&mut judge, fate), (Follow::Never, self.0.see.plain())))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -153,7 +183,6 @@ impl LocalStore {
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
-        const LOOK: &str = "look at";
         if path.is_root() {
             return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
@@ -161,11 +190,22 @@ impl LocalStore {
             Some(place) => place.next(&self.0.root, LOOK, path),
             None => self.place(LOOK, path),
         };
-        let look = |place: &Place| look_at(&place.dir, &place.name, self.0.see).at(LOOK, path);
+        let look = |place: &Place| self.look_in(place).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
+        let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
+            && file_type(&place.dir.stat(&place.name)?).is_symlink()
+        {
+            // A true one holds no note: it gives way to a file that does.
+            *target = Box::default();
+        }
+        Ok(meta)
     }
 
     fn set_dir(
@@ -184,7 +224,7 @@ impl LocalStore {
         };
         let umask = above.umask(self.0.umask);
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
@@ -224,6 +264,23 @@ impl LocalStore {
         .at(SET_META, &place.path)
     }
 
+    /// Makes a file of these bytes, which is noted to be something else.
+    fn make_noted(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        bytes: &[u8],
+        (meta, keep): (&Meta, Keep),
+    ) -> Result<(), StoreError> {
+        let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
+        self.make_at((action, path), make, |dir, name, _| {
+            let file = dir.open(name, OFlags::RDONLY)?;
+            let above = (self.0.umask, Heritage::default());
+            let attrs = Attrs::of_new(meta, (keep, self.0.see), None, above);
+            attrs.set(On::Open(file.as_fd()))?;
+            if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
+        })
+    }
+
     fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
         let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
         if !file_type(&stat).is_symlink() {
@@ -244,7 +301,7 @@ impl LocalStore {
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
     /// that lacks a mode.
     fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
-        let what = (keep, self.0.see.xattrs);
+        let what = (keep, self.0.see);
         match made {
             Some(old_mode) => {
                 Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
@@ -276,6 +333,38 @@ impl LocalStore {
 }
 
 impl Inner {
+    pub(super) fn stages(&self, whose: Whose) -> &Stages {
+        match (&self.temp, whose) {
+            (Some(temp), Whose::Temp) => temp,
+            _ => &self.stages,
+        }
+    }
+
+    /// Where new files grow.
+    pub(super) fn growing(&self) -> &Stages {
+        self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// The new version is at `place`: what was left of attempts at it goes.
+    pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+        self.stages(whose).clear(&place.path, home);
+        if let Some(partial) = &self.writing.partial_dir {
+            partial.hide(&self.root, place);
+        }
+    }
+
+    /// What was left behind for `place`, wherever that may be.
+    fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        let mut found = self.growing().leftovers(place)?;
+        if self.temp.is_some() {
+            found.extend(self.stages.leftovers(place)?);
+        }
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        // Most likely it is one of them.
+        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
+        Ok(found)
+    }
+
     /// Keeps the old version at `place`, if old versions are kept.
     pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
         match &self.backup {
@@ -285,6 +374,38 @@ impl Inner {
             }
             None => Ok(()),
         }
+    }
+
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept.
+    pub(super) fn back_up_copy(
+        &self,
+        place: &Place,
+        (file, stat): (&OwnedFd, &Stat),
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.backup else { return Ok(()) };
+        let at = |done: Result<bool, Errno>| match done {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Changed { path: place.path.clone() }),
+            Err(errno) => Err(StoreError::new("back up", &place.path, errno)),
+        };
+        let staged = self.stages.create(place)?;
+        let (device, _) = inode_of(&fs::fstat(&staged.file).at("back up", &place.path)?);
+        let from = End { file: file.as_fd(), device: stat.st_dev };
+        let to = End { file: staged.file.as_fd(), device };
+        at(self.copier.copy(from, 0..stat.st_size as u64, to, 0))?;
+        let root = rustix::process::geteuid().is_root();
+        let see = See { users: root, groups: root, ..self.see };
+        let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
+        let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
+        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
+        let attrs = Attrs::of_new(&old, (keep, see), None, (self.umask, Heritage::default()));
+        attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
+        if self.touched.is_durable() {
+            fs::fsync(&staged.file).at("back up", &place.path)?;
+        }
+        self.touched.add(&place.dir_path);
+        let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
+        backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))
     }
 
     /// Whether old versions are kept.
@@ -312,7 +433,9 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&self.place("remove", path)?, is)
+        let place = self.place("remove", path)?;
+        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        remove_unchanged(&place, is, found)
     }
 }
 
@@ -328,12 +451,18 @@ impl Store for LocalStore {
         paths.iter().map(|path| self.look_after(path, &mut last)).collect()
     }
 
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        check_path(LOOK, path)?;
+        let behind = self.0.root.keep_link(path).at(LOOK, path)?;
+        behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
+    }
+
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
         LocalRebuild::new(Arc::clone(&self.0), path, len)
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
-        self.0.stages.leftovers(&self.place("resume", path)?)
+        self.0.leftovers(&self.place("resume", path)?)
     }
 
     fn resume(
@@ -350,6 +479,9 @@ impl Store for LocalStore {
             return Ok(());
         }
         let place = self.place(action, path)?;
+        if self.0.root.keeps_link(path) {
+            return Ok(());
+        }
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
@@ -381,10 +513,13 @@ impl Store for LocalStore {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
+        if self.0.see.noted {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
         })
     }
@@ -393,10 +528,13 @@ impl Store for LocalStore {
         let action = "make special file";
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
+        if self.0.see.noted {
+            return self.make_noted((action, path), b"", (meta, keep));
+        }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.see.xattrs);
+            let what = (keep, self.0.see);
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
             attrs.set(On::Handle(held.as_fd()))
         })
@@ -405,10 +543,10 @@ impl Store for LocalStore {
     fn link(
         &self,
         path: &RelPath,
-        from: &Self,
+        (from, there): (&Self, &RelPath),
         expected: (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
-        link(&self.0, &from.0, path, expected)
+        link(&self.0, path, (&from.0, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -421,6 +559,7 @@ impl Store for LocalStore {
                 check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
             }
             Kind::File => self.set_file(&place()?, &attrs),
+            _ if self.0.see.noted => self.set_file(&place()?, &attrs),
             Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
             kind => self.set_special(&place()?, kind, &attrs),
         }
@@ -439,8 +578,23 @@ impl Store for LocalStore {
         self.0.touched.flush(&self.0.root)
     }
 
+    fn land(&self) -> Vec<(RelPath, StoreError)> {
+        let delayed = std::mem::take(&mut *lock(&self.0.delayed));
+        let (mut last, mut failed) = (None::<Place>, Vec::new());
+        for finished in delayed {
+            let place = match last.take() {
+                Some(place) => place.next(&self.0.root, "commit", &finished.path),
+                None => self.place("commit", &finished.path),
+            };
+            let landed = place.and_then(|place| finished.land(&self.0, last.insert(place)));
+            failed.extend(landed.err().map(|error| (finished.path, error)));
+        }
+        failed
+    }
+
     fn sweep(&self) -> Result<u64, StoreError> {
-        self.0.stages.sweep()
+        let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
+        Ok(self.0.stages.sweep()? + swept?)
     }
 }
 
@@ -460,4 +614,5 @@ fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
     }
 }
 
+const LOOK: &str = "look at";
 const SET_META: &str = "set metadata of";

@@ -25,7 +25,7 @@ pub(super) struct Slot<S: Store> {
 /// A new version in the making.
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
-    /// None where it goes on from another session: nobody knows which panes will be complete.
+    /// None where it goes on from another session, or from an old version: not all panes will be complete.
     pub(super) panes: Option<Panes>,
 }
 

@@ -40,7 +40,9 @@ impl<S: Store> ReceivingHands<S> {
             let noted = rebuild.note(&journal::version(&new, self.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
-        let made = Arc::new(Growing { rebuild, panes: Some(Panes::new(new.len)) });
+        // Of a tail the first pane would wait for what is before it.
+        let panes = (new.from == 0).then(|| Panes::new(new.len));
+        let made = Arc::new(Growing { rebuild, panes });
         *growing = Some(Arc::clone(&made));
         Ok(made)
     }

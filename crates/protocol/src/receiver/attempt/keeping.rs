@@ -80,6 +80,11 @@ impl Attempt {
         self.held = None;
     }
 
+    /// Whether an interrupted transfer goes on.
+    pub(super) const fn is_resumed(&self) -> bool {
+        self.unread || !self.kept.0.is_empty()
+    }
+
     /// Counts bytes that are in place.
     pub(super) fn keep(&mut self, start: u64, len: u64) {
         self.matched += len;

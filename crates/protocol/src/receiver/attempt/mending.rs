@@ -173,7 +173,7 @@ impl Attempt {
     /// known.
     fn goes_on(&self, run: &Range<u32>) -> bool {
         let next = self.group_of(run.end).map(|no| &self.groups[no]);
-        let lacked = |slot: &super::Slot| matches!(slot.state, State::Lacked);
+        let lacked = |slot: &super::Slot| matches!(slot.state, State::Lacked | State::Told(_));
         let bytes = self.bytes_of(run);
         next.is_some_and(lacked)
             && bytes.end - bytes.start < OPEN_BYTES
@@ -225,7 +225,7 @@ impl Attempt {
                 Origin::Kept(no) => self.kept.in_old(no, self.old.index())?,
                 _ => return None,
             },
-            State::Open(_) | State::Lacked => return None,
+            State::Open(_) | State::Lacked | State::Told(_) => return None,
         };
         Some(self.old.index().chunk(no).0)
     }

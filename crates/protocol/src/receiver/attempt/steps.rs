@@ -8,7 +8,9 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
 use crate::error::PeerError;
-use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{
+    LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
@@ -24,7 +26,7 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
-        let strategy = self.setting.options.strategy;
+        let strategy = self.setting.options.way();
         // An attempt may have ended here while its beginning was on the way.
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         if !self.handles.contains_key(&incoming.handle) {
@@ -32,12 +34,13 @@ impl Receiver {
         }
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
         let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
-        let fits = is_plain && how == incoming.how && (how != How::Whole || Ok(spec) == blocks);
+        let in_blocks = matches!(how, How::Whole | How::Tail);
+        let fits = is_plain && how == incoming.how && (!in_blocks || Ok(spec) == blocks);
         if !incoming.asked || incoming.attempt.is_some() || !fits || !meta.is_file() {
             return Err(PeerError::Unexpected("start"));
         }
         let agreed = match how {
-            How::Recipe | How::Whole => is_agreed(&spec),
+            How::Recipe | How::Whole | How::Tail => is_agreed(&spec),
             How::Strategy | How::Stronger => may_cut(&strategy, meta.len, spec),
         };
         if !agreed {
@@ -56,6 +59,13 @@ impl Receiver {
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
         let ahead = incoming.ahead.take();
         let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
+        if how == How::Tail {
+            let from = incoming.candidate.tail_from();
+            if attempt.meta.len < from {
+                return Err(PeerError::Unexpected("a tail of less than nothing"));
+            }
+            attempt.begin_at(from);
+        }
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
@@ -157,6 +167,11 @@ impl Receiver {
         }
         self.advance(file);
         self.copy(handle, copies.finish(), missed);
+        while let Some(groups) =
+            self.attempt(file).and_then(|(_, attempt)| attempt.next_unmatched())
+        {
+            self.match_chunks(file, groups.collect(), false);
+        }
         self.try_settle(handle);
     }
 
@@ -205,7 +220,7 @@ impl Receiver {
         if groups.is_empty() {
             return Err(PeerError::Unexpected("chunks of no group"));
         }
-        let (mut lines, mut copies, mut needed) = (lines, Copies::default(), Vec::new());
+        let mut lines = lines;
         for no in groups.iter().cloned().flatten() {
             if attempt.lacked.pop_front() != Some(no) {
                 return Err(PeerError::Unexpected("chunks of a group that was not asked for"));
@@ -213,20 +228,51 @@ impl Receiver {
             let count = attempt.groups[no as usize].chunks as usize;
             let own = lines.split_off(..count);
             let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
-            needed.extend(attempt.spell(no, own, &mut copies)?);
+            attempt.spell(no, own)?;
         }
         if !lines.is_empty() {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
+        self.match_chunks(file, groups.iter().cloned().flatten().collect(), true);
+        self.try_settle(handle);
+        Ok(())
+    }
+
+    pub(in crate::receiver) fn recipe(
+        &mut self,
+        file: FileNo,
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
+        let may_come = attempt.how == How::Recipe && attempt.end.is_none() && !attempt.is_resumed();
+        if !may_come || attempt.meta.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
+            return Err(PeerError::Unexpected("recipe"));
+        }
+        let before = attempt.groups_held();
+        attempt.tell_chunks(lines)?;
+        let told = attempt.groups_held() - before;
+        self.groups_held += told;
+        self.resolve(file);
+        Ok(())
+    }
+
+    /// Looks for the chunks that were told of these groups, and answers with those that old lacks. `differs` says that the
+    /// version in place is another whatever is found.
+    fn match_chunks(&mut self, file: FileNo, groups: Vec<u32>, differs: bool) {
+        let Some(incoming) = self.files.get_mut(&file) else { return };
+        let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else { return };
+        let (mut copies, mut needed) = (Copies::default(), Vec::new());
+        for no in &groups {
+            needed.extend(attempt.find_chunks(*no, &mut copies));
+        }
+        let differs = differs || !needed.is_empty();
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let spelled_from = attempt.groups[groups[0].start as usize].first_chunk;
-        let needed = attempt.find_gaps(runs(needed.into_iter()), spelled_from, parts);
+        let told_from = attempt.groups[groups[0] as usize].first_chunk;
+        let needed = attempt.find_gaps(runs(needed.into_iter()), told_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
         self.advance(file);
-        self.copy(handle, copies.finish(), true);
-        self.try_settle(handle);
-        Ok(())
+        self.copy(handle, copies.finish(), differs);
     }
 
     pub(in crate::receiver) fn fill(
@@ -326,11 +372,11 @@ impl Receiver {
         digest: Digest,
     ) -> Result<(), PeerError> {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
-        let whole = attempt.how == How::Whole;
-        let blocks = attempt.meta.len.div_ceil(u64::from(WHOLE_BLOCK_BYTES));
         let complete = match &attempt.talk {
             Some(talk) => talk.is_told(),
-            None if whole => attempt.blocks.len() as u64 == blocks,
+            None if attempt.comes_in_blocks() => {
+                attempt.blocks.len() as u64 == attempt.block_count()
+            }
             None => attempt.next_start == attempt.meta.len,
         };
         if attempt.end.replace(digest).is_some() || !complete {
@@ -372,7 +418,7 @@ impl Receiver {
             attempt.settling = true;
             let proof = attempt.proof(digest);
             self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
-        } else if attempt.held.is_some() && attempt.how != How::Whole {
+        } else if attempt.held.is_some() && !attempt.comes_in_blocks() {
             // A prefix of the one in place: what was held back is needed after all.
             self.copy(handle, Vec::new(), true);
             self.try_settle(handle);

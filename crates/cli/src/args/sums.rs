@@ -1,0 +1,51 @@
+//! Options about checksums.
+
+use anyhow::{Result, bail};
+
+use super::TRAVEL;
+use super::accepted::Unsupported;
+
+/// The words of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SumArgs {
+    /// What names and proves bytes: auto, blake3 (no faster sum that the two ends share), none (files go whole); one name, or
+    /// one for transfers and one for -c
+    #[arg(long, value_name = "NAMES", alias = "cc", help_heading = TRAVEL)]
+    checksum_choice: Option<String>,
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Chunks are named by BLAKE3.
+    pub(crate) by_blake3: bool,
+    /// Files go whole.
+    pub(crate) whole: bool,
+}
+
+impl SumArgs {
+    /// What the word means; `compares` says that contents are (-c).
+    pub(crate) fn sums(&self, compares: bool) -> Result<Sums> {
+        let Some(word) = &self.checksum_choice else { return Ok(Sums::default()) };
+        let (transfer, before) = word.split_once(',').unwrap_or((word, word));
+        for name in [transfer, before] {
+            match name {
+                "auto" | "blake3" | "none" => {}
+                "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {
+                    let what = format!("--checksum-choice={name}");
+                    bail!(Unsupported::new(what, "Deltic proves files by BLAKE3, always: blake3"))
+                }
+                _ => {
+                    let what = format!("--checksum-choice={word}");
+                    bail!(Unsupported::new(what, "there are auto, blake3 and none"))
+                }
+            }
+        }
+        if before == "none" && compares {
+            let what = format!("--checksum-choice={word} with --checksum");
+            bail!(Unsupported::new(what, "contents are compared by sums"));
+        }
+        let by_blake3 = [transfer, before].contains(&"blake3");
+        Ok(Sums { by_blake3, whole: transfer == "none" })
+    }
+}

@@ -1,0 +1,283 @@
+//! `-H`: names of one file are names of one file at the destination.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::tree::picture;
+use common::{DELTIC, Run, WAYS, Way, World, edited, noise, rsync};
+use serde_json::Value;
+
+fn name(world: &World, first: &str, other: &str) {
+    fs::hard_link(world.path(first), world.path(other)).unwrap();
+}
+
+/// Files of several names in several directories, and one of a name outside.
+fn linked() -> World {
+    let world = World::new();
+    world.write("src/a", noise(5000, 1));
+    world.mkdir("src/d/e");
+    for other in ["src/b", "src/d/c", "src/d/e/z"] {
+        name(&world, "src/a", other);
+    }
+    world.link("nowhere", "src/l1");
+    name(&world, "src/l1", "src/d/l2");
+    world.write("src/alone", "x");
+    world.write("src/d/half", "one of its names is elsewhere");
+    name(&world, "src/d/half", "outside");
+    world
+}
+
+fn words(way: Way, options: &str) -> String {
+    format!("{options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+/// The names of one file, for each that has several, as far as they are below `dir`.
+fn groups(world: &World, dir: &str) -> Vec<Vec<PathBuf>> {
+    let mut groups: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
+    for name in picture(&world.path(dir)).into_keys() {
+        let path = Path::new(dir).join(&name);
+        let inode = world.inode(path.to_str().unwrap());
+        groups.entry(inode).or_default().push(name);
+    }
+    let mut groups: Vec<_> = groups.into_values().filter(|names| names.len() > 1).collect();
+    groups.sort();
+    groups
+}
+
+#[track_caller]
+fn assert_linked(world: &World) {
+    world.assert_same("src", "dst");
+    assert_eq!(groups(world, "dst"), groups(world, "src"));
+    world.assert_clean("dst");
+}
+
+#[test]
+fn names_of_one_file_are_linked_and_it_is_sent_once() {
+    for way in WAYS {
+        let world = linked();
+        let run = world.ok(&words(way, "-aH --stats"));
+        assert_linked(&world);
+        assert_eq!(run.stat("Literal data"), 5000 + 1 + 29, "{way:?}");
+        assert_eq!(run.stat("Number of regular files transferred"), 3, "{way:?}");
+        assert_eq!(world.ok(&words(way, "-aHi")).stdout, "", "nothing is left to do");
+        // What rsync sees to be done is what is to be done.
+        if let Some(run) = rsync(&world, &["-aHni", "--delete", "src/", "dst/"]) {
+            assert_eq!(run.stdout, "");
+        }
+    }
+}
+
+#[test]
+fn without_it_each_name_is_a_file() {
+    let world = linked();
+    world.ok(&words(Way::Push, "-a"));
+    world.assert_same("src", "dst");
+    assert_eq!(groups(&world, "dst"), Vec::<Vec<PathBuf>>::new());
+}
+
+#[test]
+fn each_name_is_told_with_the_one_that_it_was_linked_to() {
+    for dry in ["", " -n"] {
+        for way in WAYS {
+            let world = linked();
+            world.mkdir("dst");
+            let told = world.ok(&words(way, &format!("-aHi{dry}"))).stdout;
+            for line in [
+                "hf+++++++++ b => a",
+                "hf+++++++++ d/c => a",
+                "hf+++++++++ d/e/z => a",
+                "hL+++++++++ d/l2 => l1",
+            ] {
+                assert!(told.lines().any(|told| told == line), "{way:?}{dry} {line}: {told}");
+            }
+            assert_eq!(world.names("dst").is_empty(), !dry.is_empty());
+        }
+    }
+    let world = linked();
+    world.mkdir("dst");
+    let told = world.ok(&words(Way::Push, "-aH --json")).stdout;
+    let events: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let event = events.iter().find(|event| event["path"] == "d/c").unwrap();
+    assert_eq!((&event["action"], &event["linked_to"]), (&"created".into(), &"a".into()));
+    let world = linked();
+    world.mkdir("dst");
+    assert!(world.ok(&words(Way::Push, "-aHv")).stdout.contains("\nd/c => a\n"));
+}
+
+#[test]
+fn separate_files_become_one_and_what_is_linked_is_left_alone() {
+    for way in WAYS {
+        let world = linked();
+        world.ok(&words(way, "-aH"));
+        let (kept, content) = (world.inode("dst/d/c"), world.read("dst/b"));
+        fs::remove_file(world.path("dst/b")).unwrap();
+        world.write("dst/b", content);
+        world.set_time("dst/b", 1_000_000_000);
+        fs::remove_file(world.path("dst/d/e/z")).unwrap();
+        fs::create_dir(world.path("dst/d/e/z")).unwrap();
+        let told = world.ok(&words(way, "-aHi --stats")).stdout;
+        assert!(told.contains("hf..t...... b => a\n"), "{way:?}: {told}");
+        assert!(told.contains("hf+++++++++ d/e/z => a\n"), "{way:?}: {told}");
+        assert_linked(&world);
+        assert_eq!(world.inode("dst/d/c"), kept, "{way:?}");
+        assert!(told.contains("Literal data: 0 bytes\n"), "{way:?}: {told}");
+    }
+}
+
+#[test]
+fn a_file_that_changed_stays_one() {
+    for way in WAYS {
+        let world = linked();
+        world.ok(&words(way, "-aH"));
+        let old = world.read("src/a");
+        // All names of it change, since the bytes do.
+        fs::write(world.path("src/a"), edited(&old, 1000)).unwrap();
+        let run = world.ok(&words(way, "-aHi --stats --no-whole-file"));
+        assert_linked(&world);
+        assert!(run.stat("Literal data") < 5000, "{way:?}");
+        // Its attributes alone.
+        world.chmod("src/d/e/z", 0o600);
+        let told = world.ok(&words(way, "-aHi")).stdout;
+        assert_eq!(told, ".f...p..... a\n", "{way:?}");
+        assert_linked(&world);
+    }
+}
+
+#[test]
+fn where_the_first_name_is_left_out_another_one_leads() {
+    for way in WAYS {
+        let world = linked();
+        world.ok(&words(way, "-aH --exclude=/a"));
+        assert!(!world.exists("dst/a"));
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/c"), "{way:?}");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/e/z"), "{way:?}");
+        // Names that come later are linked to what is there.
+        let run = world.ok(&words(way, "-aH --stats"));
+        assert_linked(&world);
+        assert!(run.stat("Number of regular files transferred") <= 1, "{way:?}");
+        // What no longer takes part goes.
+        world.ok(&words(way, "-aH --delete --delete-excluded --exclude=/b --exclude=z"));
+        assert!(!world.exists("dst/b") && !world.exists("dst/d/e/z"));
+        assert_eq!(world.inode("dst/a"), world.inode("dst/d/c"), "{way:?}");
+    }
+}
+
+#[test]
+fn options_that_pass_names_over_leave_the_others_together() {
+    for way in WAYS {
+        let world = linked();
+        world.mkdir("dst/d");
+        world.write("dst/d/c", "old");
+        world.write("dst/b", "old");
+        world.ok(&words(way, "-aH --existing"));
+        assert!(!world.exists("dst/a") && !world.exists("dst/d/e"));
+        assert_eq!(world.read("dst/b"), world.read("src/b"), "{way:?}");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/c"), "{way:?}");
+        let world = linked();
+        world.ok(&words(way, "-aH --max-size=100"));
+        assert!(!world.exists("dst/a") && !world.exists("dst/b") && world.exists("dst/alone"));
+        let world = linked();
+        world.write("dst/a", "stays");
+        world.ok(&words(way, "-aH --ignore-existing"));
+        assert_eq!(world.read("dst/a"), b"stays");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/e/z"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_first_name_that_fails_takes_no_other_with_it() {
+    for way in WAYS {
+        let world = linked();
+        // Without a word to the contrary a full directory stays.
+        world.write("dst/a/inside", "x");
+        world.fails(23, &words(way, "-aH"));
+        assert_eq!(world.read("dst/b"), world.read("src/b"), "{way:?}");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/c"), "{way:?}");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/e/z"), "{way:?}");
+        // A directory in the way of a later one goes where others would.
+        let world = linked();
+        world.write("dst/b/inside", "x");
+        world.ok(&words(way, "-aH --delete"));
+        assert_linked(&world);
+    }
+}
+
+#[test]
+fn several_sources_and_whole_paths_share_files_too() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("one/a", noise(3000, 1));
+        world.mkdir("two/sub");
+        name(&world, "one/a", "two/sub/b");
+        for options in ["-aH", "-aHR"] {
+            let first = way.from("one");
+            let second = if way == Way::Pull { ":two".into() } else { way.from("two") };
+            world.ok(&format!("{options} {first} {second} {}", way.to("dst/")));
+            assert_eq!(world.inode("dst/one/a"), world.inode("dst/two/sub/b"), "{way:?}");
+            fs::remove_dir_all(world.path("dst")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_an_alternate_has_is_linked_once_for_all_names() {
+    for way in WAYS {
+        let world = linked();
+        world.ok(&format!("-aH {} {}", way.from("src/"), way.to("alt/")));
+        world.ok(&words(way, "-aH --link-dest=../alt"));
+        assert_linked(&world);
+        assert_eq!(world.inode("dst/a"), world.inode("alt/a"), "{way:?}");
+        for usage in ["--copy-dest", "--compare-dest"] {
+            fs::remove_dir_all(world.path("dst")).unwrap();
+            world.ok(&words(way, &format!("-aH {usage}=../alt")));
+            if usage == "--copy-dest" {
+                assert_linked(&world);
+            } else {
+                assert!(!world.exists("dst/a") && !world.exists("dst/d/e/z"), "{way:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn backups_and_sources_that_go_know_of_all_names() {
+    for way in WAYS {
+        let world = linked();
+        world.write("dst/b", "old");
+        world.ok(&words(way, "-aH --backup --suffix=.old"));
+        assert_eq!(world.read("dst/b.old"), b"old", "{way:?}");
+        assert_eq!(world.inode("dst/a"), world.inode("dst/b"), "{way:?}");
+        let before = groups(&world, "src");
+        world.ok(&words(way, "-aH --remove-source-files"));
+        fs::remove_file(world.path("dst/b.old")).unwrap();
+        assert_eq!(groups(&world, "dst"), before, "{way:?}");
+        assert!(!world.exists("src/a") && !world.exists("src/d/e/z") && !world.exists("src/d/l2"));
+    }
+}
+
+#[test]
+fn what_cannot_be_linked_comes_by_itself() {
+    if !common::is_root() || !common::is_installed("mount") {
+        return common::skip("only root may mount something in the way of a link");
+    }
+    let world = linked();
+    world.mkdir("dst/d");
+    let (dir, tmpfs) = (world.path("dst/d"), ["-t", "tmpfs", "deltic", "dst/d"]);
+    if Run::of(&mut world.command("mount", tmpfs)).code != Some(0) {
+        return common::skip("nothing can be mounted here");
+    }
+    let run = Run::of(&mut world.command(DELTIC, ["sync", "-aH", "src/", "dst/"]));
+    let (content, one) = (world.read("dst/d/c"), world.inode("dst/d/c"));
+    let other = world.inode("dst/d/e/z");
+    Run::of(&mut world.command("umount", [dir]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(run.stderr.contains("it comes by itself"), "{run:#?}");
+    assert_eq!(content, world.read("src/a"));
+    // Each by itself: the one that leads is on the other file system.
+    assert_ne!(one, other);
+    assert_eq!(world.inode("dst/a"), world.inode("dst/b"));
+}

@@ -1,0 +1,148 @@
+//! `-K`: links at the destination are the directories that they lead to, where the sources have directories.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::tree::picture;
+use common::{WAYS, Way, World, noise, rsync};
+
+fn words(way: Way, options: &str) -> String {
+    format!("{options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+/// A destination in which directories lie elsewhere, within it and outside.
+fn linked() -> World {
+    let world = World::new();
+    for name in ["in/a", "out/b", "out/deep/c", "plain/d"] {
+        world.write(format!("src/{name}"), name);
+    }
+    world.link("points", "src/link");
+    world.write("dst/real/old", "stays unless it is deleted");
+    world.mkdir("elsewhere/again");
+    world.mkdir("further");
+    world.link("real", "dst/in");
+    world.link("../elsewhere", "dst/out");
+    world.link("../further", "elsewhere/deep");
+    world.write("dst/target", "x");
+    world.link("target", "dst/link");
+    world
+}
+
+#[test]
+fn links_to_directories_stay_and_what_comes_lies_behind_them() {
+    for way in WAYS {
+        let world = linked();
+        let told = world.ok(&words(way, "-aKi")).stdout;
+        assert!(world.path("dst/in").is_symlink() && world.path("dst/out").is_symlink());
+        assert_eq!(world.read("dst/real/a"), b"in/a", "{way:?}");
+        assert_eq!(world.read("elsewhere/b"), b"out/b", "{way:?}");
+        assert_eq!(world.read("further/c"), b"out/deep/c", "{way:?}");
+        assert!(!told.contains("cd+++++++++ in/"), "{way:?}: {told}");
+        // A link stays a link where the source has one.
+        assert_eq!(fs::read_link(world.path("dst/link")).unwrap().to_str(), Some("points"));
+        for dir in ["dst", "elsewhere", "further", "dst/real"] {
+            world.assert_clean(dir);
+        }
+        assert_eq!(world.ok(&words(way, "-aKi")).stdout, "", "{way:?}");
+        if let Some(run) = rsync(&world, &["-aKni", "src/", "dst/"]) {
+            assert_eq!(run.stdout, "", "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn without_it_links_give_way_and_nothing_behind_them_is_touched() {
+    for way in WAYS {
+        let world = linked();
+        let before = [picture(&world.path("elsewhere")), picture(&world.path("dst/real"))];
+        world.ok(&words(way, "-a"));
+        assert!(!world.path("dst/in").is_symlink() && !world.path("dst/out").is_symlink());
+        let after = [picture(&world.path("elsewhere")), picture(&world.path("dst/real"))];
+        assert_eq!(after, before, "{way:?}");
+        world.assert_same("src/out", "dst/out");
+    }
+}
+
+#[test]
+fn a_dry_run_looks_behind_them_and_a_deletion_removes_there() {
+    for way in WAYS {
+        let world = linked();
+        let before = [picture(&world.path("elsewhere")), picture(&world.path("dst"))];
+        let told = world.ok(&words(way, "-aKin --delete")).stdout;
+        assert!(told.contains("*deleting   in/old\n"), "{way:?}: {told}");
+        assert!(told.contains("*deleting   out/again/\n"), "{way:?}: {told}");
+        assert_eq!([picture(&world.path("elsewhere")), picture(&world.path("dst"))], before);
+        world.ok(&words(way, "-aK --delete --exclude=/real --exclude=/target"));
+        assert!(!world.exists("elsewhere/again") && !world.exists("dst/real/old"), "{way:?}");
+        assert!(world.path("dst/in").is_symlink());
+        // The link alone goes where the source has nothing of its name.
+        fs::remove_dir_all(world.path("src/out")).unwrap();
+        world.ok(&words(way, "-aK --delete --exclude=/real --exclude=/target"));
+        assert!(!world.exists("dst/out") && world.exists("elsewhere/b"), "{way:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_nowhere_or_to_files_give_way() {
+    let world = World::new();
+    for name in ["file/a", "gone/b", "round/c", "munged/d"] {
+        world.write(format!("src/{name}"), name);
+    }
+    world.write("dst/target", "x");
+    world.mkdir("dst/there");
+    world.link("target", "dst/file");
+    world.link("nowhere", "dst/gone");
+    world.link("round", "dst/round");
+    world.link("/rsyncd-munged/there", "dst/munged");
+    world.ok("-aK src/ dst/");
+    world.assert_same("src/file", "dst/file");
+    for name in ["file", "gone", "round", "munged"] {
+        assert!(world.path(format!("dst/{name}")).is_dir());
+        assert!(!world.path(format!("dst/{name}")).is_symlink(), "{name}");
+    }
+}
+
+/// What a link led to when it was looked at is what is written to.
+#[test]
+fn a_link_that_changes_meanwhile_leads_nobody_elsewhere() {
+    for round in 0..3 {
+        let world = World::new();
+        for n in 0..200 {
+            world.write(format!("src/d/sub/{n}"), noise(3000, n));
+        }
+        world.mkdir("one");
+        world.mkdir("two");
+        world.mkdir("dst");
+        world.link("../one", "dst/d");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (link, next) = (world.path("dst/d"), world.path("next"));
+                for n in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let target = if n % 2 == 0 { "../two" } else { "../one" };
+                    std::os::unix::fs::symlink(target, &next).unwrap();
+                    fs::rename(&next, &link).unwrap();
+                }
+            });
+            let run = world.sync(&["-rK", "--no-fsync", "src/", "dst/"]);
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(run.code, Some(0), "{round}: {run:#?}");
+        });
+        // All of it is in one of the two.
+        let whole = ["one", "two"].map(|dir| world.exists(format!("{dir}/d")));
+        assert_eq!(whole, [false, false]);
+        let count = |dir: &str| {
+            let dir = world.path(format!("{dir}/sub"));
+            dir.is_dir().then(|| fs::read_dir(dir).unwrap().count())
+        };
+        let mut counts = [count("one"), count("two")];
+        counts.sort_unstable();
+        assert_eq!(counts, [None, Some(200)], "{round}");
+    }
+}

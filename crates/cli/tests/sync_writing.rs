@@ -1,0 +1,554 @@
+//! How files are written: with holes, in place, only their tails, at the end of the run, from elsewhere.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{DELTIC, SHELL, WAYS, World, edited, noise, rsync, skip};
+
+/// Blocks of 512 bytes that a name takes.
+fn blocks(world: &World, name: &str) -> u64 {
+    fs::metadata(world.path(name)).expect("it is there").blocks()
+}
+
+/// Files of data and zeros, whose borders do not lie where blocks do.
+fn write_zeros(world: &World) {
+    let file = |parts: &[(usize, usize)]| {
+        let part = |(n, (data, zeros)): (usize, &(usize, usize))| {
+            [noise(*data, n as u64 + 1), vec![0; *zeros]].concat()
+        };
+        parts.iter().enumerate().flat_map(part).collect::<Vec<_>>()
+    };
+    world.write("src/ends in zeros", file(&[(5000, 1 << 20)]));
+    world.write("src/zeros", file(&[(0, 3 << 20)]));
+    world.write("src/mixed", file(&[(5000, 1 << 20), (4096, 300_000), (1, 8191), (70_000, 0)]));
+    world.write("src/small", file(&[(0, 9000), (1, 0)]));
+    world.write("src/large", file(&[(7 << 20, 15 << 20), (14 << 20, 10)]));
+    world.write("src/data", noise(300_000, 9));
+}
+
+#[test]
+fn zeros_become_holes_where_they_do_with_rsync() {
+    for words in ["-W", "--no-whole-file", "--no-whole-file --preallocate", "-zW --inplace"] {
+        for way in WAYS {
+            let world = World::new();
+            write_zeros(&world);
+            // Old versions of what holes take the place of, and are copied from.
+            for dir in ["dst", "theirs"] {
+                world.write(format!("{dir}/large"), edited(&world.read("src/large"), 9 << 20));
+                world.write(format!("{dir}/mixed"), noise(1 << 20, 3));
+                world.write(format!("{dir}/zeros"), noise(1 << 20, 4));
+            }
+            world.ok(&format!("-a -S {words} {} {}", way.from("src/"), way.to("dst/")));
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+            if rsync(&world, &["-aS", "-W", "src/", "theirs/"]).is_none() {
+                return;
+            }
+            for name in ["ends in zeros", "zeros", "mixed", "small", "large", "data"] {
+                let ours = blocks(&world, &format!("dst/{name}"));
+                let theirs = blocks(&world, &format!("theirs/{name}"));
+                // Blocks that were reserved stay where zeros do not fill them.
+                assert!(ours <= theirs + 64, "{way:?} {words} {name}: {ours}, {theirs}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_reserved_is_reserved_for_all_of_a_file() {
+    let world = World::new();
+    world.write("src/zeros", vec![0; 1 << 20]);
+    world.write("src/short", "short");
+    world.write("src/empty", "");
+    for way in WAYS {
+        world.ok(&format!("-a --preallocate {} {}", way.from("src/"), way.to("dst/")));
+        world.assert_same("src", "dst");
+        assert!(blocks(&world, "dst/zeros") >= 2048, "{way:?}");
+        fs::remove_dir_all(world.path("dst")).expect("it is ours");
+    }
+}
+
+/// Old versions, each with a second name, and their inodes.
+fn write_old(world: &World) -> Vec<(&'static str, u64)> {
+    let large = noise(3 << 20, 1);
+    let moved = [&large[1 << 20..], &large[..1 << 20], b"and more"].concat();
+    world.write("src/moved", &moved);
+    world.write("dst/moved", &large);
+    world.write("src/longer", [&large[..], &noise(500_000, 2)].concat());
+    world.write("dst/longer", &large);
+    world.write("src/shorter", &large[..1_500_000]);
+    world.write("dst/shorter", &large);
+    world.write("src/edited", edited(&large, 2_000_000));
+    world.write("dst/edited", &large);
+    world.write("src/small", "newer");
+    world.write("dst/small", "old");
+    world.write("src/empty", "");
+    world.write("dst/empty", "old");
+    let names = ["moved", "longer", "shorter", "edited", "small", "empty"];
+    names.map(|name| (name, world.inode(&format!("dst/{name}")))).to_vec()
+}
+
+#[test]
+fn files_change_in_place_and_keep_their_other_names_and_their_readers() {
+    let ways = ["-W", "--no-whole-file", "-S --no-whole-file", "--strategy rsync", "--no-fsync"];
+    for words in ways.into_iter().chain(["--strategy parasync", "--strategy webr2sync+"]) {
+        for way in WAYS {
+            let world = World::new();
+            let old = write_old(&world);
+            world.write("src/new", "new");
+            let reader = fs::File::open(world.path("dst/moved")).expect("it is there");
+            for (name, _) in &old {
+                let link = world.path(format!("{name}.link"));
+                fs::hard_link(world.path(format!("dst/{name}")), link).expect("it can be linked");
+            }
+            let words = format!("-a --inplace {words} {} {}", way.from("src/"), way.to("dst/"));
+            world.ok(&words);
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+            for (name, inode) in old {
+                assert_eq!(world.inode(&format!("dst/{name}")), inode, "{way:?} {words} {name}");
+                let link = world.read(format!("{name}.link"));
+                assert!(link == world.read(format!("src/{name}")), "{way:?} {words} {name}");
+            }
+            let mut seen = vec![0; 1000];
+            reader.read_exact_at(&mut seen, 0).expect("it is open");
+            assert!(seen == world.read("src/moved")[..1000], "{way:?} {words}");
+        }
+    }
+}
+
+#[test]
+fn what_moved_is_not_sent_again_though_it_is_written_over() {
+    let world = World::new();
+    write_old(&world);
+    let run = world.ok("-a --inplace --stats src/moved h:dst/");
+    assert!(run.stat("Literal data") < 100_000, "{run:#?}");
+    assert!(world.read("src/moved") == world.read("dst/moved"));
+}
+
+#[test]
+fn a_backup_of_what_changes_in_place_is_what_it_was() {
+    for words in ["-b", "-b --backup-dir=kept", "-b --backup-dir=../kept --suffix=.old"] {
+        let world = World::new();
+        let old = write_old(&world);
+        world.set_time("dst/small", 1_000_000_000);
+        world.chmod("dst/small", 0o640);
+        let before = world.time("dst/small");
+        world.ok(&format!("-a --inplace {words} src/ h:dst/"));
+        assert_eq!(world.read("dst/small"), b"newer", "{words}");
+        let kept = match words {
+            "-b" => "dst/small~",
+            "-b --backup-dir=kept" => "dst/kept/small",
+            _ => "kept/small.old",
+        };
+        assert_eq!(world.read(kept), b"old", "{words}");
+        assert_eq!((world.time(kept), world.mode(kept)), (before, 0o640), "{words}");
+        assert!(old.iter().all(|(name, inode)| world.inode(&format!("dst/{name}")) == *inode));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
+    let world = World::new();
+    world.write("src/file", noise(200_000, 1));
+    world.write("dst/file", "old");
+    world.write("dst/program", fs::read(DELTIC).expect("we run it"));
+    world.chmod("dst/program", 0o755);
+    world.write("src/program", "another");
+    // A program that runs cannot be written to.
+    let mut running = Command::new(world.path("dst/program"))
+        .args(["agent"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let run = world.fails(23, "-a --inplace src/ dst/");
+    running.kill().expect("it is ours");
+    running.wait().expect("it ends");
+    assert!(run.stderr.contains("open to change program"), "{run:#?}");
+    assert_eq!(world.read("dst/file"), world.read("src/file"));
+    world.ok("-a --inplace src/ dst/");
+    world.assert_same("src", "dst");
+}
+
+/// Starts a push that is slow and does not flush, in a world of its own.
+fn slow(world: &World, words: &str) -> std::process::Child {
+    Command::new(DELTIC)
+        .args(["sync", "-a", "--no-fsync", "--bwlimit", "8M", "-e", SHELL, "--deltic-path", DELTIC])
+        .args(words.split_whitespace())
+        .current_dir(world.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts")
+}
+
+/// Waits until `is_so`, and kills the run without a word to it.
+fn kill_when(mut run: std::process::Child, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(50), "nothing arrives");
+        thread::sleep(Duration::from_millis(2));
+    }
+    run.kill().expect("it is ours");
+    run.wait().expect("it ends");
+}
+
+/// Whether something of any length is staged there.
+fn is_staged(world: &World, dir: &str) -> bool {
+    let Ok(entries) = fs::read_dir(world.path(format!("{dir}/.deltic"))) else { return false };
+    let written = |entry: fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.blocks() > 1000);
+    entries.flatten().any(written)
+}
+
+#[test]
+fn a_killed_run_in_place_leaves_old_or_is_repaired_by_the_next() {
+    for words in ["-W", ""] {
+        let world = World::new();
+        let (old, new) = (noise(12 << 20, 1), noise(16 << 20, 2));
+        world.write("dst/file", &old);
+        world.write("src/file", &new);
+        let inode = world.inode("dst/file");
+        kill_when(slow(&world, &format!("--inplace {words} src/ dst/")), || {
+            is_staged(&world, "dst")
+        });
+        // Nothing of it changes before all is proven.
+        assert!(world.read("dst/file") == old, "{words}");
+        // And as if it had been killed a moment later.
+        let file = fs::File::options().write(true).open(world.path("dst/file")).expect("ours");
+        file.write_all_at(&new[..5 << 20], 0).expect("ours");
+        drop(file);
+        let run = world.ok("-a --inplace --stats --no-whole-file src/ dst/");
+        assert!(run.stat("Literal data") < 13 << 20, "{run:#?}");
+        assert_eq!(world.inode("dst/file"), inode);
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn only_tails_are_added_and_what_is_not_shorter_stays() {
+    for option in ["--append", "--append-verify"] {
+        for way in WAYS {
+            let world = World::new();
+            let log = noise(3_000_000, 1);
+            for dir in ["dst", "theirs"] {
+                world.write(format!("{dir}/log"), &log[..700_001]);
+                world.write(format!("{dir}/other"), noise(100, 2));
+                world.write(format!("{dir}/same length"), noise(300, 3));
+                world.write(format!("{dir}/longer"), noise(400, 4));
+                world.write(format!("{dir}/empty"), "");
+                world.set_time(format!("{dir}/longer"), 1_000_000_000);
+                world.set_time(format!("{dir}/same length"), 1_000_000_000);
+            }
+            world.write("src/log", &log);
+            for (name, len) in [("other", 300), ("same length", 300), ("longer", 300)] {
+                world.write(format!("src/{name}"), noise(len, 9));
+            }
+            world.write("src/empty", noise(300, 5));
+            world.write("src/new", noise(300_000, 6));
+            let inode = world.inode("dst/log");
+            let words = format!("-a {option} --stats {} {}", way.from("src/"), way.to("dst/"));
+            let run = world.ok(&words);
+            assert!(run.stat("Literal data") < 2_700_000, "{way:?} {run:#?}");
+            assert_eq!(world.inode("dst/log"), inode);
+            assert!(world.read("dst/log") == log);
+            world.assert_clean("dst");
+            // Without a look at it, what was there is taken for right.
+            let other = world.read("dst/other");
+            assert_eq!(other[100..], world.read("src/other")[100..]);
+            assert_eq!(other[..100] == noise(100, 2), option == "--append", "{way:?}");
+            if rsync(&world, &["-a", option, "src/", "theirs/"]).is_some() {
+                for name in world.names("theirs") {
+                    let (ours, theirs) = (format!("dst/{name}"), format!("theirs/{name}"));
+                    assert!(world.read(&*ours) == world.read(&*theirs), "{way:?} {option} {name}");
+                    assert_eq!(world.time(&ours), world.time(&theirs), "{way:?} {option} {name}");
+                }
+            }
+            assert_eq!(world.ok(&format!("-ai {option} src/ dst/")).stdout, "");
+        }
+    }
+}
+
+#[test]
+fn a_tail_of_a_file_that_shrinks_meanwhile_fails_and_nothing_is_lost() {
+    let world = World::new();
+    for n in 0..300 {
+        world.write(format!("src/{n:03}"), noise(3000, n));
+    }
+    world.write("src/log", noise(200_000, 1));
+    world.write("dst/log", noise(100_000, 1));
+    let run = thread::scope(|scope| {
+        let world = &world;
+        let words = ["-a", "--append", "--no-fsync", "--bwlimit", "300K", "src/", "h:dst/"];
+        let syncing = scope.spawn(move || world.sync(&words));
+        while !world.exists("dst/000") && !syncing.is_finished() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        world.write("src/log", noise(50_000, 1));
+        syncing.join().expect("it does not panic")
+    });
+    let log = world.read("dst/log");
+    // It may have been quick enough, or see the shorter one whole in its last try.
+    let fine =
+        [100_000, 200_000, 50_000].contains(&log.len()) && log[..] == noise(log.len(), 1)[..];
+    assert!(fine, "{} {run:#?}", log.len());
+}
+
+#[test]
+fn all_names_change_at_the_end() {
+    for way in WAYS {
+        for words in ["", "-b", "--delete --remove-source-files", "-T ../aside", "-S -T ../aside"] {
+            let world = World::new();
+            write_old(&world);
+            world.mkdir("aside");
+            world.write("src/sub/new", "new");
+            world.write("dst/extra", "goes");
+            let all = format!("-a --delay-updates {words} {} {}", way.from("src/"), way.to("dst/"));
+            let expected = World::new();
+            let (from, to) = (world.path("src"), expected.path(""));
+            let copied = Command::new("cp").arg("-a").args([from, to]).status();
+            assert!(copied.expect("it starts").success());
+            world.ok(&all);
+            for name in ["moved", "longer", "edited", "small", "empty", "sub/new"] {
+                let (new, sent) = (format!("dst/{name}"), format!("src/{name}"));
+                assert!(world.read(new) == expected.read(&*sent), "{way:?} {words} {name}");
+                assert_eq!(world.exists(&*sent), !words.contains("--remove"), "{words} {name}");
+            }
+            assert_eq!(world.exists("dst/extra"), !words.contains("--delete"), "{words}");
+            assert_eq!(world.exists("dst/small~"), words.contains("-b"), "{words}");
+            world.assert_clean("dst");
+            assert!(world.names("aside").is_empty(), "{words}");
+        }
+    }
+}
+
+#[test]
+fn names_of_one_file_are_names_of_the_new_version_when_updates_are_delayed() {
+    let world = World::new();
+    for (n, size) in [1000, 300_000].into_iter().enumerate() {
+        world.write(format!("src/a{n}"), noise(size, 1));
+        fs::hard_link(world.path(format!("src/a{n}")), world.path(format!("src/b{n}"))).unwrap();
+    }
+    world.ok("-aH src/ h:dst/");
+    for n in 0..2 {
+        world.write(format!("src/a{n}"), noise(200_000, 2));
+        world.write(format!("dst/b{n}.new"), "another");
+        fs::rename(world.path(format!("dst/b{n}.new")), world.path(format!("dst/b{n}"))).unwrap();
+    }
+    world.ok("-aH --delay-updates src/ h:dst/");
+    world.assert_same("src", "dst");
+    for n in 0..2 {
+        let inode = |name: &str| world.path(format!("dst/{name}{n}")).metadata().unwrap().ino();
+        assert_eq!(inode("a"), inode("b"));
+    }
+}
+
+#[test]
+fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice() {
+    for words in ["", "--partial-dir=.part"] {
+        let world = World::new();
+        for n in 0..40 {
+            world.write(format!("src/{n}"), noise(300_000, n));
+            world.write(format!("dst/{n}"), noise(1000, n + 100));
+        }
+        let before = common::tree::picture(&world.path("dst"));
+        let staged = || world.exists("dst/.deltic") && world.names("dst/.deltic").len() > 20;
+        kill_when(slow(&world, &format!("-W --delay-updates {words} src/ h:dst/")), staged);
+        // The far end goes on until it hears of it.
+        let start = Instant::now();
+        let free = || {
+            let now = world.names("dst/.deltic").len();
+            thread::sleep(Duration::from_millis(300));
+            now == world.names("dst/.deltic").len()
+        };
+        while !free() {
+            assert!(start.elapsed() < Duration::from_secs(50), "it never ends");
+        }
+        for n in 0..40 {
+            assert!(world.read(format!("dst/{n}")) == noise(1000, n + 100), "{words} {n}");
+        }
+        assert!(!before.is_empty());
+        assert_eq!(world.exists("dst/.part"), !words.is_empty());
+        let again = format!("-a --delay-updates --stats {words} src/ h:dst/");
+        let run = world.ok(&again);
+        assert!(run.stat("Literal data") < 30 * 300_000, "{run:#?}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn what_is_not_complete_is_shown_and_used_and_gone_with_success() {
+    for (words, shown) in
+        [("--partial-dir=.part", "dst/.part/file"), ("--partial-dir", "kept/file")]
+    {
+        let world = World::new();
+        world.mkdir("kept");
+        let absolute = world.path("kept").display().to_string();
+        let words = match words {
+            "--partial-dir" => format!("--partial-dir={absolute}"),
+            words => words.to_owned(),
+        };
+        world.write("src/file", noise(16 << 20, 1));
+        world.mkdir("dst");
+        let is_shown = || fs::metadata(world.path(shown)).is_ok_and(|meta| meta.blocks() > 4000);
+        kill_when(slow(&world, &format!("{words} src/ dst/")), is_shown);
+        assert!(world.exists(shown));
+        // Though what was staged is gone, as after a complete run of others.
+        fs::remove_dir_all(world.path("dst/.deltic")).expect("it is ours");
+        let run = world.ok(&format!("-a --no-whole-file --delete --stats {words} src/ dst/"));
+        assert!(run.stat("Literal data") < 15 << 20, "{run:#?}");
+        assert!(!world.exists(shown) && !world.exists("dst/.part"), "{words}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+        assert!(world.exists("kept"));
+    }
+}
+
+#[test]
+fn partial_files_are_neither_sent_nor_deleted() {
+    let world = World::new();
+    world.write("src/.part/file", "of another run");
+    world.write("src/file", "new");
+    world.write("dst/.part/other", "of another run");
+    world.ok("-a --delete --partial-dir=.part src/ dst/");
+    assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
+    let mut run = world.command(DELTIC, ["sync", "-aP", "--delete", "src/", "dst/"]);
+    assert_eq!(common::Run::of(run.env("RSYNC_PARTIAL_DIR", ".part")).code, Some(0));
+    assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
+}
+
+#[test]
+fn files_grow_where_it_is_said_and_land_on_another_file_system_too() {
+    let memory = tempfile::TempDir::new_in("/dev/shm");
+    let Ok(memory) = memory else { return skip("there is no other file system") };
+    let away = memory.path().display().to_string();
+    for way in WAYS {
+        for words in ["", "-S", "--delay-updates", "--inplace", "--preallocate --no-fsync"] {
+            for dir in ["../aside", &away] {
+                let world = World::new();
+                write_old(&world);
+                world.mkdir("aside");
+                world.write("src/sub/new", "new");
+                let words = format!("-a -T {dir} {words} {} {}", way.from("src/"), way.to("dst/"));
+                world.ok(&words);
+                world.assert_same("src", "dst");
+                world.assert_clean("dst");
+                assert!(world.names("aside").is_empty(), "{words}");
+                assert_eq!(fs::read_dir(&*away).expect("it is there").count(), 0, "{words}");
+            }
+        }
+    }
+    let world = World::new();
+    world.write("src/file", "new");
+    let run = world.fails(3, "-a -T ../missing src/ dst/");
+    assert!(run.stderr.contains("missing: no such file or directory"), "{run:#?}");
+    assert!(!world.exists("dst/file"));
+}
+
+#[test]
+fn what_was_staged_elsewhere_by_a_killed_run_is_used() {
+    let world = World::new();
+    world.mkdir("aside");
+    world.mkdir("dst");
+    world.write("src/file", noise(16 << 20, 1));
+    kill_when(slow(&world, "-T ../aside src/ dst/"), || is_staged(&world, "aside"));
+    assert!(!world.exists("dst/.deltic"));
+    let run = world.ok("-a --no-whole-file --stats -T ../aside src/ dst/");
+    assert!(run.stat("Literal data") < 16 << 20, "{run:#?}");
+    world.assert_same("src", "dst");
+    assert!(world.names("aside").is_empty());
+}
+
+#[test]
+fn blocks_have_the_length_that_was_asked_for() {
+    for (words, block) in [("", 0), ("-B 700", 700), ("-B 128K", 128 << 10), ("-B0", 0)] {
+        for strategy in ["deltic", "rsync", "parasync", "webr2sync"] {
+            let world = World::new();
+            let old = noise(4 << 20, 1);
+            let mut new = old.clone();
+            // Two bytes far apart: what is sent is about a block of each, or what the strategy makes of it.
+            (new[1_000_000], new[3_000_000]) = (new[1_000_000] ^ 1, new[3_000_000] ^ 1);
+            world.write("src/file", new);
+            world.write("dst/file", old);
+            world.set_time("dst/file", 1_000_000_000);
+            let all = format!("-a --stats {words} --strategy {strategy} src/ h:dst/");
+            let run = world.ok(&all);
+            world.assert_same("src", "dst");
+            if strategy == "rsync" {
+                let block = if block == 0 { 8192 } else { block };
+                assert_eq!(run.stat("Literal data"), 2 * block, "{all}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_may_be_chosen_as_far_as_there_are_any() {
+    let world = World::new();
+    world.write("src/file", noise(100_000, 1));
+    world.write("dst/file", edited(&noise(100_000, 1), 50_000));
+    for words in [
+        "--checksum-choice=auto",
+        "--cc=blake3",
+        "--cc=auto,none",
+        "--cc=none",
+        "-c --cc=none,blake3",
+    ] {
+        for way in WAYS {
+            let run =
+                format!("-a {words} --checksum-seed=7 {} {}", way.from("src/"), way.to("dst/"));
+            world.write("dst/file", edited(&noise(100_000, 1), 50_000));
+            world.ok(&run);
+            world.assert_same("src", "dst");
+        }
+    }
+    let sent = |words: &str| {
+        world.write("dst/file", edited(&noise(100_000, 1), 50_000));
+        world.ok(&format!("-a --stats {words} src/ h:dst/")).stat("Literal data")
+    };
+    assert_eq!(sent("--cc=none"), 100_000);
+    assert!(sent("--cc=blake3") < 50_000);
+    for words in [
+        "--cc=md5",
+        "--cc=xxh128",
+        "--cc=foo",
+        "--cc=blake3,sha1",
+        "-c --cc=none",
+        "--cc=auto,auto,auto",
+    ] {
+        let run = world.fails(4, &format!("-a {words} src/ dst/"));
+        assert!(run.stderr.contains("--checksum-choice="), "{run:#?}");
+    }
+}
+
+#[test]
+fn words_that_contradict_each_other_are_refused_as_rsync_does() {
+    let world = World::new();
+    world.write("src/file", "new");
+    for words in [
+        "--inplace --partial-dir=x",
+        "--inplace --delay-updates",
+        "--append --delay-updates",
+        "--append-verify --partial-dir=x",
+        "--append -W",
+        "-B 200000",
+        "-B x",
+    ] {
+        world.fails(1, &format!("-a {words} src/ dst/"));
+        assert!(!world.exists("dst"), "{words}");
+    }
+    world.fails(3, "-a --partial-dir=../x src/ dst/");
+    for words in
+        ["--append --no-append -W", "--inplace --no-inplace --delay-updates", "-P --no-partial"]
+    {
+        world.ok(&format!("-a {words} --no-progress src/ dst/"));
+    }
+}

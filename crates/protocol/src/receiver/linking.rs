@@ -1,0 +1,336 @@
+//! Files of several names (`-H`): one name is brought over, and the others become other names of what it is here.
+//!
+//! ```text
+//! the first name told ──► leads: is decided as any other entry
+//! a later one         ──► the leader is on its way:  waits for it
+//!                     ──► the leader is here:        linked to it, unless it is already
+//!                     ──► no name is here or coming: leads itself
+//! a leader that does not come ──► the first of those that wait leads
+//! ```
+//!
+//! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still be
+//! wanted, and so that no more wait than the window lets in.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use deltic_core::meta::{Inode, Linked};
+use deltic_core::{Meta, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES};
+use crate::message::FileNo;
+use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
+use crate::work::Setback;
+
+use super::clearing::Cleared;
+use super::compare::attributes;
+use super::deciding::Section;
+use super::{Place, Receiver, Work};
+
+/// Files of several names, by the number of the first that was told.
+#[derive(Debug, Default)]
+pub(super) struct Linking {
+    files: HashMap<FileNo, Shared>,
+    /// Of how many of them more names may be told, and the bytes of the first names of these.
+    open: usize,
+    open_bytes: usize,
+    /// The names that lead and are on their way, and which file each is of.
+    leaders: HashMap<FileNo, FileNo>,
+    /// Names that wait for their leader, or are being linked.
+    names: BTreeMap<FileNo, LaterName>,
+    /// Leaders that are here by now.
+    came: VecDeque<FileNo>,
+    /// Names that lead since their leader did not come.
+    promoted: VecDeque<FileNo>,
+}
+
+/// A file of several names.
+#[derive(Debug)]
+struct Shared {
+    /// What was said of it, but for what its first name brings to all of them.
+    meta: Meta,
+    /// The name that leads.
+    path: RelPath,
+    /// Of the first name.
+    path_bytes: usize,
+    /// How many names are still to be told, and how many of those told are to be decided.
+    untold: u32,
+    undecided: u32,
+    state: State,
+    /// What its leader was a name of here before, if it stays that.
+    inode: Option<Inode>,
+    waiting: VecDeque<FileNo>,
+}
+
+/// What has become of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No name of it is here or on its way.
+    Nowhere,
+    /// Its leader is on its way.
+    Coming,
+    /// Its leader is here.
+    Here,
+}
+
+/// A later name of a file, and what stands in its place.
+#[derive(Debug)]
+pub(super) struct LaterName {
+    path: RelPath,
+    meta: Meta,
+    pub(super) seen: Option<Meta>,
+}
+
+/// The number of the first name that was told of the file that an entry is a later name of.
+pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
+    match meta.linked() {
+        Some(Linked::Back(back)) => file.0.checked_sub(back).map(FileNo),
+        _ => None,
+    }
+}
+
+impl Linking {
+    /// The lowest number that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        self.names.keys().next().copied()
+    }
+
+    /// Whether this entry is the one name of a file that the others wait for.
+    pub(super) fn leads(&self, file: FileNo) -> bool {
+        self.leaders.contains_key(&file)
+    }
+
+    /// Notes the first name of a file.
+    fn open(&mut self, file: FileNo, path: RelPath, (meta, names): (&Meta, u32)) {
+        let path_bytes = path.as_bytes().len();
+        self.open += 1;
+        self.open_bytes += path_bytes;
+        let shared = Shared {
+            meta: Meta { user: meta.user, group: meta.group, ..plain(meta) },
+            path,
+            path_bytes,
+            untold: names - 1,
+            undecided: 0,
+            state: State::Coming,
+            inode: None,
+            waiting: VecDeque::new(),
+        };
+        self.files.insert(file, shared);
+        self.leaders.insert(file, file);
+    }
+
+    /// Notes a later name of the file whose first is `first`; what was said of it.
+    fn meet(&mut self, first: FileNo) -> Option<Meta> {
+        let shared = self.files.get_mut(&first).filter(|shared| shared.untold > 0)?;
+        shared.untold -= 1;
+        shared.undecided += 1;
+        if shared.untold == 0 {
+            self.open -= 1;
+            self.open_bytes -= shared.path_bytes;
+        }
+        Some(shared.meta.clone())
+    }
+
+    /// Forgets a file that nothing more will be asked about.
+    fn forget(&mut self, first: FileNo) {
+        let is_over = |shared: &Shared| {
+            shared.untold == 0 && shared.undecided == 0 && shared.state != State::Coming
+        };
+        if self.files.get(&first).is_some_and(is_over) {
+            self.files.remove(&first);
+        }
+    }
+}
+
+fn plain(meta: &Meta) -> Meta {
+    Meta::plain(meta.kind.clone(), meta.len, meta.modified, meta.mode)
+}
+
+impl Receiver {
+    /// Notes the names of a section that share a file with others, and says of the later ones what was said of the first.
+    pub(super) fn take_linked(&mut self, section: &mut Section) -> Result<(), PeerError> {
+        for (nth, entry) in section.entries.iter_mut().enumerate() {
+            let file = FileNo(section.first + nth as u64);
+            match entry.meta.linked() {
+                Some(Linked::First(names)) => {
+                    let path = section.dir.join(&entry.name);
+                    let path =
+                        path.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
+                    self.linking.open(file, path, (&entry.meta, names));
+                }
+                linked @ Some(Linked::Back(_)) => {
+                    let first = first_of(file, &entry.meta);
+                    let said = first.and_then(|first| self.linking.meet(first));
+                    let unknown = PeerError::Unexpected("another name of a file that was not told");
+                    entry.meta = said.ok_or(unknown)?;
+                    entry.meta.set_linked(linked);
+                }
+                Some(Linked::Inode(..)) | None => {}
+            }
+        }
+        if self.linking.open > MAX_LINKED || self.linking.open_bytes > MAX_LINKED_BYTES {
+            return Err(PeerError::Limit("files of several names"));
+        }
+        Ok(())
+    }
+
+    /// A later name waits, is linked, or leads.
+    pub(super) fn decide_linked(
+        &mut self,
+        (file, first): (FileNo, FileNo),
+        path: RelPath,
+        (meta, seen): (Meta, Option<Meta>),
+    ) {
+        let shared = self.linking.files.get_mut(&first).expect("a name is to be decided");
+        shared.undecided -= 1;
+        let name = LaterName { path, meta, seen };
+        match shared.state {
+            State::Coming => {
+                shared.waiting.push_back(file);
+                self.linking.names.insert(file, name);
+            }
+            State::Here => self.link_name((file, first), name),
+            State::Nowhere => self.lead((file, first), name),
+        }
+        self.linking.forget(first);
+    }
+
+    fn lead(&mut self, (file, first): (FileNo, FileNo), name: LaterName) {
+        let shared = self.linking.files.get_mut(&first).expect("one of its names is to lead");
+        shared.state = State::Coming;
+        shared.path = name.path.clone();
+        self.linking.leaders.insert(file, first);
+        self.decide_alone(file, name.path, (name.meta, name.seen));
+    }
+
+    /// An entry is here, or would be in a dry run.
+    pub(super) fn came(&mut self, file: FileNo) {
+        if let Some(first) = self.linking.leaders.remove(&file) {
+            self.linking.came.push_back(first);
+        }
+    }
+
+    /// A leader stays what it `is`: names of that need nothing more.
+    pub(super) fn stays(&mut self, file: FileNo, is: &Meta) {
+        let first = self.linking.leaders.get(&file);
+        if let Some(shared) = first.and_then(|first| self.linking.files.get_mut(first)) {
+            shared.inode = is.linked().and_then(Linked::inode);
+        }
+    }
+
+    /// An entry does not come: if others wait for it, one of them leads.
+    pub(super) fn miss(&mut self, file: FileNo) {
+        let Some(first) = self.linking.leaders.remove(&file) else { return };
+        let Some(shared) = self.linking.files.get_mut(&first) else { return };
+        match shared.waiting.pop_front() {
+            Some(next) => self.linking.promoted.push_back(next),
+            None => {
+                shared.state = State::Nowhere;
+                self.linking.forget(first);
+            }
+        }
+    }
+
+    /// An entry is given up that was not decided yet.
+    pub(super) fn miss_undecided(&mut self, file: FileNo, meta: &Meta) {
+        self.miss(file);
+        let first = first_of(file, meta);
+        if let Some((first, shared)) =
+            first.and_then(|f| Some((f, self.linking.files.get_mut(&f)?)))
+        {
+            shared.undecided -= 1;
+            self.linking.forget(first);
+        }
+    }
+
+    /// Goes on with the names that waited for leaders that came, or did not.
+    pub(super) fn link_more(&mut self) {
+        loop {
+            if let Some(first) = self.linking.came.pop_front() {
+                let Some(shared) = self.linking.files.get_mut(&first) else { continue };
+                shared.state = State::Here;
+                for file in std::mem::take(&mut shared.waiting) {
+                    if let Some(name) = self.linking.names.remove(&file) {
+                        self.link_name((file, first), name);
+                    }
+                }
+                self.linking.forget(first);
+            } else if let Some(file) = self.linking.promoted.pop_front() {
+                let Some(name) = self.linking.names.remove(&file) else { continue };
+                if let Some(first) = first_of(file, &name.meta) {
+                    self.lead((file, first), name);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Makes a name another one of its file, whose leader is here.
+    fn link_name(&mut self, (file, first): (FileNo, FileNo), name: LaterName) {
+        let shared = &self.linking.files[&first];
+        let seen = name.seen.as_ref();
+        let is = seen.and_then(Meta::linked).and_then(Linked::inode);
+        if is.is_some() && is == shared.inode {
+            self.report_settled(name.meta.len);
+            return self.arrive(file);
+        }
+        let change = self.change_of(&name, shared.path.clone());
+        let replaces_dir = seen.is_some_and(Meta::is_dir);
+        if self.setting.options.dry_run {
+            self.report_settled(name.meta.len);
+            self.arrive(file);
+            self.changed(change);
+        } else if replaces_dir && self.setting.options.clears() {
+            let path = name.path.clone();
+            self.clear(file, path, Cleared::Name { name, change });
+        } else {
+            self.make_link(file, name, change);
+        }
+    }
+
+    fn change_of(&self, name: &LaterName, leader: RelPath) -> Change {
+        let LaterName { path, meta, seen } = name;
+        let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
+        // Of a later name nothing more is said than what decides where it goes.
+        let (accessed, acl, xattrs) = (false, false, false);
+        let differs = old.map_or_else(Differs::default, |old| Differs {
+            size: old.len != meta.len,
+            ..Differs { accessed, acl, xattrs, ..attributes(&self.setting.options, meta, old) }
+        });
+        Change {
+            path: path.clone(),
+            item: Item::of(&meta.kind),
+            action: if old.is_some() { Action::Updated } else { Action::Created },
+            differs,
+            facts: Facts { linked: Some(leader), ..Facts::of(meta) },
+        }
+    }
+
+    pub(super) fn make_link(&mut self, file: FileNo, name: LaterName, change: Change) {
+        let Some(leader) = change.facts.linked.clone() else { return };
+        let LaterName { path, meta, seen } = &name;
+        let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
+        self.jobs.ask(Work::Link { path, leader, kind, seen }, Place::Link { file, change });
+        self.linking.names.insert(file, name);
+    }
+
+    /// A name that could not be linked comes by itself.
+    pub(super) fn linked_name(&mut self, file: FileNo, change: Change, done: Result<(), Setback>) {
+        let Some(name) = self.linking.names.remove(&file) else { return };
+        match done {
+            Ok(()) => {
+                self.report_settled(name.meta.len);
+                self.arrive(file);
+                self.changed(change);
+            }
+            Err(Setback { trouble, retry }) => {
+                if !retry {
+                    let message = format!("{}; it comes by itself", trouble.message);
+                    self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+                }
+                self.decide_alone(file, name.path, (name.meta, name.seen));
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Files of several names: the first that is told stands for all, and later ones refer to it (`-H`).
+//!
+//! Only such files cost memory, and those only while more of their names may come.
+
+use std::collections::HashMap;
+
+use deltic_core::meta::{Inode, Linked};
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
+
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES};
+
+/// Files of which one name was told and others may come.
+#[derive(Debug, Default)]
+pub(super) struct Linking {
+    open: HashMap<Inode, First>,
+    /// Of the paths of all of them.
+    bytes: usize,
+    /// Whether there were more of them than either end may remember.
+    crowded: bool,
+}
+
+/// The first name of a file.
+#[derive(Debug)]
+struct First {
+    /// The number of its entry.
+    entry: u64,
+    /// How many names are still to be told.
+    left: u32,
+    path_bytes: usize,
+    /// What was said of it: later names are the same, whatever it has become.
+    said: (u64, Timestamp, u32),
+}
+
+/// What a name of a file is, among those that were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// One of which nothing is to be said.
+    Alone,
+    /// The same, since there are too many files of several names; said once.
+    Crowded,
+    /// As it stands in the entry by now.
+    Linked,
+}
+
+impl Linking {
+    /// Says in `meta`, which is of entry number `entry` at `path`, which file it is of, where a tree has said so.
+    pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
+        let Some(Linked::Inode(inode, names)) = meta.linked() else { return Told::Alone };
+        if let Some(first) = self.open.get_mut(&inode) {
+            (meta.len, meta.modified, meta.mode) = first.said;
+            meta.set_linked(Some(Linked::Back(entry - first.entry)));
+            first.left -= 1;
+            if first.left == 0 {
+                self.bytes -= first.path_bytes;
+                self.open.remove(&inode);
+            }
+            return Told::Linked;
+        }
+        let path_bytes = path.as_bytes().len();
+        if self.open.len() == MAX_LINKED || self.bytes + path_bytes > MAX_LINKED_BYTES {
+            meta.set_linked(None);
+            let said = std::mem::replace(&mut self.crowded, true);
+            return if said { Told::Alone } else { Told::Crowded };
+        }
+        meta.set_linked(Some(Linked::First(names)));
+        self.bytes += path_bytes;
+        let said = (meta.len, meta.modified, meta.mode);
+        self.open.insert(inode, First { entry, left: names - 1, path_bytes, said });
+        Told::Linked
+    }
+}
+
+/// Takes out of a later name what was said of the first.
+pub(super) fn leave_said(meta: &mut Meta) {
+    if let linked @ Some(Linked::Back(_)) = meta.linked() {
+        *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+        meta.set_linked(linked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(linking: &mut Linking, entry: u64, (number, names): (u64, u32)) -> Option<Linked> {
+        let inode = Inode { device: 1, number };
+        let mut meta = Meta::plain(Kind::File, entry, Timestamp::default(), 0o644);
+        meta.set_linked(Some(Linked::Inode(inode, names)));
+        let path = RelPath::parse(format!("dir/{entry}").as_bytes()).unwrap();
+        linking.tell((entry, &path), &mut meta);
+        meta.linked()
+    }
+
+    #[test]
+    fn later_names_refer_to_the_first_and_the_last_is_forgotten() {
+        let mut linking = Linking::default();
+        assert_eq!(told(&mut linking, 3, (7, 3)), Some(Linked::First(3)));
+        assert_eq!(told(&mut linking, 4, (8, 2)), Some(Linked::First(2)));
+        assert_eq!(told(&mut linking, 5, (7, 3)), Some(Linked::Back(2)));
+        assert_eq!(told(&mut linking, 9, (7, 3)), Some(Linked::Back(6)));
+        assert_eq!((linking.open.len(), linking.bytes), (1, "dir/4".len()));
+        // A name that it got meanwhile.
+        assert_eq!(told(&mut linking, 10, (7, 4)), Some(Linked::First(4)));
+    }
+
+    #[test]
+    fn a_later_name_is_what_was_said_of_the_first() {
+        let mut linking = Linking::default();
+        let linked = Some(Linked::Inode(Inode { device: 1, number: 1 }, 2));
+        let path = RelPath::parse(b"a").unwrap();
+        let tell = |linking: &mut Linking, entry: u64, len| {
+            let mut meta = Meta::plain(Kind::File, len, Timestamp::default(), 0);
+            meta.set_linked(linked);
+            linking.tell((entry, &path), &mut meta);
+            meta.len
+        };
+        assert_eq!(tell(&mut linking, 0, 1), 1);
+        assert_eq!(tell(&mut linking, 1, 2), 1);
+    }
+
+    #[test]
+    fn files_beyond_the_limit_stay_alone_and_that_is_said_once() {
+        let mut linking = Linking { bytes: MAX_LINKED_BYTES, ..Linking::default() };
+        let linked = Some(Linked::Inode(Inode { device: 1, number: 1 }, 2));
+        let path = RelPath::parse(b"a").unwrap();
+        for (entry, expected) in [(0, Told::Crowded), (1, Told::Alone)] {
+            let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
+            meta.set_linked(linked);
+            assert_eq!(linking.tell((entry, &path), &mut meta), expected);
+            assert_eq!(meta.linked(), None);
+        }
+    }
+}

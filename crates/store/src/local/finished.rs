@@ -1,0 +1,86 @@
+//! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all others
+//! of a run (`--delay-updates`).
+
+use deltic_core::{Meta, Name, RelPath, See};
+use rustix::fs::Stat;
+
+use super::backup::Goes;
+use super::log::remove_log;
+use super::place::Place;
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
+use super::stage::{Whose, staging_path};
+use super::store::Inner;
+use crate::error::At;
+use crate::{Replaces, StoreError};
+
+/// A staged file, and where it is to go.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) path: RelPath,
+    /// The directory whose staging directory it is in, and its name there.
+    pub(super) home: RelPath,
+    pub(super) whose: Whose,
+    pub(super) name: Name,
+    pub(super) inode: (u64, u64),
+    /// Whether something was noted of it.
+    pub(super) is_noted: bool,
+    pub(super) expected: Expected,
+}
+
+/// What a commit expects to find at its path.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    Nothing,
+    Version(Version),
+    Seen(Box<Meta>),
+}
+
+impl Expected {
+    pub(super) fn of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
+        match replaces {
+            Replaces::Nothing => Self::Nothing,
+            Replaces::Version(old) => Self::Version(old.version()),
+            Replaces::Seen(meta) => Self::Seen(Box::new((*meta).clone())),
+        }
+    }
+
+    /// Checks that `place` holds what is to be replaced, and says what that is.
+    pub(super) fn check(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
+        let found = place.dir.find(&place.name).at("commit", &place.path)?;
+        let expected = match (self, found) {
+            (Self::Nothing, found) => found.is_none(),
+            (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
+            (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
+            (Self::Seen(meta), Some(_)) => {
+                let now = look_at(&place.dir, &place.name, see.plain());
+                now.at("commit", &place.path)?.is_like(meta)
+            }
+            (Self::Version(_) | Self::Seen(_), None) => false,
+        };
+        if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
+    }
+}
+
+impl Finished {
+    /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
+    pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
+        self.expected.check(place, store.see)?;
+        store.back_up(place, Goes::Replaced)?;
+        let stages = store.stages(self.whose);
+        let dir = stages.dir(&self.home).at("commit", &self.path)?;
+        let staged = dir.stat(&self.name).at("commit", &self.path)?;
+        if inode_of(&staged) != self.inode {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        }
+        place.land(&dir, &self.name).at("commit", &self.path)?;
+        if self.is_noted {
+            remove_log(&dir, &self.name);
+        }
+        store.touched.add(&place.dir_path);
+        if let (Whose::Own, Ok(staging)) = (self.whose, staging_path(&self.home)) {
+            store.touched.add(&staging);
+        }
+        store.settle(place, (self.whose, &self.home));
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! A file that is changed where it is (`--inplace`): it keeps its inode, its other names and whoever has it open.
+//!
+//! What lies where it lay is not touched. All else is staged, and written into the file once the whole new version is
+//! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
+//! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
+//! the present then, or none at all, so that the next run sees to it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+use super::copy::{Copier, End, read_through};
+use super::holes::{Under, write_sparse};
+use super::place::Place;
+use super::room::reserve_all;
+use super::snapshot::{LocalSnapshot, Version, file_type, read_at};
+use super::writing::Writing;
+use crate::error::At;
+use crate::{StoreError, lock};
+
+/// A file that is about to change.
+#[derive(Debug)]
+pub(super) struct Target {
+    file: OwnedFd,
+    version: Version,
+    /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
+    staged: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Target {
+    /// The regular file at `place`, if there is one.
+    pub(super) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
+        let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
+        if !found.is_some_and(|stat| file_type(&stat).is_file()) {
+            return Ok(None);
+        }
+        let file = place.dir.open(&place.name, OFlags::RDWR).at(OPEN, &place.path)?;
+        let stat = fs::fstat(&file).at(OPEN, &place.path)?;
+        let version = Version::of(&stat);
+        let is_file = file_type(&stat).is_file();
+        Ok(is_file.then_some(Self { file, version, staged: Mutex::default() }))
+    }
+
+    pub(super) const fn version(&self) -> Version {
+        self.version
+    }
+
+    pub(super) const fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Whether this span of `from` is in its place already.
+    pub(super) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        old.start == new_start && from.version() == self.version
+    }
+
+    /// Bytes were staged.
+    pub(super) fn stage(&self, range: Range<u64>) {
+        let (mut start, mut end) = (range.start, range.end);
+        let mut staged = lock(&self.staged);
+        while let Some((&other, &other_end)) = staged.range(..=end).next_back() {
+            if other_end < start {
+                break;
+            }
+            staged.remove(&other);
+            (start, end) = (start.min(other), end.max(other_end));
+        }
+        if start < end {
+            staged.insert(start, end);
+        }
+    }
+
+    /// Reads the new version, of which `staged` has what is to change.
+    pub(super) fn read_at(
+        &self,
+        staged: &OwnedFd,
+        start: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let want = start + buf.len() as u64;
+        let mut filled = read_at(self.file.as_fd(), start, buf)?;
+        for (&from, &to) in lock(&self.staged).range(..want) {
+            let (from, to) = (from.max(start), to.min(want));
+            if from < to {
+                let room = &mut buf[(from - start) as usize..(to - start) as usize];
+                filled = filled.max((from - start) as usize + read_at(staged.as_fd(), from, room)?);
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Gives blocks to what the file grows by to `len` bytes.
+    pub(super) fn reserve(&self, len: u64) -> Result<(), Errno> {
+        reserve_all(&self.file, self.version.len(), len)
+    }
+
+    /// Makes the file the new version of `len` bytes, of which `staged` has what is to change.
+    pub(super) fn change(
+        &self,
+        (staged, device): (&OwnedFd, u64),
+        len: u64,
+        (writing, copier): (&Writing, &Copier),
+    ) -> Result<(), Errno> {
+        let from = End { file: staged.as_fd(), device };
+        let to = End { file: self.file.as_fd(), device: self.version.device() };
+        for (&start, &end) in lock(&self.staged).iter() {
+            let whole = if writing.sparse {
+                let write = |at, bytes: &[u8]| write_sparse(to.file, at, bytes, Under::Blocks);
+                read_through(from.file, start..end, write)?
+            } else {
+                copier.copy(from, start..end, to, start)?
+            };
+            if !whole {
+                return Err(Errno::IO);
+            }
+        }
+        if fs::fstat(&self.file)?.st_size as u64 == len {
+            Ok(())
+        } else {
+            fs::ftruncate(&self.file, len)
+        }
+    }
+
+    /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
+    pub(super) fn mark_torn(&self) {
+        let spec = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let (last_access, last_modification) = (spec(0, UTIME_OMIT), spec(0, 0));
+        // Else it has the present.
+        let _ = fs::futimens(&self.file, &Timestamps { last_access, last_modification });
+    }
+}
+
+const OPEN: &str = "open to change";

@@ -1,0 +1,184 @@
+//! Stores that write otherwise than by default.
+
+use std::ops::Range;
+
+use super::*;
+
+fn store_with(root: &Path, writing: Writing) -> LocalStore {
+    LocalStore::open(root, LocalOptions { writing, ..LocalOptions::default() }).unwrap()
+}
+
+/// Holds stores that write so, with a directory of their own in `aside`, to every law.
+fn keep_every_law(aside: &str, writing: impl Fn(&Path) -> Writing) {
+    let dirs = RefCell::new(Vec::new());
+    conformance::run(|| {
+        let root = tempfile::tempdir().unwrap();
+        let aside = TempDir::new_in(aside).unwrap();
+        let store = store_with(root.path(), writing(aside.path()));
+        dirs.borrow_mut().extend([root, aside]);
+        store
+    });
+}
+
+#[test]
+fn stores_that_write_otherwise_keep_every_law() {
+    for (sparse, preallocate) in [(true, false), (false, true), (true, true)] {
+        keep_every_law("/tmp", |_| Writing { sparse, preallocate, ..Writing::default() });
+    }
+    // The second is most likely another file system.
+    for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
+        keep_every_law(aside, |aside| Writing {
+            temp_dir: Some(aside.into()),
+            ..Writing::default()
+        });
+    }
+}
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Spans that tile `len` bytes, in random order, each with the place in `old_len` bytes that it comes from, if it does.
+fn tiles(dice: &mut Dice, len: u64, old_len: u64) -> Vec<(Range<u64>, Option<u64>)> {
+    let (mut tiles, mut start) = (Vec::new(), 0);
+    while start < len {
+        let end = len.min(start + 1 + dice.below(300_000));
+        let span = end - start;
+        let from = match dice.below(3) {
+            0 if end <= old_len => Some(start),
+            1 if span <= old_len => Some(dice.below(old_len - span + 1)),
+            _ => None,
+        };
+        tiles.push((start..end, from));
+        start = end;
+    }
+    for at in (1..tiles.len()).rev() {
+        tiles.swap(at, dice.below(at as u64 + 1) as usize);
+    }
+    tiles
+}
+
+#[test]
+fn whatever_moves_in_place_comes_from_the_old_version() {
+    for seed in 0..40 {
+        let dice = &mut Dice(seed);
+        let root = tempfile::tempdir().unwrap();
+        let sparse = dice.below(2) == 0;
+        let writing = Writing { sparse, inplace: true, ..Writing::default() };
+        let store = store_with(root.path(), writing);
+        let (old_len, len) = (1 + dice.below(1 << 20), dice.below(1 << 20));
+        let old: Vec<u8> = (0..old_len).map(|at| (at / 5000 % 3 * at % 251) as u8).collect();
+        let file = root.path().join("file");
+        fs::write(&file, &old).unwrap();
+        let inode = fs::metadata(&file).unwrap().ino();
+        let rebuild = store.create(&path("file"), len).unwrap();
+        let snapshot = store.open(&path("file")).unwrap();
+        let mut new = vec![0; len as usize];
+        for (span, from) in tiles(dice, len, old_len) {
+            let room = &mut new[span.start as usize..span.end as usize];
+            let of_old = |from: u64| &old[from as usize..][..(span.end - span.start) as usize];
+            match from {
+                Some(from) => {
+                    room.copy_from_slice(of_old(from));
+                    let range = from..from + (span.end - span.start);
+                    rebuild.copy(&snapshot, range, span.start).unwrap();
+                }
+                None => {
+                    room.fill(dice.below(3) as u8);
+                    rebuild.write(span.start, room).unwrap();
+                }
+            }
+        }
+        let mut read = vec![9; len as usize];
+        assert_eq!(rebuild.read_at(0, &mut read).unwrap() as u64, len, "seed {seed}");
+        assert!(read == new, "seed {seed}");
+        assert!(fs::read(&file).unwrap() == old, "seed {seed}: it changed before the commit");
+        let replaces = Replaces::Version(&snapshot);
+        rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces }).unwrap();
+        assert!(fs::read(&file).unwrap() == new, "seed {seed}");
+        assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
+        assert_eq!(store.look(&path("file")).unwrap().unwrap().modified, file_meta().modified);
+        store.sweep().unwrap();
+        assert_eq!(names_in(root.path()), ["file"]);
+    }
+}
+
+#[test]
+fn what_changed_meanwhile_is_not_written_over_in_place() {
+    let root = tempfile::tempdir().unwrap();
+    let store = store_with(root.path(), Writing { inplace: true, ..Writing::default() });
+    fs::write(root.path().join("file"), "old").unwrap();
+    let seen = store.look(&path("file")).unwrap().unwrap();
+    let rebuild = store.create(&path("file"), 3).unwrap();
+    rebuild.write(0, b"new").unwrap();
+    fs::write(root.path().join("file"), "theirs").unwrap();
+    let replaces = Replaces::Seen(&seen);
+    let done = rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces });
+    assert!(matches!(done, Err(StoreError::Conflict { .. })), "{done:?}");
+    assert_eq!(fs::read(root.path().join("file")).unwrap(), b"theirs");
+}
+
+#[test]
+fn what_waits_gets_its_name_when_it_is_told_to_and_not_over_what_came_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let store = store_with(root.path(), Writing { delay: true, ..Writing::default() });
+    fs::write(root.path().join("one"), "old").unwrap();
+    for name in ["one", "two", "three"] {
+        put(&store, name, b"new").unwrap();
+    }
+    assert_eq!(names_in(root.path()), [".deltic", "one"]);
+    assert_eq!(fs::read(root.path().join("one")).unwrap(), b"old");
+    fs::write(root.path().join("two"), "theirs").unwrap();
+    let failed = store.land();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(matches!(&failed[0], (at, StoreError::Conflict { .. }) if *at == path("two")));
+    let content = |name: &str| fs::read(root.path().join(name)).unwrap();
+    assert_eq!(
+        [content("one"), content("two"), content("three")],
+        [&b"new"[..], b"theirs", b"new"]
+    );
+    assert!(store.land().is_empty());
+    store.sweep().unwrap();
+    assert_eq!(names_in(root.path()), ["one", "three", "two"]);
+}
+
+#[test]
+fn what_is_not_complete_is_shown_until_it_is() {
+    for beside in [true, false] {
+        let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let partial = match beside {
+            true => PartialDir::Beside(path(".part")),
+            false => PartialDir::Outside(kept.path().join("made")),
+        };
+        let writing = Writing { partial_dir: Some(partial), ..Writing::default() };
+        let store = store_with(root.path(), writing);
+        fs::create_dir(root.path().join("dir")).unwrap();
+        let dir = match beside {
+            true => root.path().join("dir/.part"),
+            false => kept.path().join("made"),
+        };
+        let rebuild = store.create(&path("dir/file"), 6).unwrap();
+        assert!(!dir.exists(), "there is nothing to be seen of it");
+        rebuild.write(0, b"abc").unwrap();
+        assert_eq!(fs::read(dir.join("file")).unwrap(), b"abc\0\0\0");
+        drop(rebuild);
+        assert_eq!(fs::read(dir.join("file")).unwrap(), b"abc\0\0\0");
+        // It is what was left behind, once.
+        let left = store.leftovers(&path("dir/file")).unwrap();
+        assert_eq!(left.len(), 1);
+        store.sweep().unwrap();
+        assert_eq!(store.leftovers(&path("dir/file")).unwrap().len(), 1);
+        put(&store, "dir/file", b"abcdef").unwrap();
+        assert_eq!(dir.exists(), !beside);
+        assert!(!dir.join("file").exists());
+        store.sweep().unwrap();
+        assert_eq!(names_in(&root.path().join("dir")), ["file"]);
+    }
+}
