@@ -133,10 +133,9 @@ impl Case {
             tree.write(&world.path(name), self.owner());
         }
         for side in ["o", "t"] {
-            world.mkdir(&format!("{side}/tmp"));
+            world.mkdir(side);
             if let Some(owner) = self.owner() {
                 own(&world.path(side), owner, owner);
-                own(&world.path(format!("{side}/tmp")), owner, owner);
             }
             self.old.write(&world.path(format!("{side}/dst")), self.owner());
         }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::{file_type};
+use super::snapshot::file_type;
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
