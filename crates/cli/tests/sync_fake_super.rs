@@ -61,9 +61,11 @@ fn tree() -> World {
     note(&world.path("src/d"), "system.posix_acl_default", &Acl { owner: 7, ..acl }.to_bytes());
     note(&world.path("src/plain"), "user.own", b"1");
     note(&world.path("src/plain"), "trusted.foreign", b"2");
+    own(&world.path("src"), 3000, 3000);
     for name in NAMES {
         world.set_time(format!("src/{name}"), 1_000_000_000);
     }
+    world.set_time("src", 1_000_000_000);
     world
 }
 

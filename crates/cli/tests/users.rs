@@ -125,6 +125,8 @@ const WORDS: &[(&str, i32)] = &[
     ("-rt --hard-links", 0),
     ("-rlt --keep-dirlinks", 0),
     ("-rt --fake-super", 0),
+    ("-rtc --no-cache", 0),
+    ("-rtc --cache", 0),
     ("-rt --sparse", 0),
     ("-rt --inplace", 0),
     ("-rt --append", 0),

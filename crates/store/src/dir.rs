@@ -5,8 +5,8 @@
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
 //!
 //! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
-//! when they are first looked at. What lies behind is held from then on, and paths below it start there: whatever becomes of
-//! the link, or of any name on the way to it, nothing is resolved through it a second time.
+//! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
+//! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -112,6 +112,45 @@ impl Dir {
         }
     }
 
+    /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
+    /// which somebody else could put things, and to make one in what is somebody else's: it would be in their way.
+    pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
+        let ours = rustix::process::geteuid().as_raw();
+        let mut missing = Vec::new();
+        for dir in path.ancestors() {
+            match fs::statat(
+                CWD,
+                if dir == Path::new("") { Path::new(".") } else { dir },
+                AtFlags::empty(),
+            ) {
+                Err(Errno::NOENT) => missing.push(dir),
+                Err(errno) => return Err(errno),
+                Ok(stat) if stat.st_uid != ours && stat.st_uid != 0 => return Err(Errno::PERM),
+                Ok(_) => break,
+            }
+        }
+        for dir in missing.iter().rev() {
+            match fs::mkdirat(CWD, *dir, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let opened = Self::open_root(path)?;
+        let stat = fs::fstat(&opened.fd)?;
+        let is_shared = stat.st_mode & 0o022 != 0;
+        if stat.st_uid == ours && !is_shared { Ok(opened) } else { Err(Errno::PERM) }
+    }
+
+    /// Opens the regular file `name` of our own, or makes it, for nobody else.
+    pub(crate) fn open_own(&self, name: &Name, how: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | how;
+        let file = fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fs::fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if is_file && ours { Ok(file) } else { Err(Errno::PERM) }
+    }
+
     /// The same handle with another way to resolve.
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
@@ -122,19 +161,33 @@ impl Dir {
         Self { links: Some(KeptLinks::default()), ..self }
     }
 
-    /// Takes the symlink at `path` for the directory behind it from now on, if there is one.
+    /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of the root
+    /// is an error.
     pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
-        let Some((links, (above, name))) = self.links.as_ref().zip(path.split_last()) else {
-            return Ok(None);
+        let Some(links) = &self.links else { return Ok(None) };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = match self.way {
+            Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
+            // Nothing else keeps it below the root.
+            Way::Walk | Way::Follow => Err(Errno::XDEV),
         };
-        let above = self.dir(&above, Use::Pass)?;
-        match fs::openat(&above.fd, name.as_bytes(), Use::Pass.flags(), Mode::empty()) {
+        match opened {
             Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
             // It leads to something else, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
             Err(errno) => return Err(errno),
         };
         self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// Whether there is a directory behind the symlink at `path`, wherever it leads.
+    fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        match self.dir(&above, Use::Pass)?.stat_behind(&name) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Whether a symlink at `path` is taken for a directory.
@@ -290,6 +343,17 @@ impl AsFd for Dir {
 
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // Both mean that the path tried to leave.
+    open_so(root, path, usage, resolve)
+        .map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
+}
+
+fn open_so(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    usage: Use,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let mut answer = Err(Errno::AGAIN);
     for _ in 0..MAX_TRIES {
         answer = fs::openat2(root, path, usage.flags(), Mode::empty(), resolve);
@@ -297,8 +361,7 @@ fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd
             break;
         }
     }
-    // Both mean that the path tried to leave.
-    answer.map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
+    answer
 }
 
 fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<OwnedFd, Errno> {

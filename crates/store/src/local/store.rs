@@ -348,6 +348,10 @@ impl Inner {
     /// The new version is at `place`: what was left of attempts at it goes.
     pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
         self.stages(whose).clear(&place.path, home);
+        // What grew there may have been brought home first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
         if let Some(partial) = &self.writing.partial_dir {
             partial.hide(&self.root, place);
         }
@@ -453,7 +457,11 @@ impl Store for LocalStore {
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         check_path(LOOK, path)?;
-        let behind = self.0.root.keep_link(path).at(LOOK, path)?;
+        let behind = match self.0.root.keep_link(path) {
+            Err(Errno::XDEV) => Err(Errno::LOOP),
+            behind => behind,
+        }
+        .at(LOOK, path)?;
         behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
     }
 
