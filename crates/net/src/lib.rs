@@ -73,7 +73,7 @@ pub fn run(
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
             if plan.options.recursive {
-                place::check_apart(from, &resolved)?;
+                place::check_apart(from, plan.options.follow.follow, &resolved)?;
             }
             if plan.options.remove.sources {
                 place::check_other(from, &resolved)?;

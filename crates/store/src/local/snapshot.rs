@@ -133,11 +133,12 @@ impl Version {
         self.inode.0
     }
 
-    /// Whether this is `other`, or was until that got another name or lost one: such changes its ctime too. Our own renames
-    /// take names away from what others at the destination are names of as well.
+    /// Whether this is `other`, as far as can be said of a file with several names: what becomes of another one of them
+    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well, and we
+    /// touch one where another is to be replaced.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
-        self == other || self.names != other.names && renamed == other
+        self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
     /// Length in bytes.

@@ -327,12 +327,20 @@ impl Sources {
     /// The names that arguments below `dir` go through or mean, and the first argument of each.
     fn list_below(&self, all: &mut Listing, dir: &RelPath) -> Vec<(usize, Entry)> {
         let (mut entries, mut last) = (Vec::new(), None);
+        // What leads only to what is not there does not take part either.
+        let mut missing = Vec::new();
         for (no, name) in self.below(dir) {
             if last == Some(name) {
                 continue;
             }
-            last = Some(name);
             let source = &self.args[no];
+            if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
+                missing.push((name, source.arg.error("look at", errno)));
+                continue;
+            }
+            // Those beside it are told of where it is listed.
+            missing.retain(|(other, _)| *other != name);
+            last = Some(name);
             match source.look_at(dir, name, &self.options) {
                 Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
                     all.skipped.extend(dir.join(&entry.name));
@@ -342,6 +350,9 @@ impl Sources {
                 Err(error) if self.options.ignore_missing && is_missing(&error) => {}
                 Err(error) => all.errors.push(error),
             }
+        }
+        if !self.options.ignore_missing {
+            all.errors.extend(missing.into_iter().map(|(_, error)| error));
         }
         entries
     }
@@ -532,6 +543,7 @@ impl Tree for Sources {
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = Place::of(self.dir_of("remove", path)?, "remove", path)?;
-        remove_unchanged(&place, is, self.options.see)
+        let how = (self.options.follow, self.options.see.plain());
+        remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
     }
 }

@@ -465,7 +465,9 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&self.place("remove", path)?, is, self.0.see)
+        let place = self.place("remove", path)?;
+        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        remove_unchanged(&place, is, found)
     }
 }
 
