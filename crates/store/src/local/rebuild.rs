@@ -245,7 +245,8 @@ impl LocalRebuild {
         commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(target.version())) else {
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(target.version()))
+        else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         if self.store.writing.preallocate {

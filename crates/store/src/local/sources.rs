@@ -274,6 +274,28 @@ impl Sources {
             .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
+    /// Opens `path`; where it is in the directory of the `last` place, and of the same argument, that one's handle serves
+    /// again.
+    fn open_after<'a>(
+        &'a self,
+        path: &RelPath,
+        last: &mut Option<(&'a Dir, Place)>,
+    ) -> Result<LocalSnapshot, StoreError> {
+        const OPEN: &str = "open";
+        let dir = self.dir_of(OPEN, path)?;
+        let place = match last.take() {
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, OPEN, path)?,
+            _ => Place::of(dir, OPEN, path)?,
+        };
+        let (_, place) = last.insert((dir, place));
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow::opens(follow, &place.dir, &place.name, path) {
+            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
+        } else {
+            LocalSnapshot::open(&place.dir, &place.name, path, see)
+        }
+    }
+
     fn list_root(&self) -> Listing {
         let mut all = Listing::default();
         let mut entries = self.list_below(&mut all, &RelPath::root());
@@ -488,14 +510,12 @@ impl Tree for Sources {
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
-        let dir = self.dir_of("open", path)?;
-        let place = Place::of(dir, "open", path)?;
-        let SourceOptions { follow, see, .. } = self.options;
-        if follow::opens(follow, &place.dir, &place.name, path) {
-            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
-        } else {
-            LocalSnapshot::open(&place.dir, &place.name, path, see)
-        }
+        self.open_after(path, &mut None)
+    }
+
+    fn open_all(&self, paths: &[RelPath]) -> Vec<Result<LocalSnapshot, StoreError>> {
+        let mut last = None;
+        paths.iter().map(|path| self.open_after(path, &mut last)).collect()
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
