@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -42,7 +41,7 @@ use crate::plan;
 use crate::sources::{expand_globs, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
+    Counters, Ends, Flow, Heard, RawFrame, Reader, read_frame, start_reader, start_writer,
 };
 
 /// How long a last word may take to leave.
@@ -79,7 +78,7 @@ impl Conduct {
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Reader,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
     flow: Flow,
@@ -114,11 +113,11 @@ pub(crate) enum Further {
 }
 
 impl Session {
-    /// Over `link`; says nothing yet.
-    pub(crate) fn new(link: Link, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
+    /// Over a connection; says nothing yet.
+    pub(crate) fn new(ends: Ends, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
-        let Link { reader, writer, child } = link;
+        let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow);
         let further = conduct.further;
         (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
@@ -434,7 +433,8 @@ impl Session {
         Course { joining, greeting, threads }: Course,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
+        let nothing = Reader::Stream(Box::new(tokio::io::empty()));
+        let reader = std::mem::replace(&mut self.reader, nothing);
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
         let (into, frames) = start_reader(reader, &self.flow, heard);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);

@@ -48,7 +48,7 @@ use proof::ProofPart;
 
 pub use ask::{
     Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Rolled, Work,
+    Patch, Piece, Rolled, Small, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;

@@ -15,7 +15,7 @@ use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
-    Rolled, Work,
+    Rolled, Small, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -234,7 +234,7 @@ impl Destination {
             | Work::Copy { .. }
             | Work::Write { .. }
             | Work::Commit { .. }
-            | Work::Replace { .. }
+            | Work::Replace(_)
             | Work::Confirm { .. }
             | Work::Abandon { .. } => self.rebuild(work),
         }
@@ -501,7 +501,7 @@ impl Destination {
                     self.commit(handle, &path, &meta)
                 }))
             }
-            Work::Replace { path, meta, payload, digest, .. } => {
+            Work::Replace(Small { path, meta, payload, digest, .. }) => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
