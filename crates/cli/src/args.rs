@@ -318,9 +318,8 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 }
 
 /// Options that hands used to rsync will try.
-const NOT_YET: &[(&str, &str)] = &[
-    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
-];
+const NOT_YET: &[(&str, &str)] =
+    &[("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so")];
 
 /// Names the instruction set that chunkers use.
 pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";

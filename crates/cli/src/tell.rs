@@ -4,7 +4,8 @@
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
 use std::fs::OpenOptions;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_net::plan::Sources;
@@ -33,23 +34,35 @@ pub(crate) trait Teller: Send {
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()>;
 }
 
-/// Tells `teller` what comes over `notices` until the run drops its end; what went wrong decides the exit code.
+/// Tells `teller` what comes over `notices` until the run drops its end; what went wrong decides the exit code. It looks
+/// now and then: to be woken for each notice would cost more than to tell it. Who drops the other end wakes it.
 pub(crate) fn listen(notices: &Receiver<Notice>, teller: &mut dyn Teller) -> Troubles {
     let start = Instant::now();
-    let mut troubles = Troubles::default();
+    let (mut troubles, mut ticked) = (Troubles::default(), start);
     loop {
-        let first = match notices.recv_timeout(TICK) {
-            Ok(notice) => Some(notice),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return troubles,
-        };
-        for notice in first.into_iter().chain(notices.try_iter().take(BATCH)) {
-            if let Notice::Trouble(trouble) = &notice {
-                troubles.note(trouble.kind);
+        let (mut told, mut end) = (0, None);
+        while told < BATCH && end.is_none() {
+            match notices.try_recv() {
+                Ok(notice) => {
+                    if let Notice::Trouble(trouble) = &notice {
+                        troubles.note(trouble.kind);
+                    }
+                    teller.tell(&notice);
+                    told += 1;
+                }
+                Err(why) => end = Some(why),
             }
-            teller.tell(&notice);
         }
-        teller.tick(start.elapsed());
+        if end == Some(TryRecvError::Disconnected) {
+            return troubles;
+        }
+        if told > 0 || ticked.elapsed() >= TICK {
+            ticked = Instant::now();
+            teller.tick(start.elapsed());
+        }
+        if end.is_some() {
+            thread::park_timeout(PAUSE);
+        }
     }
 }
 
@@ -63,6 +76,8 @@ pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
 
 /// Longest silence before a tick.
 const TICK: Duration = Duration::from_millis(200);
+/// Time between two looks, where nothing was found.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Most notices between two ticks.
 const BATCH: usize = 1000;
 /// Time between two progress events.

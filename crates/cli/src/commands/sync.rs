@@ -66,7 +66,7 @@ fn sync(request: &Request) -> Exit {
 /// Runs the plan here while `teller` tells of it on another thread.
 fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
     let (sender, notices) = sync_channel(WAITING_NOTICES);
-    // Each would wake the teller, thousands of times for one large file.
+    // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
     thread::scope(|scope| {
         let telling = scope.spawn(move || tell::listen(&notices, teller));
@@ -77,6 +77,7 @@ fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncE
             }
         });
         drop(sender);
+        telling.thread().unpark();
         (result, telling.join().expect("the teller does not panic"))
     })
 }
