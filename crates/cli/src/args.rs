@@ -28,7 +28,7 @@ use self::accepted::Accepted;
 use self::filters::Filters;
 use self::show::Show;
 use self::travel::Travel;
-use crate::commands::{agent, bench, completions, delta, man, patch, signature};
+use crate::commands::{agent, bench, completions, delta, man, patch, signature, verify, watch};
 use crate::exit::Exit;
 use crate::output;
 use crate::size::Size;
@@ -58,6 +58,16 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
+    Verify(Box<verify::Args>),
+    /// Keep a destination equal to its sources: sync, and sync what changes, until interrupted
+    #[command(
+        after_help = WATCH_EXAMPLES,
+        override_usage = "deltic watch [OPTIONS] SRC... DEST",
+        args_override_self = true,
+        disable_help_flag = true,
+        disable_version_flag = true
+    )]
+    Watch(Box<watch::Args>),
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),
@@ -82,10 +92,11 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::
 
 /// All that `deltic` knows: what is declared, and `--no-OPTION` for each option of `sync` that can be taken back.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_subcommand("sync", |sync| {
+    let opposites = |sync: clap::Command| {
         let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
         ids.iter().fold(sync, with_opposite)
-    })
+    };
+    Cli::command().mut_subcommand("sync", opposites).mut_subcommand("watch", opposites)
 }
 
 /// `sync` with `--no-OPTION` (and `--no-O`) for the option `id`, as far as they are not declared and make sense.
@@ -262,7 +273,7 @@ pub(crate) struct SyncArgs {
 }
 
 /// The remote shell where nothing names one: rsync's, or ssh.
-fn shell() -> String {
+pub(crate) fn shell() -> String {
     let own = std::env::var("RSYNC_RSH").ok().filter(|shell| !shell.is_empty());
     own.unwrap_or_else(|| "ssh".into())
 }
@@ -334,6 +345,7 @@ const EXAMPLES: &str = "\
 EXAMPLES:
   deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
   deltic sync -avn --delete a/ b/                 see what would change, change nothing
+  deltic verify photos/ backup:/srv/photos/       see whether they are equal
   deltic sync --help                              every option";
 
 const SYNC_EXAMPLES: &str = "\
@@ -367,9 +379,19 @@ EXIT CODES:
   23  some names failed
   24  some names vanished at the source
   25  deletions were held back
-  30  nothing came or went for too long (--timeout), or the time was up (--stop-after)
+  30  nothing came from the other end for too long (--timeout), or the time was up (--stop-after)
   35  no answer in time (--contimeout)
  127  the remote shell did not find deltic there";
+
+const WATCH_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic watch -a --delete src/ backup:/srv/src/
+      make /srv/src hold what src holds, and keep it so
+  deltic watch -av --delay 0.2 site/ /srv/www/
+      name what changes; wait a fifth of a second for more
+
+EXIT CODES:
+  those of `deltic sync`; 0 where a signal ended it between two rounds, after one that went well";
 
 const AGENT_EXAMPLES: &str = "\
 EXAMPLES:
@@ -440,8 +462,10 @@ mod tests {
         const DOCUMENT: &str = include_str!("../../../docs/options.md");
         let rows = || DOCUMENT.lines().filter(|line| line.starts_with("| `"));
         let command = command();
-        let sync = command.find_subcommand("sync").unwrap();
-        let options = sync.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
+        // It has the options of sync as well.
+        let watch = command.find_subcommand("watch").unwrap();
+        let options =
+            watch.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
         for option in options {
             let short = option.get_short().map(|short| format!("`-{short}`"));
             let name = option.get_long().map(|long| format!("`--{long}`")).or(short).unwrap();

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
+use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Item, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Item, TroubleKind};
 use serde::Serialize;
 
 use crate::exit::{self, Exit};
@@ -31,6 +32,12 @@ pub(crate) enum Event<'a> {
     },
     Progress(Progress),
     Change(ChangeEvent<'a>),
+    Difference {
+        #[serde(flatten)]
+        name: Named,
+        kind: &'a str,
+        differences: Vec<&'a str>,
+    },
     Entry {
         #[serde(flatten)]
         name: Named,
@@ -45,6 +52,17 @@ pub(crate) enum Event<'a> {
         message: &'a str,
     },
     Summary(Box<Summary>),
+    Round {
+        round: u64,
+        full: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        names: Option<usize>,
+    },
+    Watch {
+        state: &'a str,
+        message: String,
+    },
+    Watched(Box<Watched>),
     Error {
         exit_code: u8,
         message: String,
@@ -92,6 +110,10 @@ pub(crate) struct ChangeEvent<'a> {
     action: &'a str,
     differs: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     linked_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_to_bytes: Option<String>,
@@ -118,6 +140,23 @@ pub(crate) struct Summary {
     matched_bytes: u64,
     deleted: u64,
     failed: u64,
+}
+
+/// All rounds of a watch together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Watched {
+    pub(crate) exit_code: u8,
+    pub(crate) elapsed_ms: u64,
+    pub(crate) rounds: u64,
+    pub(crate) failed_rounds: u64,
+    pub(crate) complete: bool,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) created: u64,
+    pub(crate) transferred: u64,
+    pub(crate) transferred_bytes: u64,
+    pub(crate) literal_bytes: u64,
+    pub(crate) deleted: u64,
 }
 
 impl<'a> Event<'a> {
@@ -152,16 +191,25 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
-        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
-        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
+        let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
+        let (from, from_bytes) = other(change.facts.from.as_ref());
         Event::Change(ChangeEvent {
             linked_to,
-            linked_to_bytes: bytes.flatten(),
+            linked_to_bytes,
+            from,
+            from_bytes,
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
             differs: differs(change),
         })
+    }
+
+    /// A name differs in this.
+    pub(crate) fn difference(change: &Change, differences: Vec<&'a str>) -> Self {
+        let path = change.path.as_bytes();
+        let name = named(if path.is_empty() { b"." } else { path });
+        Event::Difference { name, kind: kind(change.item), differences }
     }
 
     /// A name that is listed, where nothing is brought over.
@@ -213,6 +261,22 @@ impl<'a> Event<'a> {
         }))
     }
 
+    /// The next run begins.
+    pub(crate) const fn round(round: &Round) -> Self {
+        let Round { number, names, .. } = round;
+        Event::Round { round: *number, full: names.is_none(), names: *names }
+    }
+
+    /// Something is to tell of no run.
+    pub(crate) fn watch(note: &Note) -> Self {
+        let state = match note {
+            Note::SourceGone => "source_gone",
+            Note::SourceBack => "source_back",
+            Note::TooManyDirs => "too_many_dirs",
+        };
+        Event::Watch { state, message: note.to_string() }
+    }
+
     /// The last line of a run that did not.
     pub(crate) fn error(error: &SyncError) -> Self {
         Event::Error {
@@ -258,6 +322,13 @@ fn named(bytes: &[u8]) -> Named {
     }
 }
 
+/// Another name, if there is one, and its bytes where it is no text.
+fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
+    let name = path.map(|path| named(path.as_bytes()));
+    let (path, bytes) = name.map(|name| (name.path, name.path_bytes)).unzip();
+    (path, bytes.flatten())
+}
+
 fn kind(item: Item) -> &'static str {
     match item {
         Item::File => "file",
@@ -278,10 +349,17 @@ fn action(action: Action) -> &'static str {
 }
 
 fn differs(change: &Change) -> Vec<&'static str> {
+    let Differs { content, size, kind, .. } = change.differs;
+    let names = [(kind, "kind"), (content, "content"), (size, "size")];
+    let names = names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name);
+    names.chain(attributes(change).filter(|name| *name != "content")).collect()
+}
+
+/// The same without the length, which is part of the content.
+pub(crate) fn attributes(change: &Change) -> impl Iterator<Item = &'static str> {
     let differs = change.differs;
     let names = [
         (differs.content, "content"),
-        (differs.size, "size"),
         (differs.time, "time"),
         (differs.mode, "mode"),
         (differs.user, "owner"),
@@ -290,10 +368,10 @@ fn differs(change: &Change) -> Vec<&'static str> {
         (differs.acl, "acl"),
         (differs.xattrs, "xattrs"),
     ];
-    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()
+    names.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -340,6 +418,7 @@ mod tests {
             },
             patience: Patience::default(),
             by_blake3: false,
+            cache: None,
             bwlimit: None,
         };
         assert_eq!(
@@ -358,6 +437,10 @@ mod tests {
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
         assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+        let mut moved = change(b"d/n");
+        moved.facts.from = Some(RelPath::parse(b"e/\xff").unwrap());
+        assert_eq!(keys(&Event::change(&moved)), "action differs event from from_bytes kind path");
+        assert_eq!(parsed(&Event::change(&moved))["from_bytes"], "652fff");
     }
 
     #[test]
@@ -410,6 +493,9 @@ mod tests {
             Event::summary(&Outcome::default(), false, Exit::Success),
             Event::error(&SyncError::Usage("x".into())),
             Event::change(&change(b"\xff")),
+            Event::Round { round: 1, full: false, names: Some(1) },
+            Event::watch(&Note::SourceGone),
+            Event::Watched(Box::default()),
         ];
         for key in events.iter().map(keys).collect::<Vec<_>>().join(" ").split(' ') {
             assert!(text.contains(&format!("`{key}`")), "{key}");

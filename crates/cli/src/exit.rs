@@ -37,6 +37,8 @@ pub(crate) enum Exit {
     Vanished = 24,
     /// Deletions were held back.
     DeleteLimit = 25,
+    /// Two trees are not equal; rsync has no such code.
+    Different = 26,
     /// Nothing came or went for too long, or the time was up.
     Timeout = 30,
     /// The other end did not answer in time.
@@ -101,7 +103,7 @@ impl From<&SyncError> for Exit {
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
             | SyncError::NoAnswer(_) => Self::Stream,
-            SyncError::Internal => Self::Files,
+            SyncError::Internal | SyncError::Watch { .. } => Self::Files,
             SyncError::Start { .. } => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
             SyncError::Silence | SyncError::TimeUp => Self::Timeout,
@@ -148,6 +150,10 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
         SyncError::Protocol(_) => {
             Some("update deltic on both machines; if that does not help, please report it")
         }
+        SyncError::Watch { source, .. } if is_full(source) => Some(
+            "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more",
+        ),
+        SyncError::Watch { .. } => None,
         SyncError::Usage(_) => Some("see `deltic sync --help`"),
         SyncError::Internal => Some("please report it, with what was printed before"),
         SyncError::Silence | SyncError::TimeUp => {
@@ -156,6 +162,13 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
         SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::Selection(_) | SyncError::Refused(_) | SyncError::Interrupted => None,
     }
+}
+
+/// Whether the system has no more of something.
+fn is_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Style {
 
     /// `cstpoguax` of something that was there before.
     fn attributes(self, change: &Change) -> String {
-        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs } =
+        let Differs { content, size, time, mode, user, group, accessed, acl, xattrs, .. } =
             change.differs;
         let replaced = change.action == Action::Updated;
         let made = change.item != Item::File && change.facts.linked.is_none();
@@ -107,6 +107,7 @@ mod tests {
             accessed: has('u'),
             acl: has('a'),
             xattrs: has('x'),
+            kind: false,
         };
         let (path, facts) = (RelPath::parse(b"d/n").unwrap(), Facts::default());
         Change { path, item, action, differs, facts }

@@ -4,6 +4,7 @@
 //! nothing and reads no environment; this crate does both, and nothing else.
 
 mod args;
+mod cache;
 mod commands;
 mod escape;
 mod events;
@@ -19,6 +20,7 @@ mod output;
 mod place;
 mod plan;
 mod progress;
+mod question;
 mod rate;
 mod size;
 mod summary;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Exit {
     match command {
         Command::Sync(args) => commands::sync::run(&args),
+        Command::Verify(args) => commands::verify::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
         Command::Signature(args) => ended(commands::signature::run(&args)),
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),

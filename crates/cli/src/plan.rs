@@ -13,13 +13,14 @@ use deltic_protocol::options::{Options, Select};
 
 use crate::args::SyncArgs;
 use crate::args::metadata::{Far, remote_words};
+use crate::cache;
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::size::Size;
 use crate::view::{Terminals, View};
 
 /// One run as the user asked for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// What to do.
     pub(crate) plan: Plan,
@@ -50,7 +51,7 @@ impl Request {
             names: args.select.names(&sources)?,
             sources,
             destination,
-            options: options(args, select, far)?,
+            options: options(args, select, (far, terminals))?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -59,6 +60,7 @@ impl Request {
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience()?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
+            cache: cache::dir(),
         };
         Ok(Self { plan, view: View::new(args, terminals)? })
     }
@@ -77,7 +79,7 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
 }
 
 /// The last operand and those before it.
-fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
+pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     let (last, sources) = match operands {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
         [sources @ .., last] => (last, sources),
@@ -146,7 +148,7 @@ fn show(word: &OsStr) -> String {
 
 /// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
 /// a strategy wants to see it.
-fn options(args: &SyncArgs, select: Select, far: Far) -> Result<Options> {
+fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) -> Result<Options> {
     let local = far == Far::Nothing;
     let (compress, compress_level) = args.travel.compression()?;
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
@@ -169,12 +171,13 @@ fn options(args: &SyncArgs, select: Select, far: Far) -> Result<Options> {
             .remove
             .deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?,
         follow: args.follow.links(),
-        remove: args.remove.remove()?,
+        remove: args.remove.remove(terminals.can_ask())?,
         compress,
         compress_level,
         durable: !args.no_fsync,
         threads: args.threads.unwrap_or(0),
         streams: args.streams,
+        silence: args.travel.timeout,
         strategy: args.strategy.unwrap_or_default(),
         block_bytes: block_bytes(args.block_size)?,
         select,

@@ -13,6 +13,8 @@ use crate::view::Live;
 pub(crate) struct Progress {
     meter: Meter,
     screen: Screen,
+    /// Whether the user is being asked something.
+    paused: bool,
 }
 
 /// Where it is shown.
@@ -32,7 +34,7 @@ impl Progress {
             Live::Bar => Screen::Bar(None),
             Live::Lines => Screen::Lines(Duration::ZERO),
         };
-        Self { meter: Meter::default(), screen }
+        Self { meter: Meter::default(), screen, paused: false }
     }
 
     /// Takes in what the run says.
@@ -48,6 +50,9 @@ impl Progress {
     /// Shows how things stand `elapsed` after the start.
     pub(crate) fn show(&mut self, elapsed: Duration) {
         self.meter.tick(elapsed);
+        if self.paused {
+            return;
+        }
         match &mut self.screen {
             Screen::Bar(bar) if elapsed >= SHORT_RUN => {
                 let bar = bar.get_or_insert_with(|| new_bar(Meter::WHOLE));
@@ -68,6 +73,19 @@ impl Progress {
             Screen::Bar(Some(bar)) => bar.suspend(write),
             _ => write(),
         }
+    }
+
+    /// Takes the bar away until it may [go on](Self::go_on).
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        if let Screen::Bar(bar @ Some(_)) = &mut self.screen {
+            bar.take().iter().for_each(ProgressBar::finish_and_clear);
+        }
+    }
+
+    /// Shows progress again.
+    pub(crate) fn go_on(&mut self) {
+        self.paused = false;
     }
 
     /// Takes the bar away.

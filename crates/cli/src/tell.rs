@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Item, Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Item, Notice, Question, Trouble, TroubleKind};
 
 use crate::escape::Escape;
 use crate::events::Event;
@@ -20,6 +20,7 @@ use crate::listing::List;
 use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::progress::Progress;
+use crate::question;
 use crate::summary::{self, Tally};
 use crate::view::{Log, Summary, View};
 
@@ -27,27 +28,50 @@ use crate::view::{Log, Summary, View};
 pub(crate) trait Teller: Send {
     /// Something happened.
     fn tell(&mut self, notice: &Notice);
+    /// The user is to be asked; until there is an answer nothing may be written over the question. Some runs ask nothing.
+    fn ask(&mut self, _question: &Question) {}
+    /// There is one.
+    fn answered(&mut self) {}
     /// So much time has passed since the start; called a few times a second, whatever happens.
     fn tick(&mut self, elapsed: Duration);
     /// The run is over. Gives back what could not be written.
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()>;
 }
 
-/// Tells `teller` what comes over `notices` until the run drops its end; what went wrong decides the exit code.
-pub(crate) fn listen(notices: &Receiver<Notice>, teller: &mut dyn Teller) -> Troubles {
+/// What a run has to say.
+pub(crate) enum Said {
+    /// To whoever watches.
+    Notice(Notice),
+    /// To the user, who answers elsewhere.
+    Question(Question),
+    /// The user has answered.
+    Answered,
+    /// Nothing more.
+    Over,
+}
+
+/// Tells `teller` what comes over `notices` until the run is over; what went wrong decides the exit code.
+pub(crate) fn listen(said: &Receiver<Said>, teller: &mut dyn Teller) -> Troubles {
     let start = Instant::now();
     let mut troubles = Troubles::default();
     loop {
-        let first = match notices.recv_timeout(TICK) {
-            Ok(notice) => Some(notice),
+        let first = match said.recv_timeout(TICK) {
+            Ok(said) => Some(said),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return troubles,
         };
-        for notice in first.into_iter().chain(notices.try_iter().take(BATCH)) {
-            if let Notice::Trouble(trouble) = &notice {
-                troubles.note(trouble.kind);
+        for said in first.into_iter().chain(said.try_iter().take(BATCH)) {
+            match said {
+                Said::Notice(notice) => {
+                    if let Notice::Trouble(trouble) = &notice {
+                        troubles.note(trouble.kind);
+                    }
+                    teller.tell(&notice);
+                }
+                Said::Question(question) => teller.ask(&question),
+                Said::Answered => teller.answered(),
+                Said::Over => return troubles,
             }
-            teller.tell(&notice);
         }
         teller.tick(start.elapsed());
     }
@@ -164,6 +188,16 @@ impl Teller for Words {
             Notice::Entry { path, meta } => self.listed.add(path, meta),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
+    }
+
+    fn ask(&mut self, question: &Question) {
+        self.flush();
+        self.progress.pause();
+        output::note(&question::text(question));
+    }
+
+    fn answered(&mut self) {
+        self.progress.go_on();
     }
 
     fn tick(&mut self, elapsed: Duration) {
@@ -287,6 +321,16 @@ impl Teller for Events {
         }
     }
 
+    fn ask(&mut self, question: &Question) {
+        self.output.flush();
+        self.progress.pause();
+        output::note(&question::text(question));
+    }
+
+    fn answered(&mut self) {
+        self.progress.go_on();
+    }
+
     fn tick(&mut self, elapsed: Duration) {
         self.progress.show(elapsed);
         if elapsed >= self.last + EVENT_EVERY {
@@ -363,7 +407,7 @@ mod tests {
         let sink = Sink::default();
         let mut teller = teller(&request, Output::new(Box::new(sink.clone())));
         let (sender, notices) = sync_channel(said.len());
-        said.iter().for_each(|notice| sender.send(notice.clone()).unwrap());
+        said.iter().for_each(|notice| sender.send(Said::Notice(notice.clone())).unwrap());
         drop(sender);
         let exit = Exit::of(&result, listen(&notices, &mut *teller));
         teller.finish(&result, exit).unwrap();

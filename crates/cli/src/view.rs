@@ -79,8 +79,16 @@ pub(crate) enum Live {
 pub(crate) struct Terminals {
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
+    pub(crate) stdin: bool,
     /// `NO_COLOR` is set.
     pub(crate) plain: bool,
+}
+
+impl Terminals {
+    /// Whether a user can be asked something: the question is seen, and typed input comes back.
+    pub(crate) const fn can_ask(self) -> bool {
+        self.stdin && self.stderr
+    }
 }
 
 impl View {
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn progress_is_for_terminals_unless_asked_for() {
-        let terminals = Terminals { stdout: true, stderr: true, plain: false };
+        let terminals = Terminals { stdout: true, stderr: true, ..Terminals::default() };
         for (words, there, elsewhere) in [
             ("a b", Live::Bar, Live::Nothing),
             ("--progress a b", Live::Bar, Live::Lines),

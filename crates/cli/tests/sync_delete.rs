@@ -4,8 +4,10 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
-use common::{Run, WAYS, Way, World, rsync};
+use common::terminal::Terminal;
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, rsync};
 
 fn world(extra: usize) -> World {
     let world = World::new();
@@ -76,6 +78,64 @@ fn many_names_stay_that_are_a_large_part_of_the_tree() {
     }
     world.ok(&delete(Way::Push, ""));
     world.assert_same("src", "dst");
+}
+
+/// `deltic sync` at a terminal, at the question.
+fn asked(world: &World, words: &str) -> Terminal {
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-e", SHELL, "--deltic-path", DELTIC]).args(words.split_whitespace());
+    command.current_dir(world.path("")).env("HOME", world.path("")).env("NO_COLOR", "1");
+    Terminal::start(&mut command)
+}
+
+#[test]
+fn at_a_terminal_the_user_decides_what_looks_like_an_accident() {
+    const EOF: &str = "\x04";
+    for way in WAYS {
+        for (typed, goes) in [("n\n", false), ("\n", false), (EOF, false), ("y\n", true)] {
+            let world = world(30);
+            world.write("src/new", "synced in any case");
+            let mut terminal = asked(&world, &delete(way, ""));
+            assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
+            assert_eq!((extras(&world), world.exists("dst/new")), (30, true), "{way:?}");
+            terminal.types(typed);
+            let (code, shown) = terminal.end();
+            let told = "33 of 38 names at the destination would be removed:\r\n  extra 0\r\n  extra 1\r\n  extra 2\r\n  ...";
+            assert!(shown.contains(told), "{way:?} {shown:?}");
+            assert_eq!(shown.contains("delete nothing: 33 names would go"), !goes, "{shown:?}");
+            assert_eq!(code, Some(if goes { 0 } else { 25 }), "{way:?} {typed:?} {shown:?}");
+            assert_eq!(extras(&world), if goes { 0 } else { 30 }, "{way:?} {typed:?}");
+            if goes {
+                world.assert_same("src", "dst");
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_asked_about_few_names_or_with_a_wish_said_aloud_or_in_a_dry_run() {
+    for (extra, options, code) in
+        [(10, "", 0), (30, "--force-delete", 0), (30, "-n", 25), (30, "--max-delete 5", 25)]
+    {
+        let world = world(extra);
+        let (ended, shown) = asked(&world, &delete(Way::Push, options)).end();
+        assert_eq!((ended, shown.contains("[y/N]")), (Some(code), false), "{options} {shown}");
+    }
+}
+
+#[test]
+fn what_goes_counts_though_its_directory_stays() {
+    for way in WAYS {
+        let world = world(0);
+        for name in ["x.keep", "goes", "sub/goes", "sub/too"] {
+            world.write(format!("dst/old/{name}"), "");
+        }
+        let words = delete(way, "--stats -f P_*.keep");
+        let words: Vec<_> = words.split(' ').map(|word| word.replace('_', " ")).collect();
+        let run = world.sync(&words);
+        assert_eq!(world.names("dst/old"), ["x.keep"], "{way:?}");
+        assert_eq!(run.stat("Number of deleted files"), 4, "{way:?} {run:#?}");
+    }
 }
 
 #[test]

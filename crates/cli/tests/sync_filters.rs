@@ -568,3 +568,19 @@ fn no_shell_on_the_way_reads_a_pattern() {
     let world = world(&["a b", "$(x)", "c"]);
     takes(&world, &["--exclude=a b", "-f", "- $(x)"], &["c"]);
 }
+
+#[test]
+fn a_list_of_ten_thousand_patterns_is_taken() {
+    for way in common::WAYS {
+        let world = World::new();
+        let pattern = |n: usize| format!("/some/long/enough/name/{n}\n");
+        world.write("list", (0..10_000).map(pattern).collect::<String>() + "gone\n");
+        for name in ["some/long/enough/name/9999", "some/long/enough/name/10000", "gone", "kept"] {
+            world.write(format!("src/{name}"), "");
+        }
+        let operands = format!("{} {}", way.from("src/"), way.to("dst/"));
+        world.ok(&format!("-a --no-fsync --exclude-from list {operands}"));
+        assert!(world.exists("dst/kept") && world.exists("dst/some/long/enough/name/10000"));
+        assert!(!world.exists("dst/gone") && !world.exists("dst/some/long/enough/name/9999"));
+    }
+}

@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, Way, World, noise};
+use deltic_protocol::hello::{Alive, Request};
+use deltic_protocol::options::Options;
 
 fn world() -> World {
     let world = World::new();
@@ -137,6 +141,57 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
         assert!(run.stderr.starts_with("deltic: timeout: "), "{run:#?}");
         assert!(start.elapsed() < Duration::from_secs(30));
     }
+}
+
+/// Neither end has anything to say while the user thinks; so it is while one of them hashes a long file.
+#[test]
+fn a_healthy_run_outlives_any_silence() {
+    for way in common::WAYS {
+        let world = world();
+        (0..30).for_each(|n| world.write(format!("dst/{n}"), ""));
+        let mut command = Command::new(DELTIC);
+        command.args(["sync", "-e", SHELL, "--deltic-path", DELTIC, "-a", "--no-fsync"]);
+        command.args(["--timeout=1", "--delete", &way.from("src/"), &way.to("dst/")]);
+        let mut terminal = Terminal::start(command.current_dir(world.path("")));
+        assert!(terminal.shows("[y/N] "), "{way:?} {}", terminal.shown);
+        // Several times as long as a silent end would have.
+        std::thread::sleep(Duration::from_secs(4));
+        terminal.types("y\n");
+        let (code, shown) = terminal.end();
+        assert_eq!(code, Some(0), "{way:?} {shown}");
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn an_agent_that_hears_nothing_more_gives_up() {
+    let world = world();
+    let options = Options { silence: 1, ..Options::default() };
+    let destination = b"dst/"[..].into();
+    let request = Request::Receive { destination, single: None, options };
+    world.write("said", [common::peer::hello(), request.encode()].concat());
+    let line = r#"(cat said; exec sleep 60 2>/dev/null) | { "$0" agent >heard; echo $?; }"#;
+    let mut child = Command::new("sh");
+    child.args(["-c", line, DELTIC]).current_dir(world.path("")).stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut code = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut code).unwrap();
+    assert_eq!(code, "30\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let heard = world.read("heard");
+    assert!(heard.windows(8).any(|text| text == b"timeout:"), "the reason was not told");
+}
+
+/// As in rsync, who only says that it lives is believed; and a stream that ends is no silence.
+#[test]
+fn a_peer_that_only_says_that_it_lives_is_heard_as_long_as_it_does() {
+    let world = world();
+    world.write("said", common::peer::agreed());
+    world.write("alive", Alive.encode());
+    let shell = "sh -c 'cat said; for n in 1 2 3 4 5 6 7 8; do cat alive; sleep 0.4; done' rsh";
+    let run = common::peer::sync_over(&world, shell, &["--timeout=1", "src/", "h:dst/"]);
+    assert_eq!(run.code, Some(12), "{run:#?}");
 }
 
 #[test]

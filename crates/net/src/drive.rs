@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause};
+use deltic_protocol::hello::{Abort, AbortCause, Alive};
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
@@ -270,6 +270,10 @@ fn take<M: Machine>(
     if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
         return Err(abort.into());
     }
+    // That it came is all there is to it.
+    if Alive::decode(frame.kind, &frame.payload)?.is_some() {
+        return Ok(());
+    }
     if let Some((waiting, _)) = greeting {
         if let Some((terms, reply)) = waiting.hear(&frame)?
             && let Some((_, agree)) = greeting.take()
@@ -428,17 +432,31 @@ mod tests {
         let outlets = Outlets::new(first, monitor.clone());
         let by = Drive { greeting: None, frames, outlets, news, threads: 1, monitor };
         let options = Options::default();
-        let machine =
-            Receiver::new(Setting { options, expect: None, rename: None, is_privileged: false });
+        let machine = Receiver::new(Setting { options, ..Setting::default() });
         drop(queue);
         drive(machine, Arc::new(Idle), by, &mut |_| ()).await
     }
 
     fn abort(message: &str) -> Result<RawFrame, ReadEnd> {
-        let bytes = Abort { cause: AbortCause::Internal, message: message.into() }.encode();
+        raw(&Abort { cause: AbortCause::Internal, message: message.into() }.encode())
+    }
+
+    fn raw(bytes: &[u8]) -> Result<RawFrame, ReadEnd> {
         let header = bytes.first_chunk::<HEADER_BYTES>().expect("a frame has a header");
         let kind = Header::decode(*header).expect("it is of a frame").kind;
         Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec() })
+    }
+
+    /// A peer may say for ever that it is alive, as in rsync: it is heard and nothing comes of it. What is no such frame is
+    /// refused all the same.
+    #[tokio::test]
+    async fn signs_of_life_are_heard_and_do_nothing() {
+        let alive = (0..100_000).map(|_| raw(&Alive.encode()));
+        let end = end_of(alive.chain([abort("enough")]).collect()).await;
+        assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "enough"), "{end:?}");
+        let long = Ok(RawFrame { kind: Alive.encode()[0], payload: vec![0] });
+        let end = end_of(vec![raw(&Alive.encode()), long]).await;
+        assert!(matches!(end, Err(SyncError::Protocol(_))), "{end:?}");
     }
 
     #[tokio::test]

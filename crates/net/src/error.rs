@@ -48,11 +48,19 @@ pub enum SyncError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The system does not let us watch the source.
+    #[error("{action}: {source}")]
+    Watch {
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// A bug: a thread of ours panicked, and said where on standard error.
     #[error("an internal error ended the run")]
     Internal,
-    /// Nothing came or went for as long as the plan allows.
-    #[error("timeout: nothing has come or gone for too long (--timeout)")]
+    /// No sign of life of the other end for as long as the plan allows.
+    #[error("timeout: nothing has come from the other end for too long (--timeout)")]
     Silence,
     /// The other end said nothing for as long as the plan allows.
     #[error("timeout: no answer from the other end (--contimeout)")]

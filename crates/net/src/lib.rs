@@ -2,7 +2,7 @@
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! at once, `watch` says what to sync again, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
 mod drive;
@@ -21,6 +21,8 @@ mod shape;
 mod sources;
 mod streams;
 mod transport;
+mod user;
+pub mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
 pub use sources::read_names;
+pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals};
 
@@ -49,11 +52,16 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told.
+/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told. `user` is asked where the
+/// [options](deltic_protocol::options::Options::asks) say so.
 ///
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
-pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError> {
+pub fn run(
+    plan: &Plan,
+    user: &User,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<Outcome, SyncError> {
     let start = Instant::now();
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
         && (plan.options.recursive || plan.options.remove.sources)
@@ -72,7 +80,8 @@ pub fn run(plan: &Plan, watch: &mut (dyn FnMut(Notice) + Send)) -> Result<Outcom
             }
         }
     }
-    let conduct = Conduct { bwlimit: plan.bwlimit, ..Conduct::default() };
+    let (cache, user) = (plan.cache.clone(), user.clone());
+    let conduct = Conduct { bwlimit: plan.bwlimit, cache, user, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {
@@ -124,13 +133,19 @@ async fn told_to_end() {
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of files is in
+/// the directory `cache`.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
-pub fn agent(dirs: Vec<PathBuf>, bwlimit: Option<u64>) -> Result<(), SyncError> {
+pub fn agent(
+    dirs: Vec<PathBuf>,
+    bwlimit: Option<u64>,
+    cache: Option<PathBuf>,
+) -> Result<(), SyncError> {
     let runtime = runtime()?;
-    let conduct = Conduct { bwlimit, further: Further::Answer { dirs }, ..Conduct::default() };
+    let further = Further::Answer { dirs };
+    let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
     let result = runtime.block_on(serve(transport::stdio(), conduct));
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
@@ -181,7 +196,8 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    tokio::spawn(serve(theirs, Conduct::default()));
+    let cache = plan.cache.clone();
+    tokio::spawn(serve(theirs, Conduct { cache, ..Conduct::default() }));
     Ok((ours, Further::Never))
 }
 

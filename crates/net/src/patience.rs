@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::SyncError;
-use crate::plan::{Patience, Traffic};
+use crate::plan::Patience;
 use crate::transport::Counters;
 
 /// Longest time between two looks.
@@ -12,15 +12,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Ends when there is nothing more to wait for; never, where `patience` has no end.
 pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncError {
     let start = Instant::now();
-    let (mut seen, mut since) = (Traffic::default(), start);
+    let (mut seen, mut since) = (0, start);
     loop {
         let now = Instant::now();
-        let traffic = counters.traffic();
-        if traffic != seen {
-            (seen, since) = (traffic, now);
+        let heard = counters.traffic().received;
+        // What we send says nothing of the other end: a pipe takes it whether or not somebody reads.
+        if heard != seen || counters.is_behind() {
+            (seen, since) = (heard, now);
         }
-        let waits =
-            Waits { whole: now - start, silent: now - since, unheard: traffic.received == 0 };
+        let waits = Waits { whole: now - start, silent: now - since, unheard: heard == 0 };
         if let Some(error) = over(patience, &waits) {
             return error;
         }

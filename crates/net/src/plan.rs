@@ -25,17 +25,28 @@ pub struct Plan {
     pub patience: Patience,
     /// Whether chunks are named by BLAKE3, though both ends have something faster.
     pub by_blake3: bool,
+    /// The directory in which this end keeps what it knows of files, if it may ([`Compare::cached`](deltic_protocol::options::Compare)).
+    pub cache: Option<PathBuf>,
 }
 
 /// How long to wait before a run is given up; `None` is for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
-    /// With nothing coming or going (`--timeout`).
+    /// With no sign of life of the other end (`--timeout`); it gives some if the options name this
+    /// [silence](Options::silence).
     pub silence: Option<Duration>,
     /// For the first word of the other end (`--contimeout`).
     pub answer: Option<Duration>,
     /// For the end of the run (`--stop-after`).
     pub whole: Option<Duration>,
+}
+
+impl Patience {
+    /// Waits so many seconds for a sign of life, 0 for ever.
+    pub(crate) fn of_silence(secs: u32) -> Self {
+        let silence = (secs > 0).then(|| Duration::from_secs(secs.into()));
+        Self { silence, ..Self::default() }
+    }
 }
 
 /// The source arguments, all on one host. A trailing slash means "the contents of", as in rsync.

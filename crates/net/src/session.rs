@@ -14,7 +14,7 @@ use deltic_core::rule::Side;
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, MAGIC, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
 use deltic_protocol::options::{self, Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
@@ -32,18 +32,21 @@ use crate::drive::{Drive, Hands, Machine, drive};
 use crate::error::SyncError;
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
+use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
 use crate::monitor::Monitor;
 use crate::outlets::Outlets;
+use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, resolve};
-use crate::plan;
+use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Flow, Heard, Link, RawFrame, read_frame, start_reader, start_writer,
+    Counters, Flow, Heard, Link, RawFrame, Stream, read_frame, start_reader, start_writer,
 };
+use crate::user::User;
 
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
@@ -61,6 +64,9 @@ pub(crate) struct Conduct {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
+    /// Where is kept what is known of files.
+    pub(crate) cache: Option<PathBuf>,
+    pub(crate) user: User,
 }
 
 impl Conduct {
@@ -85,12 +91,16 @@ pub(crate) struct Session {
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
+    cache: Option<PathBuf>,
+    user: User,
 }
 
 /// What the ends agreed on.
 struct Agreed {
     terms: Terms,
     joining: Joining,
+    /// Whether this end dialled.
+    user_is_here: bool,
 }
 
 /// How a machine is to be run.
@@ -119,9 +129,10 @@ impl Session {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
-        let (batches, writing) = start_writer(writer, &flow);
-        let further = conduct.further;
-        (Self { ours: hello(), reader, batches, writing, flow, further, figures }, child)
+        let (batches, writing) = start_writer(writer, &flow, Stream::First);
+        let Conduct { further, cache, user, .. } = conduct;
+        let ours = hello();
+        (Self { ours, reader, batches, writing, flow, further, figures, cache, user }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -151,11 +162,15 @@ impl Session {
     }
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
-        let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
-        check_len(&frame)?;
-        match Abort::decode(frame.kind, &frame.payload)? {
-            Some(abort) => Err(abort.into()),
-            None => Ok(frame),
+        loop {
+            let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
+            check_len(&frame)?;
+            if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
+                return Err(abort.into());
+            }
+            if Alive::decode(frame.kind, &frame.payload)?.is_none() {
+                return Ok(frame);
+            }
         }
     }
 
@@ -195,7 +210,8 @@ impl Session {
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
-        let agreed = Agreed { terms, joining: self.dialling(told, options.streams) };
+        let joining = self.dialling(told, options.streams);
+        let agreed = Agreed { terms, joining, user_is_here: true };
         let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
         let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
@@ -217,7 +233,14 @@ impl Session {
         if options.select.list_only {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
-        resolve(destination, single, options.select.mkpath)
+        let resolved = resolve(destination, single, options.select.mkpath)?;
+        if resolved.missing && options.select.existing {
+            let shown = deltic_core::path::printable(resolved.root.as_os_str().as_bytes());
+            return Err(SyncError::Selection(format!(
+                "destination {shown}: it is not there any more"
+            )));
+        }
+        Ok(resolved)
     }
 
     /// Asks to receive, and begins to send these paths before the other end has answered.
@@ -242,7 +265,9 @@ impl Session {
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let own = (sources.own(), missing(&sources, &options));
-        let hands = Arc::new(SendingHands::new(sources, own, &options, self.figures));
+        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = hands.knowing(Digests::new(self.cache.clone(), &options));
+        let hands = Arc::new(hands.with_user(self.user.clone()));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -268,7 +293,15 @@ impl Session {
         let terms = negotiate(&self.ours, &Hello::decode(frame.kind, &frame.payload)?)?;
         let frame = self.hear().await?;
         let result = match Request::decode(frame.kind, &frame.payload) {
-            Ok(request) => self.serve_request(request, terms, watch).await,
+            Ok(request) => {
+                let patience = Patience::of_silence(request.silence());
+                self.flow.beats(patience.silence);
+                let counters = Arc::clone(&self.flow.counters);
+                tokio::select! {
+                    result = self.serve_request(request, terms, watch) => result,
+                    error = run_out(&patience, &counters) => Err(error),
+                }
+            }
             Err(error) => Err(error.into()),
         };
         self.end(result).await
@@ -297,14 +330,15 @@ impl Session {
                 let sources = open(&paths, names.as_deref(), &options)?;
                 let single = sources.single_file().filter(|_| names.is_none());
                 let joining = self.agree(terms, single, options.streams).await;
-                self.send(sources, options, Agreed { terms, joining }, watch).await
+                let agreed = Agreed { terms, joining, user_is_here: false };
+                self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
                 let expect = expect.map(|name| [name].into());
-                let agreed = Agreed { terms, joining };
+                let agreed = Agreed { terms, joining, user_is_here: false };
                 self.receive(resolved, (options, expect), agreed, watch).await
             }
         }
@@ -354,11 +388,12 @@ impl Session {
         &mut self,
         sources: Sources,
         options: Options,
-        Agreed { terms, joining }: Agreed,
+        Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let own = (sources.own(), missing(&sources, &options));
-        let hands = SendingHands::new(sources, own, &options, self.figures);
+        let hands = SendingHands::new(sources, own, &options, self.figures)
+            .knowing(Digests::new(self.cache.clone(), &options));
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
@@ -374,7 +409,9 @@ impl Session {
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
         let is_privileged = is_privileged(&options.metadata);
-        let setting = Setting { options: options.clone(), expect, rename, is_privileged };
+        let user_is_here = agreed.user_is_here;
+        let setting =
+            Setting { options: options.clone(), expect, rename, is_privileged, user_is_here };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
             let alternates = Alternates::new(Vec::new());
@@ -418,13 +455,15 @@ impl Session {
         &mut self,
         (store, alternates): (S, Alternates<S>),
         setting: Setting,
-        Agreed { terms, joining }: Agreed,
+        Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
+        let digests = Digests::new(self.cache.clone(), &setting.options);
         let hands = ReceivingHands::new(store, alternates, (terms, &setting.options))?;
+        let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
-        self.run((Receiver::new(setting), Arc::new(hands)), course, watch).await
+        self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.
@@ -593,6 +632,7 @@ pub(crate) async fn dial(
         session.ours = session.ours.by_blake3();
     }
     let mut options = plan.options.clone();
+    session.flow.beats(Patience::of_silence(options.silence).silence);
     if !matches!(session.further, Further::Dial { .. }) {
         options.streams = 1;
     }

@@ -40,10 +40,19 @@ pub(crate) fn open(
             return Err(SyncError::Usage("--files-from takes one source and a destination".into()));
         }
     };
-    Ok(Sources::new(args, source_options(options)))
+    Ok(of(args, options))
 }
 
-fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
+/// Holds these sources.
+pub(crate) fn of(args: Vec<SourceArg>, options: &Options) -> Sources {
+    Sources::new(args, source_options(options))
+}
+
+/// What a source argument means.
+///
+/// # Errors
+/// [`SyncError::Selection`] where it cannot be one.
+pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
     let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
     read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
 }

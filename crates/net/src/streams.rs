@@ -193,7 +193,7 @@ impl Joined {
     /// Makes a stream one of the session's, after `greeting`.
     fn attach(&self, link: Link, greeting: &[u8]) {
         let Link { reader, writer, child } = link;
-        let (batches, writing) = start_writer(writer, &self.flow);
+        let (batches, writing) = start_writer(writer, &self.flow, Stream::Further);
         if !greeting.is_empty() {
             batches.try_send(greeting.to_vec()).expect("nothing was said before");
         }

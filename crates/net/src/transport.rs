@@ -1,19 +1,20 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use deltic_core::strategy::Link as Figures;
 use deltic_protocol::PeerError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::hello::Alive;
 use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::SyncError;
@@ -33,6 +34,8 @@ const BATCHES: usize = 4;
 const FRAMES: usize = 8;
 /// Bytes that are asked of the stream at once where frames are small.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Signs of life in the longest silence that the other end bears.
+const BEATS: u32 = 3;
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -133,6 +136,8 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
 pub(crate) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
+    /// Frames that have come and wait to be taken.
+    waiting: AtomicUsize,
 }
 
 impl Counters {
@@ -145,6 +150,11 @@ impl Counters {
 
     pub(crate) fn heard(&self) -> Heard {
         if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
+    }
+
+    /// Whether what has come is not taken: then it is not the other end that is silent.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn count_sent(&self, bytes: usize) {
@@ -195,6 +205,8 @@ pub(crate) struct Flow {
     pub(crate) monitor: Monitor,
     reading: Option<Arc<Limit>>,
     writing: Option<Arc<Limit>>,
+    /// The longest that the first stream may say nothing.
+    pause: Arc<watch::Sender<Option<Duration>>>,
 }
 
 impl Flow {
@@ -202,7 +214,13 @@ impl Flow {
     pub(crate) fn new(conduct: &Conduct) -> Self {
         let Conduct { counters, bwlimit, monitor, .. } = conduct.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
-        Self { counters, monitor, reading: limit(), writing: limit() }
+        let pause = Arc::new(watch::Sender::new(None));
+        Self { counters, monitor, reading: limit(), writing: limit(), pause }
+    }
+
+    /// Lets the other end hear a sign of life often enough for it to be as patient as this.
+    pub(crate) fn beats(&self, silence: Option<Duration>) {
+        self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 }
 
@@ -222,15 +240,18 @@ pub(crate) async fn read_frame(
         }
     }
     let Header { kind, len } = Header::decode(header).map_err(ReadEnd::Bad)?;
+    counters.count_received(HEADER_BYTES);
     // Memory follows the bytes that arrive, not the length that was claimed.
     let mut payload = Vec::new();
-    let read = (&mut *reader).take(len as u64).read_to_end(&mut payload).await;
-    match read {
-        Ok(n) if n == len => {}
-        Ok(_) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
-        Err(error) => return Err(ReadEnd::Broken(error)),
+    let mut rest = (&mut *reader).take(len as u64);
+    while payload.len() < len {
+        match rest.read_buf(&mut payload).await {
+            Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+            // Counted as they come: a long frame on a slow line is no silence.
+            Ok(n) => counters.count_received(n),
+            Err(error) => return Err(ReadEnd::Broken(error)),
+        }
     }
-    counters.count_received(HEADER_BYTES + len);
     Ok(RawFrame { kind, payload })
 }
 
@@ -275,10 +296,12 @@ pub(crate) async fn read_frames(
             (frame, _) => frame,
         };
         let last = frame.is_err();
+        flow.counters.waiting.fetch_add(1, Ordering::Relaxed);
         if let (Some(limit), Ok(frame)) = (&flow.reading, &frame) {
             limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
         }
         let unheard = frames.send(frame).await.is_err();
+        flow.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
         // end as streams do.
         if last || unheard && stream == Stream::First {
@@ -291,11 +314,13 @@ pub(crate) async fn read_frames(
 pub(crate) fn start_writer(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     flow: &Flow,
+    stream: Stream,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
     let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let mut pause = (stream == Stream::First).then(|| flow.pause.subscribe());
     let Flow { counters, writing: limit, monitor, .. } = flow.clone();
     let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
-        while let Some(mut batch) = taken.recv().await {
+        while let Some(mut batch) = next_batch(&mut taken, &mut pause).await {
             while batch.len() < BUFFER_BYTES
                 && let Ok(more) = taken.try_recv()
             {
@@ -317,6 +342,29 @@ pub(crate) fn start_writer(
         writer.shutdown().await
     }));
     (batches, task)
+}
+
+/// What is to be written next: a sign of life, where nothing else has come for as long as a pause may be.
+async fn next_batch(
+    taken: &mut mpsc::Receiver<Vec<u8>>,
+    pause: &mut Option<watch::Receiver<Option<Duration>>>,
+) -> Option<Vec<u8>> {
+    let Some(pause) = pause else { return taken.recv().await };
+    loop {
+        let longest = *pause.borrow_and_update();
+        let silence = async {
+            match longest {
+                Some(longest) => tokio::time::sleep(longest).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            batch = taken.recv() => return batch,
+            () = silence => return Some(Alive.encode()),
+            Ok(()) = pause.changed() => {}
+        }
+    }
 }
 
 /// Spreads bytes evenly over time, whichever streams they are of.

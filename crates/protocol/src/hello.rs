@@ -14,7 +14,7 @@ use crate::error::PeerError;
 use crate::frame::framed;
 use crate::limits::{
     MAX_BATCH, MAX_BLOCK_BYTES, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES,
-    MAX_NAMES_BYTES, MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
+    MAX_NAMES_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
 use crate::options::{Delete, Metadata, Options};
 use crate::streams::Join;
@@ -40,6 +40,7 @@ const REPLY: u8 = 3;
 const NAMES: u8 = 5;
 /// The last frame of an end that gives up; its payload says why.
 const ABORT: u8 = 4;
+const ALIVE: u8 = 6;
 
 /// What one end can do, by name. Unknown names are ignored, so that new ones can be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,7 +344,8 @@ impl Request {
         self.put(&mut payload);
         let Metadata { chmod, user_map, group_map, .. } = &options.metadata;
         let texts = [chmod.text(), user_map.text(), group_map.text()];
-        sources.max(options.rules.list.len()) <= MAX_BATCH
+        sources <= MAX_SOURCES
+            && options.rules.list.len() <= MAX_RULES
             && texts.iter().all(|text| text.len() <= MAX_TEXT_BYTES)
             && payload.len() <= MAX_GREETING_BYTES
     }
@@ -466,6 +468,39 @@ impl Abort {
     }
 }
 
+/// Says that an end is at work, though it has had nothing to say. It may stand before any frame and is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive;
+
+impl Alive {
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        framed(ALIVE, |_| {})
+    }
+
+    /// Reads the frame if it is one.
+    ///
+    /// # Errors
+    /// [`PeerError`] where there is more to it.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
+        if kind != ALIVE {
+            return Ok(None);
+        }
+        whole("Alive", payload, |_| Ok(Some(Self)))
+    }
+}
+
+impl Request {
+    /// How long either end may be silent, in seconds; 0 for ever.
+    #[must_use]
+    pub const fn silence(&self) -> u32 {
+        match self {
+            Self::Send { options, .. } | Self::Receive { options, .. } => options.silence,
+        }
+    }
+}
+
 fn expect(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
     if kind == wanted { Ok(()) } else { Err(PeerError::Unexpected(what)) }
 }
@@ -483,6 +518,7 @@ impl Wire for Options {
         self.threads.put(to);
         self.streams.put(to);
         self.compress_level.put(to);
+        self.silence.put(to);
         self.rules.put(to);
         self.follow.put(to);
         self.remove.put(to);
@@ -509,6 +545,7 @@ impl Wire for Options {
         if compress_level > MAX_LEVEL {
             return Err(Bad::Limit("level of compression"));
         }
+        let silence = from.varint_u32()?;
         let rules = Wire::take(from)?;
         let follow = Wire::take(from)?;
         let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
@@ -533,6 +570,7 @@ impl Wire for Options {
             delete,
             threads,
             streams,
+            silence,
             strategy,
             block_bytes,
             follow,

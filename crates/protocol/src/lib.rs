@@ -15,6 +15,7 @@
 //! ```
 
 mod cutting;
+mod digests;
 pub mod error;
 pub mod frame;
 pub mod hello;
@@ -31,6 +32,7 @@ pub mod sums;
 mod wire;
 pub mod work;
 
+pub use digests::DigestLine;
 pub use error::PeerError;
 pub use hello::{Hello, Terms, negotiate};
 pub use message::{FileNo, ToReceiver, ToSender};

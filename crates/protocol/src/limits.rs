@@ -11,7 +11,7 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// Most capabilities in a hello.
 pub const MAX_CAPABILITIES: usize = 64;
 /// Most filter rules in a request.
-pub const MAX_RULES: usize = 4096;
+pub const MAX_RULES: usize = 1 << 16;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
 /// Most names, in a list of its own, that a request is for.
@@ -27,7 +27,7 @@ pub const MAX_LEVEL: u32 = 22;
 /// Longest chunks that a request may ask for, in the mean and in bytes.
 pub const MAX_BLOCK_BYTES: u32 = 128 << 10;
 /// Most bytes that either end reads before the hello and the request are through.
-pub const MAX_GREETING_BYTES: usize = 64 << 10;
+pub const MAX_GREETING_BYTES: usize = MAX_FRAME_BYTES;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
 /// Most groups sent and not yet answered, over all files of a session.
@@ -56,6 +56,8 @@ pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
 /// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that spells them.
 pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
+/// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to find.
+pub const MOVED_ABOVE_BYTES: u64 = 16 << 10;
 /// Bytes of a file that are read, cut and summed in one piece of work, at least.
 pub const SEGMENT_BYTES: u64 = 512 << 10;
 /// Most files under way at once.
@@ -85,6 +87,9 @@ pub const GUARDED_DELETES: u64 = 1000;
 /// Names whose removal it lets pass whatever share of the tree they are.
 pub const FEW_DELETES: u64 = 20;
 
+/// Most names that a question shows before many are removed.
+pub const MAX_ASKED: usize = 5;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,8 +104,8 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES SEGMENT_BYTES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES MAX_ASKED
         ]
         .into_iter()
     }

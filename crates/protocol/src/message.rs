@@ -12,9 +12,10 @@ use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
 use deltic_core::{Entry, Key, Meta, RelPath};
 
+use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::framed;
-use crate::report::{Action, Change, Differs, Totals, Trouble};
+use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
@@ -149,16 +150,22 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
+    /// What is in files that the receiver asked about; each once, in any order.
+    Digests(Vec<DigestLine>),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
     /// What arrived is gone here, but for this.
     Gone(Vec<Trouble>),
+    /// The user's answer: whether so many names may go.
+    Allow(bool),
 }
 
 /// What the receiver says.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
+    /// What is in these files? At least one; each is asked about once, and before it is wanted.
+    Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
@@ -185,6 +192,8 @@ pub enum ToSender {
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
+    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -195,8 +204,9 @@ pub enum ToSender {
 pub enum Done {
     /// Its content was what it should be; `touched` if attributes were set.
     Same { touched: bool, differs: Differs },
-    /// Its new version is in place (in a dry run: would be).
-    Replaced { action: Action, differs: Differs, literal: u64, matched: u64 },
+    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is another
+    /// name.
+    Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
     /// It failed for good.
     Failed(Trouble),
 }
@@ -339,12 +349,13 @@ impl Wire for Done {
                 touched.put(to);
                 differs.put(to);
             }
-            Self::Replaced { action, differs, literal, matched } => {
+            Self::Replaced { action, differs, literal, matched, from } => {
                 to.put_u8(1);
                 action.put(to);
                 differs.put(to);
                 literal.put(to);
                 matched.put(to);
+                from.put(to);
             }
             Self::Failed(trouble) => {
                 to.put_u8(2);
@@ -360,6 +371,7 @@ impl Wire for Done {
                 differs: Wire::take(from)?,
                 literal: Wire::take(from)?,
                 matched: Wire::take(from)?,
+                from: Wire::take(from)?,
             }),
             2 => Ok(Self::Failed(Wire::take(from)?)),
             _ => Err(CodecError::OutOfRange.into()),
@@ -429,8 +441,10 @@ frames!(ToReceiver {
     28 Patch { file, steps, payload }
     50 Owners { users, groups };
     24 Trouble(trouble)
+    57 Digests(lines)
     31 Missing(paths)
     45 Gone(troubles)
+    53 Allow(allowed)
 });
 
 frames!(ToSender {
@@ -447,5 +461,7 @@ frames!(ToSender {
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
+    58 Digest(files)
+    52 Ask(question)
     39 Finished(totals)
 });

@@ -50,6 +50,8 @@ pub struct Options {
     /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
     /// [know how](crate::Terms::streams).
     pub streams: u32,
+    /// How long either end may be silent (`--timeout`), in seconds; 0 for ever. Each says something three times meanwhile.
+    pub silence: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,
     /// How long its chunks, or blocks, are in the mean, in bytes, if not as it has it (`--block-size`); up to
@@ -86,6 +88,12 @@ impl Options {
             Kind::Fifo | Kind::Socket => self.metadata.specials,
             Kind::Device(_) => self.metadata.devices,
         }
+    }
+
+    /// Whether the user may be asked before many names are removed.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.remove.asks && self.delete == Delete::Guarded && !self.dry_run
     }
 
     /// Whether full directories give way to what is none.

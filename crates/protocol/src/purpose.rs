@@ -45,6 +45,7 @@ impl ToReceiver {
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Gone(_)
+            | Self::Allow(_)
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::End { .. }
@@ -53,7 +54,7 @@ impl ToReceiver {
             Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
                 Purpose::Recipe
             }
-            Self::Deny { .. } => Purpose::Confirm,
+            Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
             Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
         }
     }
@@ -71,13 +72,14 @@ impl ToSender {
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)
+            | Self::Ask(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
             // Sums of what old has in the gaps, or of all of its blocks.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // With what is needed in any case: the two are one answer.
-            Self::Match { .. } => Purpose::Confirm,
+            Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Facts {
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
+    /// Which file of another name it was matched against.
+    pub from: Option<RelPath>,
 }
 
 impl Facts {
@@ -43,7 +45,7 @@ impl Facts {
             _ => None,
         };
         let Meta { len, modified, mode, .. } = *meta;
-        Self { len, modified, mode, target, linked: None, literal: 0 }
+        Self { len, modified, mode, target, ..Self::default() }
     }
 }
 
@@ -110,6 +112,8 @@ pub struct Differs {
     pub acl: bool,
     /// The extended attributes.
     pub xattrs: bool,
+    /// What it is at all: another kind of entry was there.
+    pub kind: bool,
 }
 
 /// Something that went wrong with one name; the rest of the run went on.
@@ -132,6 +136,17 @@ pub enum TroubleKind {
     Skipped,
     /// Deletions were held back by their limit.
     DeleteLimit,
+}
+
+/// What a user is asked before many names are removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Names that would go.
+    pub names: u64,
+    /// Names that there are at the destination, those among them.
+    pub of: u64,
+    /// The first of those that would go, at most [`MAX_ASKED`](crate::limits::MAX_ASKED); of a directory only itself.
+    pub first: Vec<RelPath>,
 }
 
 /// Counts of a whole run, as the receiver saw it.

@@ -9,8 +9,8 @@ use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Read
 use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
-use crate::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
+use crate::report::{Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind};
 
 /// Why a payload could not be read; the caller adds which frame it was.
 #[derive(Debug)]
@@ -486,9 +486,13 @@ impl Wire for Rules {
         self.from0.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let list: Vec<Rule> = Vec::take(from)?;
+        let count = from.varint()?;
+        if count > MAX_RULES as u64 {
+            return Err(Bad::Limit("filter rules"));
+        }
+        let list = (0..count).map(|_| Rule::take(from)).collect::<Result<Vec<_>, _>>()?;
         let merges = list.iter().filter(|rule| matches!(rule, Rule::DirMerge(_))).count();
-        if list.len() > MAX_RULES || merges > MAX_DIR_MERGES {
+        if merges > MAX_DIR_MERGES {
             return Err(Bad::Limit("filter rules"));
         }
         Ok(Self { list, delete_excluded: Wire::take(from)?, from0: Wire::take(from)? })
@@ -497,15 +501,15 @@ impl Wire for Rules {
 
 impl Wire for Differs {
     fn put(&self, to: &mut Vec<u8>) {
-        let Self { content, size, time, mode, user, group, accessed, acl, xattrs } = *self;
-        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs];
+        let Self { content, size, time, mode, user, group, accessed, acl, xattrs, kind } = *self;
+        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs, kind];
         let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
         to.put_varint(number);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let bits = from.varint()?;
         let bit = |n: u8| bits >> n & 1 == 1;
-        if bits >> 9 != 0 {
+        if bits >> 10 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
         Ok(Self {
@@ -518,6 +522,7 @@ impl Wire for Differs {
             accessed: bit(6),
             acl: bit(7),
             xattrs: bit(8),
+            kind: bit(9),
         })
     }
 }
@@ -556,7 +561,8 @@ impl Wire for Facts {
             return Err(CodecError::OutOfRange.into());
         }
         let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
-        Ok(Self { len, modified, mode, target, linked, literal: from.varint()? })
+        let literal = from.varint()?;
+        Ok(Self { len, modified, mode, target, linked, literal, from: None })
     }
 }
 
@@ -568,6 +574,22 @@ impl Wire for Trouble {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (kind, message) = (Wire::take(from)?, String::take(from)?);
         Ok(Self { kind, message: deltic_core::path::printable(message.as_bytes()) })
+    }
+}
+
+impl Wire for Question {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.names.put(to);
+        self.of.put(to);
+        self.first.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (names, of) = (from.varint()?, from.varint()?);
+        let first: Vec<RelPath> = Wire::take(from)?;
+        if first.len() > MAX_ASKED {
+            return Err(Bad::Limit("names in a question"));
+        }
+        Ok(Self { names, of, first })
     }
 }
 

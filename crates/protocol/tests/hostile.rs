@@ -29,16 +29,19 @@ use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
+    Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::Setback;
-use deltic_protocol::{FileNo, PeerError, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -139,6 +142,15 @@ impl Victim {
     fn started(len: u64) -> Self {
         let mut victim = Self::wanted_of(len.max(9000));
         victim.take([start(len)]).unwrap();
+        victim
+    }
+
+    /// `a` has the length that was listed: the sender was asked for its digest.
+    fn compared() -> Self {
+        let options = Options { checksum: true, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
+        assert_eq!(victim.frames, [ToSender::Digest(vec![A])]);
         victim
     }
 
@@ -299,6 +311,11 @@ fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
+fn digests(file: FileNo) -> ToReceiver {
+    let digest = Some(Digest::from_bytes([1; 32]));
+    ToReceiver::Digests(vec![DigestLine { file, digest }])
+}
+
 fn end() -> ToReceiver {
     ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
 }
@@ -369,6 +386,12 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Patch.beyond", patch(vec![PatchStep::Copy(0..u32::MAX)], 0)),
         ("Patch.much", patch(vec![PatchStep::Literal(10_001)], 10_001)),
         ("Patch.nothing", patch(Vec::new(), 0)),
+        ("Digests", digests(A)),
+        ("Digests.foreign", digests(foreign)),
+        ("Digests.twice", {
+            let line = DigestLine { file: A, digest: None };
+            ToReceiver::Digests(vec![line; 2])
+        }),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -425,13 +448,24 @@ impl Target {
         target
     }
 
-    fn plain() -> Self {
+    fn tree() -> Tree {
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        tree
+    }
+
+    /// The receiver asked for the digest of `a`.
+    fn asked() -> Self {
+        let mut target = Self::plain();
+        target.take([ToSender::Digest(vec![A])]).unwrap();
+        target
+    }
+
+    fn plain() -> Self {
         // So that a file of a few kilobytes is told in groups.
-        let target = Self::with(tree, Options { checksum: true, ..options() });
+        let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
     }
@@ -534,6 +568,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Append", ToSender::Append { file: A, from: 2999 }),
         ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
         ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
+        ("Digest", ToSender::Digest(vec![A, NUMBERS[1]])),
+        ("Digest.nothing", ToSender::Digest(Vec::new())),
+        ("Digest.twice", ToSender::Digest(vec![A; 2])),
+        ("Digest.foreign", ToSender::Digest(vec![foreign])),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -589,7 +627,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 15] = [
+    let receivers: [State<Victim>; 16] = [
         ("new", Victim::plain),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
@@ -613,8 +651,9 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by webr2sync", || Victim::by("webr2sync")),
         ("rolled", Victim::rolled),
         ("by rsync", || Victim::by("rsync")),
+        ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 11] = [
+    let senders: [State<Target>; 13] = [
         ("listed", Target::plain),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
@@ -630,6 +669,8 @@ fn every_frame_has_its_answer_in_every_state() {
         ("split", Target::split),
         ("by webr2sync", || Target::by("webr2sync")),
         ("by rsync", || Target::by("rsync")),
+        ("asked", Target::asked),
+        ("without -c", || Target::of(Target::tree())),
     ];
     let mut table = String::new();
     for (state, make) in receivers {
@@ -1682,6 +1723,22 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 }
 
 /// Each file's sums are bounded, but many files may be under way.
+/// Else what waits to be read would not be within the window.
+#[test]
+fn what_is_asked_about_is_answered_before_it_is_settled() {
+    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let same = Done::Same { touched: false, differs: Differs::default() };
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+        let mut target = Target::plain();
+        target.machine.handle(ToSender::Digest(vec![A])).unwrap();
+        assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
+        let mut target = Target::asked();
+        let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
+        assert!(target.frames.iter().any(told));
+        target.take([end]).unwrap();
+    }
+}
+
 #[test]
 fn the_sums_of_all_files_are_bounded() {
     let mut tree = Tree::default();
@@ -1788,7 +1845,7 @@ fn a_dry_run_that_cannot_compare_writes_nothing() {
     let found = victim.hands.perform(look);
     victim.hands.tree.0.clear();
     victim.machine.answer(id, found).unwrap();
-    victim.take([ToReceiver::Listed { intact: true }]).unwrap();
+    victim.take([digests(A), ToReceiver::Listed { intact: true }]).unwrap();
     assert!(victim.machine.is_finished());
     assert!(!victim.frames.iter().any(|frame| matches!(frame, ToSender::Want { .. })));
 }
@@ -1882,7 +1939,7 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
     machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
     let (id, _) = machine.poll_work().unwrap();
-    assert!(machine.answer(id, receiver::Answer::Removed(Ok(1))).is_err());
+    assert!(machine.answer(id, receiver::Answer::Asked(true)).is_err());
     assert!(
         machine.answer(id, receiver::Answer::Looked(Vec::new(), (Vec::new(), Vec::new()))).is_err()
     );
@@ -1916,7 +1973,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
-        listing("c", &[("a", file_of(3000))], Extent::Last),
+        listing("c", &[("a", file_of(30_000))], Extent::Last),
         ToReceiver::Listed { intact: true },
         chunks(one(0..1), &[1000, 2000]),
         chunks(one(1..2), &[3000]),
@@ -1930,7 +1987,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..9usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..10usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -1942,6 +1999,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 mended(one(0..2), 3000),
                 end(),
                 failed(attempt),
+                digests(A),
             ][which]
                 .clone();
             numbered(frame, FileNo(file))
@@ -1963,6 +2021,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
         }
+        ToReceiver::Digests(_) => digests(file),
         other => other,
     }
 }
@@ -1970,8 +2029,10 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
+        let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
+            ask,
             ToSender::Want { file, how: How::Recipe },
             ToSender::Want { file, how: How::Whole },
             ToSender::Lack { file, groups: one(0..1) },
@@ -2003,7 +2064,7 @@ fn any_kept(luck: u8) -> receiver::Kept {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, OldLens, Work};
+    use receiver::{Answer, Charted, Kinship, OldLens, Unseen, Work};
     let fails = luck.is_multiple_of(5);
     let work = match work {
         Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
@@ -2032,6 +2093,13 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             };
             Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
         }
+        Work::Digest { paths } => {
+            let digest = |n: usize| {
+                let luck = (luck as usize + n) % 4;
+                (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
+            };
+            Answer::Digested((0..paths.len()).map(digest).collect())
+        }
         Work::LookBeside { .. } => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
             Answer::Beside((0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect())
@@ -2047,12 +2115,24 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => Answer::Removed(Ok(u64::from(luck))),
+        Work::Remove { .. } => {
+            let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
+            Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
+        }
+        Work::Ask(_) => Answer::Asked(luck > 100),
+        Work::Chart { names, .. } => {
+            let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+        }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
-            similar: vec![3000; luck as usize / 6 % 2],
+            similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                path: path(["a", "d/b"][luck as usize / 12 % 2]),
+                len: 3000,
+                kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)][luck as usize / 24 % 3],
+            }),
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -2109,6 +2189,35 @@ fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
     })
 }
 
+/// A list of huge files makes a receiver look around once, and no further than it will.
+#[test]
+fn claims_of_length_buy_a_bounded_look_around() {
+    let files: Vec<_> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let huge: Vec<_> = files.iter().map(|name| (&**name, file_of(i64::MAX as u64))).collect();
+    // The root itself is no part of it, or all would be looked at for the list as well.
+    let mut machine = Victim::plain().machine;
+    machine.handle(listing("", &huge, Extent::Last)).unwrap();
+    let (mut names_seen, mut opened) = (0, 0);
+    let mut hands = Victim::plain().hands;
+    while let Some((id, work)) = machine.poll_work() {
+        let answer = match work {
+            receiver::Work::Chart { near, names } => {
+                assert!(near.is_empty(), "{near:?}");
+                names_seen += names;
+                let unseen = receiver::Unseen::Far;
+                receiver::Answer::Charted(receiver::Charted { names, unseen })
+            }
+            work => {
+                opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
+                hands.perform(work)
+            }
+        };
+        machine.answer(id, answer).unwrap();
+    }
+    assert!((1 << 20..(1 << 20) + (8 << 10)).contains(&names_seen), "{names_seen}");
+    assert!(opened > 0, "what waited goes on");
+}
+
 #[test]
 fn what_was_not_asked_for_is_not_removed_at_either_end() {
     let unasked = PeerError::Unexpected("a missing name that was not asked for");
@@ -2137,6 +2246,54 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     }
     let unheard = PeerError::Unexpected("the end of what did not arrive");
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
+}
+
+#[test]
+fn a_question_is_asked_once_and_only_where_it_may_be() {
+    let asks = Remove { asks: true, ..Remove::default() };
+    let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let unasked = Err(PeerError::Unexpected("a question"));
+    for (remove, delete, dry_run, may) in [
+        (Remove::default(), Delete::Guarded, false, false),
+        (asks.clone(), Delete::Never, false, false),
+        (asks.clone(), Delete::AtMost(7), false, false),
+        (asks.clone(), Delete::Guarded, true, false),
+        (asks.clone(), Delete::Guarded, false, true),
+    ] {
+        let mut machine = Sender::new(Options { remove, delete, dry_run, ..options() });
+        assert_eq!(machine.handle(question()), if may { Ok(()) } else { unasked.clone() });
+        assert_eq!(machine.handle(question()), unasked);
+    }
+    let unheard = PeerError::Unexpected("the answer to no question");
+    let setting = |user_is_here| {
+        let options = Options { remove: asks.clone(), delete: Delete::Guarded, ..options() };
+        Setting { options, user_is_here, ..Setting::default() }
+    };
+    assert_eq!(Victim::new(setting(false)).refusal(ToReceiver::Allow(true)), unheard);
+    // What is asked here is nobody else's to allow, and what waits for an answer does not go by itself.
+    let own = || ToReceiver::Listing {
+        dir: RelPath::root(),
+        own: Some(dir()),
+        entries: Vec::new(),
+        extent: Extent::Last,
+    };
+    let mut victim = Victim::new(setting(true));
+    victim.machine.handle(own()).unwrap();
+    victim.work();
+    victim.machine.handle(ToReceiver::Listed { intact: true }).unwrap();
+    assert_eq!(victim.machine.handle(ToReceiver::Allow(true)), Err(unheard.clone()));
+    for allowed in [false, true] {
+        let mut victim = Victim::new(setting(false));
+        victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
+        let first = vec![path("a")];
+        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
+        assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
+        assert!(!victim.machine.is_finished());
+        victim.take([ToReceiver::Allow(allowed)]).unwrap();
+        assert_eq!(victim.hands.tree.0.contains_key(&path("a")), !allowed);
+        assert!(victim.machine.is_finished());
+        assert_eq!(victim.refusal(ToReceiver::Allow(true)), unheard);
+    }
 }
 
 /// As if each portion began a file.
@@ -2214,8 +2371,13 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
         Work::Mend { gaps, .. } => Answer::Mended(Ok((plain(gaps.len()), gaps.len() as u32))),
+        Work::Digest { paths } => {
+            let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));
+            Answer::Digested(vec![digest; paths.len()])
+        }
         Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
         Work::RemoveSource { .. } => Answer::Removed(Ok(())),
+        Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Close { .. } => Answer::Closed,
     }
 }
@@ -2257,8 +2419,9 @@ proptest! {
     fn no_frames_and_answers_make_a_sender_panic(
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
+        checksum: bool,
     ) {
-        let options = Options { strategy, ..options() };
+        let options = Options { strategy, checksum, ..options() };
         let mut machine = Sender::new(options);
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
@@ -2276,5 +2439,66 @@ proptest! {
             while machine.poll_frame().is_some_and(|frame| !frame.encode().is_empty()) {}
             while machine.poll_notice().is_some() {}
         }
+    }
+}
+
+fn appending() -> Options {
+    let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
+    Options { writing, ..options() }
+}
+
+#[test]
+fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
+    let begun = || {
+        let mut victim = Victim::new(Setting { options: appending(), ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Append { file: A, from: 10_000 }));
+        victim
+    };
+    let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
+    let unasked = PeerError::Unexpected("start");
+    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    // Of 290,000 bytes there are two blocks.
+    let beyond = victim.machine.handle(fill(one(2..3), 1));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    let mut victim = begun();
+    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
+    let early = victim.machine.handle(end());
+    assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
+    // One that is as long as what is there has none.
+    let mut victim = begun();
+    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(end()).unwrap();
+}
+
+#[test]
+fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
+    let tree = || {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        tree
+    };
+    let sent = |from| {
+        let mut target = Target::with(tree(), appending());
+        target.take([ToSender::Append { file: A, from }]).unwrap();
+        let tail = |frame: &ToReceiver| match frame {
+            ToReceiver::Fill { payload: Payload::Plain(bytes), .. } => Some(bytes.clone()),
+            _ => None,
+        };
+        let bytes: Vec<u8> = target.frames.iter().filter_map(tail).flatten().collect();
+        let failed = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Failed { .. }));
+        (bytes, failed)
+    };
+    for from in [0, 1, 1000, 2999, 3000] {
+        assert_eq!(sent(from), (old_bytes()[from as usize..3000].to_vec(), false), "{from}");
+    }
+    for from in [3001, u64::MAX] {
+        assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use deltic_core::Key;
 use deltic_core::codec::CodecError;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
-use deltic_protocol::hello::{Abort, MAGIC, Names, Reply, Request, check_magic};
+use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
 use deltic_protocol::streams::{Aside, OVER};
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
@@ -69,6 +69,7 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
         || Names::decode(kind, payload).is_ok()
         || Reply::decode(kind, payload).is_ok()
         || matches!(Abort::decode(kind, payload), Ok(Some(_)))
+        || matches!(Alive::decode(kind, payload), Ok(Some(_)))
         || matches!(Aside::decode(kind, payload), Ok(Some(_)))
 }
 
@@ -78,19 +79,22 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 50 | 51)
+            !matches!(kind, 16..=28 | 31 | 45 | 50 | 51 | 53 | 57)
         );
-        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !(32..=44).contains(&kind));
+        let to_sender = matches!(kind, 32..=44 | 48 | 52 | 58);
+        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);
         assert_eq!(Abort::decode(kind, &[]) == Ok(None), kind != 4);
+        assert_eq!(Alive::decode(kind, &[]), Ok((kind == 6).then_some(Alive)));
+        assert_eq!(Alive::decode(kind, &[0]).is_err(), kind == 6);
         assert_eq!(Aside::decode(kind, &[]) == Ok(None), kind != Aside::KIND);
         let owners = [
             ToReceiver::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
             ToSender::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
             // Of the greeting, and of further streams.
-            (1..=5).contains(&kind),
+            (1..=6).contains(&kind),
             [Aside::KIND, OVER].contains(&kind),
         ];
         assert!(owners.iter().filter(|owns| **owns).count() <= 1, "{kind}");

@@ -112,6 +112,45 @@ impl Dir {
         }
     }
 
+    /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
+    /// which somebody else could put things, and to make one in what is somebody else's: it would be in their way.
+    pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
+        let ours = rustix::process::geteuid().as_raw();
+        let mut missing = Vec::new();
+        for dir in path.ancestors() {
+            match fs::statat(
+                CWD,
+                if dir == Path::new("") { Path::new(".") } else { dir },
+                AtFlags::empty(),
+            ) {
+                Err(Errno::NOENT) => missing.push(dir),
+                Err(errno) => return Err(errno),
+                Ok(stat) if stat.st_uid != ours && stat.st_uid != 0 => return Err(Errno::PERM),
+                Ok(_) => break,
+            }
+        }
+        for dir in missing.iter().rev() {
+            match fs::mkdirat(CWD, *dir, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let opened = Self::open_root(path)?;
+        let stat = fs::fstat(&opened.fd)?;
+        let is_shared = stat.st_mode & 0o022 != 0;
+        if stat.st_uid == ours && !is_shared { Ok(opened) } else { Err(Errno::PERM) }
+    }
+
+    /// Opens the regular file `name` of our own, or makes it, for nobody else.
+    pub(crate) fn open_own(&self, name: &Name, how: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | how;
+        let file = fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fs::fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if is_file && ours { Ok(file) } else { Err(Errno::PERM) }
+    }
+
     /// The same handle with another way to resolve.
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }

@@ -115,6 +115,8 @@ pub enum StoreError {
     Protected {
         /// The directory.
         path: RelPath,
+        /// How many names went.
+        removed: u64,
     },
     /// A source argument cannot be used; it is named as it was written.
     #[error("{action} {argument}: {}", reason(source))]

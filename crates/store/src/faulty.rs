@@ -81,6 +81,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.plan.enter(Call::Check, &self.path)?;
         self.inner.check_unchanged()
     }
+
+    fn identity(&self) -> Option<crate::Version> {
+        self.inner.identity()
+    }
 }
 
 impl<S: Store> Store for Faulty<S> {

@@ -3,6 +3,7 @@
 //! The law of this crate is *old is safe*: nothing changes at a destination before [`Rebuild::commit`], and a commit
 //! is one rename. Calls block and are made from worker threads.
 
+pub mod cache;
 pub mod conformance;
 mod dir;
 mod error;
@@ -17,8 +18,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use deltic_core::meta::EXECUTE_BITS;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
+pub use cache::Cache;
 pub use error::StoreError;
 pub use filter::Filter;
+pub use local::Version;
 
 /// A tree that can be read: what a sender holds.
 pub trait Tree: Send + Sync + 'static {
@@ -75,6 +78,11 @@ pub trait Snapshot: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn check_unchanged(&self) -> Result<(), StoreError>;
+
+    /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
+    fn identity(&self) -> Option<Version> {
+        None
+    }
 }
 
 /// A tree that can be changed: what a receiver holds.

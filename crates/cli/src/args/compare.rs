@@ -23,6 +23,12 @@ pub(crate) struct CompareArgs {
     /// Take times as equal that are up to N seconds apart; -1, the default: only what is equal to the nanosecond
     #[arg(short = '@', long, value_name = "N", allow_negative_numbers = true)]
     modify_window: Option<i64>,
+    /// With -c, read every file, whatever is known of it from an earlier run; and keep nothing of what is read
+    #[arg(long, overrides_with = "cache")]
+    no_cache: bool,
+    /// With -c, believe what is known of files that did not change since they were read: the default
+    #[arg(long, overrides_with = "no_cache")]
+    cache: bool,
     /// Leave files alone that are newer at the destination
     #[arg(short = 'u', long)]
     update: bool,
@@ -68,6 +74,7 @@ impl CompareArgs {
             update: self.update,
             existing: self.existing,
             ignore_existing: self.ignore_existing,
+            cached: !self.no_cache,
             window: self.window()?,
             min_bytes: self.min_size.map_or(0, Bound::bytes),
             max_bytes: self.max_size.map(Bound::bytes),

@@ -66,12 +66,13 @@ impl RemoveArgs {
         })
     }
 
-    /// The rest of it.
-    pub(crate) fn remove(&self) -> Result<Remove> {
+    /// The rest of it. Where the guard would stop a run, a user who can be asked is.
+    pub(crate) fn remove(&self, asks: bool) -> Result<Remove> {
         Ok(Remove {
             force: self.force,
             ignore_errors: self.ignore_errors,
             sources: self.remove_source_files,
+            asks,
             backup: self.kept()?,
         })
     }

@@ -93,6 +93,7 @@ impl SelectArgs {
             prune_empty_dirs: self.prune_empty_dirs,
             mkpath: self.mkpath,
             list_only,
+            existing: false,
             mounts: match self.one_file_system {
                 0 => Mounts::Enter,
                 1 => Mounts::Empty,

@@ -35,7 +35,7 @@ pub(crate) struct Travel {
     /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
     pub(crate) bwlimit: Option<Rate>,
-    /// Give up when nothing has come or gone for so many seconds; 0 for never
+    /// Give up when nothing has come from the other end for so many seconds; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) timeout: u32,

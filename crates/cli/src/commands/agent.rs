@@ -5,6 +5,7 @@
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
+use crate::cache;
 use crate::exit::Exit;
 use crate::output;
 use crate::rate::Rate;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         return Exit::Usage;
     }
     let bwlimit = args.bwlimit.and_then(Rate::limit);
-    let serve = || deltic_net::agent(socket_dirs(), bwlimit);
+    let serve = || deltic_net::agent(socket_dirs(), bwlimit, cache::dir());
     let ended = if args.join { deltic_net::join() } else { serve() };
     match ended {
         Ok(()) => Exit::Success,

@@ -8,4 +8,6 @@ pub(crate) mod man;
 pub(crate) mod patch;
 pub(crate) mod signature;
 pub(crate) mod sync;
+pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod watch;

@@ -1,10 +1,10 @@
 //! `deltic sync`: plan, run, tell.
 
-use std::io::{IsTerminal, stderr, stdout};
-use std::sync::mpsc::sync_channel;
+use std::io::{self, IsTerminal, stderr, stdin, stdout};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use deltic_net::{Outcome, SyncError};
+use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
@@ -14,25 +14,29 @@ use crate::exit::{Exit, Troubles};
 use crate::levels::Unknown;
 use crate::output::{self, Output};
 use crate::plan::Request;
-use crate::tell::{self, Teller};
+use crate::question;
+use crate::tell::{self, Said, Teller};
 use crate::view::{Live, Terminals};
 
 use super::version;
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
+    asked(args).map_or_else(|exit| exit, |request| sync(&request).1)
+}
+
+/// What the words ask for; the way out where that is no sync.
+pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
     if args.show.version > 0 {
-        return version::print(args.show.version);
+        return Err(version::print(args.show.version));
     }
     let terminals = Terminals {
         stdout: stdout().is_terminal(),
         stderr: stderr().is_terminal(),
+        stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
-    match Request::new(args, terminals) {
-        Ok(request) => sync(&request),
-        Err(refusal) => refuse(args, &refusal),
-    }
+    Request::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
 }
 
 fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
@@ -49,35 +53,60 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     Exit::of_refusal(refusal)
 }
 
-fn sync(request: &Request) -> Exit {
-    let output = if request.view.to_stderr { Output::stderr() } else { Output::stdout() };
-    let mut teller = tell::teller(request, output);
-    let (result, troubles) = watched(request, &mut *teller);
+/// Runs one sync and tells of it; how it ended.
+pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
+    let mut teller = tell::teller(request, output(request));
+    // Each would wake the teller, thousands of times for one large file.
+    let shows_progress = request.view.json || request.view.live != Live::Nothing;
+    let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
-    match teller.finish(&result, exit) {
-        Ok(()) => exit,
-        Err(error) => {
-            output::complain(&format!("write standard output: {error}"), None);
-            if exit == Exit::Success { Exit::Files } else { exit }
-        }
-    }
+    let written = teller.finish(&result, exit);
+    let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
+    (result, exit)
+}
+
+/// Where a request's words go.
+pub(super) fn output(request: &Request) -> Output {
+    if request.view.to_stderr { Output::stderr() } else { Output::stdout() }
+}
+
+/// How a command ends whose words could not be written.
+pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
+    output::complain(&format!("write standard output: {error}"), None);
+    if exit == Exit::Success { Exit::Files } else { exit }
 }
 
 /// Runs the plan here while `teller` tells of it on another thread.
-fn watched(request: &Request, teller: &mut dyn Teller) -> (Result<Outcome, SyncError>, Troubles) {
-    let (sender, notices) = sync_channel(WAITING_NOTICES);
-    // Each would wake the teller, thousands of times for one large file.
-    let shows_progress = request.view.json || request.view.live != Live::Nothing;
+pub(super) fn watched(
+    plan: &Plan,
+    shows_progress: bool,
+    teller: &mut dyn Teller,
+) -> (Result<Outcome, SyncError>, Troubles) {
+    let (sender, said) = sync_channel(WAITING_NOTICES);
+    let user = if plan.options.asks() { at_terminal(&sender) } else { User::default() };
     thread::scope(|scope| {
-        let telling = scope.spawn(move || tell::listen(&notices, teller));
-        // The teller leaves only when we drop our end.
-        let result = deltic_net::run(&request.plan, &mut |notice| {
+        let telling = scope.spawn(move || tell::listen(&said, teller));
+        // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
+        let result = deltic_net::run(plan, &user, &mut |notice| {
             if shows_progress || !matches!(notice, Notice::Settled { .. }) {
-                sender.send(notice).ok();
+                sender.send(Said::Notice(notice)).ok();
             }
         });
-        drop(sender);
+        sender.send(Said::Over).ok();
         (result, telling.join().expect("the teller does not panic"))
+    })
+}
+
+/// The user at this terminal. The teller shows the question: it knows what else is on the screen.
+fn at_terminal(said: &SyncSender<Said>) -> User {
+    let said = said.clone();
+    User::new(move |question| {
+        question::forget_input();
+        // A run that ends meanwhile has ended its teller.
+        said.send(Said::Question(question.clone())).ok();
+        let answer = question::answer();
+        said.send(Said::Answered).ok();
+        answer
     })
 }
 

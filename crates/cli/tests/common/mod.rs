@@ -6,6 +6,7 @@
 
 pub mod csv;
 pub mod peer;
+pub mod terminal;
 pub mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -146,6 +147,8 @@ impl World {
         command
             .env("HOME", self.dir.path())
             .env_remove("DELTIC_RSH")
+            .env_remove("DELTIC_CACHE_DIR")
+            .env_remove("XDG_CACHE_HOME")
             .env_remove("RSYNC_RSH")
             .env_remove("TZ")
             .env("LC_ALL", "C");

@@ -14,12 +14,14 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, New, Receiver, Work};
+use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::chart::Chart;
+use super::digests::Digests;
 use super::owners::Owners;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
@@ -28,6 +30,7 @@ use crate::error::SyncError;
 use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
+use crate::user::User;
 use slot::Slot;
 use writing::Site;
 
@@ -35,6 +38,7 @@ use writing::Site;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
+    chart: Chart,
     keep: Keep,
     owners: Owners,
     terms: Terms,
@@ -45,8 +49,10 @@ pub(crate) struct ReceivingHands<S: Store> {
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
+    user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
+    digests: Digests,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -56,7 +62,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            // So many names take their time.
+            Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
+            Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
                 Cost::Flush
@@ -69,6 +78,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
         match work {
             Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
             Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
+            Work::Digest { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
             | Work::CopyBeside { .. }
@@ -88,6 +98,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::Ask(_)
+            | Work::Chart { .. }
             | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
@@ -107,6 +119,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 });
                 let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::Digest { paths } => {
+                Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::LinkBeside { path, alternate, is, seen } => {
@@ -135,13 +150,16 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => {
-                Answer::Removed(self.store.remove(&path).map_err(|error| match error {
-                    StoreError::Protected { .. } => {
-                        Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
-                    }
-                    error => failed(&error),
-                }))
+            Work::Remove { path } => Answer::Removed(match self.store.remove(&path) {
+                Ok(names) => Ok(Removed { names, trouble: None }),
+                Err(error @ StoreError::Protected { removed: names, .. }) => {
+                    let (kind, message) = (TroubleKind::Skipped, error.to_string());
+                    Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+                }
+                Err(error) => Err(failed(&error)),
+            }),
+            Work::Chart { near, names } => {
+                Answer::Charted(self.chart.draw(&self.store, near, names))
             }
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
@@ -189,6 +207,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Land => {
                 let failures = self.store.land().into_iter();
                 Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
@@ -229,6 +248,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(Self {
             store,
             alternates,
+            chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             terms,
@@ -236,9 +256,16 @@ impl<S: Store> ReceivingHands<S> {
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
+            user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
+            digests: Digests::default(),
         })
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Makes `path` another name of `leader`, if that is still of the kind that was put there.
@@ -251,6 +278,11 @@ impl<S: Store> ReceivingHands<S> {
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))
+    }
+
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

@@ -23,6 +23,7 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
+use super::digests::Digests;
 use super::owners::Called;
 use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
@@ -30,6 +31,7 @@ use super::{Buffers, lock, trouble};
 use crate::drive::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
+use crate::user::User;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SendingHands<T: Tree> {
@@ -43,12 +45,14 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Of compression, where that is asked for.
     level: i32,
     link: Option<Link>,
+    user: User,
     /// Set before a file is opened: what is listed, the other end need not have answered.
     agreed: OnceLock<Agreed>,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
+    digests: Digests,
 }
 
 /// What follows from the terms of a session.
@@ -69,9 +73,11 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Cost::Heavy
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
+            Work::Digest { .. } => Cost::Heavy,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Cost::Light,
         }
     }
@@ -82,10 +88,11 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Read { .. } => Stage::Read,
             Work::Mend { .. } | Work::Search { .. } => Stage::Search,
             Work::Sum { .. } => Stage::Scan,
-            Work::Seal { .. } | Work::Hash { .. } => Stage::Sum,
+            Work::Seal { .. } | Work::Hash { .. } | Work::Digest { .. } => Stage::Sum,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
+            | Work::Ask(_)
             | Work::Close { .. } => Stage::Other,
         }
     }
@@ -134,10 +141,14 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
+            Work::Digest { paths } => {
+                Answer::Digested(self.digests.of(&self.tree, &paths, &self.buffers))
+            }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| super::failed(&error)))
             }
+            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
@@ -163,11 +174,23 @@ impl<T: Tree> SendingHands<T> {
             strategy: options.strategy,
             level: level(options.compress_level),
             link,
+            user: User::default(),
             agreed: OnceLock::new(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
+            digests: Digests::default(),
         }
+    }
+
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Takes the terms of the session; only the first count.

@@ -19,6 +19,8 @@ pub struct Compare {
     pub existing: bool,
     /// Change nothing that is there (`--ignore-existing`).
     pub ignore_existing: bool,
+    /// Digests that contents are compared by may be known from an earlier run; off with `--no-cache`.
+    pub cached: bool,
     /// How near times are the same time (`--modify-window`).
     pub window: Window,
     /// Shortest file that is brought over, in bytes (`--min-size`).
@@ -131,8 +133,8 @@ impl Wire for Alternates {
 
 impl Wire for Compare {
     fn put(&self, to: &mut Vec<u8>) {
-        let Self { size_only, ignore_times, update, existing, ignore_existing, .. } = *self;
-        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing]);
+        let Self { size_only, ignore_times, update, existing, ignore_existing, cached, .. } = *self;
+        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing, cached]);
         self.window.put(to);
         self.min_bytes.put(to);
         self.max_bytes.put(to);
@@ -141,13 +143,15 @@ impl Wire for Compare {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [size_only, ignore_times, update, existing, ignore_existing] = take_flags(from)?;
+        let [size_only, ignore_times, update, existing, ignore_existing, cached] =
+            take_flags(from)?;
         Ok(Self {
             size_only,
             ignore_times,
             update,
             existing,
             ignore_existing,
+            cached,
             window: Wire::take(from)?,
             min_bytes: Wire::take(from)?,
             max_bytes: Wire::take(from)?,

@@ -13,6 +13,8 @@ pub struct Remove {
     pub ignore_errors: bool,
     /// Sources that have arrived go, but for directories (`--remove-source-files`).
     pub sources: bool,
+    /// Where [`Delete::Guarded`](super::Delete::Guarded) would remove nothing, the user of the dialling end is asked.
+    pub asks: bool,
     /// What is replaced or deleted is kept under another name (`--backup`).
     pub backup: Option<Backup>,
 }
@@ -45,12 +47,12 @@ impl Wire for Backup {
 
 impl Wire for Remove {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.force, self.ignore_errors, self.sources]);
+        put_flags(to, [self.force, self.ignore_errors, self.sources, self.asks]);
         self.backup.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [force, ignore_errors, sources] = take_flags(from)?;
-        Ok(Self { force, ignore_errors, sources, backup: Wire::take(from)? })
+        let [force, ignore_errors, sources, asks] = take_flags(from)?;
+        Ok(Self { force, ignore_errors, sources, asks, backup: Wire::take(from)? })
     }
 }

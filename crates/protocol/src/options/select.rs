@@ -20,6 +20,8 @@ pub struct Select {
     pub mkpath: bool,
     /// Tell what there is, and bring nothing (`--list-only`).
     pub list_only: bool,
+    /// The destination's directory must be there: it is not made.
+    pub existing: bool,
     /// Whether other file systems are entered (`--one-file-system`).
     pub mounts: Mounts,
     /// What a source means that is not there.
@@ -44,15 +46,23 @@ closed_set!(Missing: Fail = 0, Ignore = 1, Delete = 2);
 impl Wire for Select {
     fn put(&self, to: &mut Vec<u8>) {
         let Self {
-            dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only, ..
+            dirs,
+            relative,
+            plain_implied_dirs,
+            prune_empty_dirs,
+            mkpath,
+            list_only,
+            existing,
+            ..
         } = *self;
-        put_flags(to, [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only]);
+        let empty = prune_empty_dirs;
+        put_flags(to, [dirs, relative, plain_implied_dirs, empty, mkpath, list_only, existing]);
         self.mounts.put(to);
         self.missing.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only] =
+        let [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only, existing] =
             take_flags(from)?;
         Ok(Self {
             dirs,
@@ -61,6 +71,7 @@ impl Wire for Select {
             prune_empty_dirs,
             mkpath,
             list_only,
+            existing,
             mounts: Wire::take(from)?,
             missing: Wire::take(from)?,
         })

@@ -12,7 +12,7 @@ use crate::report::{Change, Trouble, TroubleKind};
 
 use super::file::Candidate;
 use super::linking::LaterName;
-use super::{Extra, Place, Receiver, Work};
+use super::{Extra, Place, Receiver, Removed, Work};
 
 /// What waits until the directory in its place is gone.
 #[derive(Debug)]
@@ -73,18 +73,19 @@ impl Receiver {
         self.jobs.ask(Work::Remove { path }, Place::Clear { file });
     }
 
-    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<u64, Trouble>) {
+    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<Removed, Trouble>) {
         let Some(entry) = self.clearing.remove(&file) else { return };
         if self.setting.options.clears() {
-            self.totals.deleted += removed.as_ref().copied().unwrap_or(0);
+            self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
         }
         // Whatever kept the directory, the entry cannot come.
         let removed = removed
+            .and_then(Removed::whole)
             .map_err(|trouble| Trouble { kind: TroubleKind::Failed, message: trouble.message });
         match (entry, removed) {
             (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
-                self.queue.push(*candidate);
+                self.enqueue(*candidate);
             }
             (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
             (Cleared::Name { mut name, change }, Ok(_)) => {

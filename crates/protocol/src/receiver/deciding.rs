@@ -398,7 +398,7 @@ impl Receiver {
             kind if !self.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
-                _ => self.new_dir(path, meta),
+                old => self.new_dir(path, meta, old.is_some()),
             },
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
@@ -410,12 +410,12 @@ impl Receiver {
         }
     }
 
-    fn new_dir(&mut self, path: RelPath, meta: Meta) {
+    fn new_dir(&mut self, path: RelPath, meta: Meta, replaces: bool) {
         let change = Change {
             path: path.clone(),
             item: Item::Dir,
             action: Action::Created,
-            differs: Differs::default(),
+            differs: Differs { kind: replaces, ..Differs::default() },
             facts: Facts::of(&meta),
         };
         self.changed(change);
@@ -474,6 +474,7 @@ impl Receiver {
             None => Differs::default(),
         };
         differs.content = action == Action::Updated;
+        differs.kind = old.is_some() && action == Action::Created;
         if let (Action::Touched, Some(old)) = (action, &old) {
             self.stays(file, old);
         }
@@ -538,7 +539,7 @@ impl Receiver {
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = match &old_file {
             Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
-            None => Differs::default(),
+            None => Differs { kind: seen.is_some(), ..Differs::default() },
         };
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
@@ -550,19 +551,30 @@ impl Receiver {
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
-        let compare = looks == Some(Quick::Unknown) || beside_is_it;
-        let candidate = Candidate { file, path, meta, old: old_file, seen, differs, beside };
-        if options.dry_run && !compare {
+        let candidate = Candidate {
+            file,
+            path,
+            meta,
+            old: old_file,
+            seen,
+            differs,
+            compared: false,
+            beside,
+            may_have_moved: false,
+        };
+        if looks == Some(Quick::Unknown) {
+            self.compare(candidate);
+        } else if options.dry_run && !beside_is_it {
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
-            self.queue.push(candidate);
+            self.enqueue(candidate);
         }
     }
 
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
-    fn keep_file(
+    pub(super) fn keep_file(
         &mut self,
         (file, path): (FileNo, RelPath),
         (mut meta, old): (Meta, &Meta),
@@ -588,7 +600,7 @@ impl Receiver {
         }
     }
 
-    fn would_replace(&mut self, candidate: Candidate) {
+    pub(super) fn would_replace(&mut self, candidate: Candidate) {
         let action = if candidate.old.is_some() { Action::Updated } else { Action::Created };
         self.totals.transferred += 1;
         let bytes = &mut self.totals.transferred_bytes;

@@ -14,11 +14,13 @@ mod beside;
 mod clearing;
 mod closing;
 mod compare;
+mod comparing;
 mod deciding;
 mod expect;
 mod file;
 mod linking;
 mod missing;
+mod moved;
 mod owning;
 mod proof;
 
@@ -40,15 +42,17 @@ use attempt::{Asked, Gap, IndexPart};
 use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
+use comparing::Comparing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
 use linking::Linking;
+use moved::Moved;
 use owning::Owners;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Rolled, Work,
+    Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended, New,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -61,6 +65,8 @@ pub struct Setting {
     /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
     /// bring `b`.
     pub expect: Option<Expect>,
+    /// Whether the user is at this end; else at the sender's.
+    pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
@@ -104,6 +110,8 @@ pub struct Receiver {
     cleared_names: u64,
     root_is_whole: bool,
     queue: Queue,
+    moved: Moved,
+    comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
     /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
@@ -137,6 +145,8 @@ pub struct Receiver {
     backlog_bytes: usize,
     copies_waiting: usize,
     closing: Option<Closing>,
+    /// What goes, or not, by the user's answer.
+    asked: Option<Vec<(RelPath, Extra)>>,
 }
 
 /// How far the sender's list has come.
@@ -150,6 +160,7 @@ enum List {
 #[derive(Debug)]
 enum Place {
     Look(u64),
+    Digest(Vec<FileNo>),
     LookBeside(FileNo),
     LookMissing(Vec<RelPath>),
     CountMissing(RelPath),
@@ -165,10 +176,12 @@ enum Place {
     Touch { change: Change },
     Clear { file: FileNo },
     Remove(RelPath, Item),
+    Ask,
     SetDirs,
     Land,
     Sweep,
     Flush,
+    Chart,
     OpenOld(Handle),
     Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
@@ -235,6 +248,8 @@ impl Receiver {
             cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
+            moved: Moved::default(),
+            comparing: Comparing::default(),
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
             arriving: HashMap::new(),
@@ -257,6 +272,7 @@ impl Receiver {
             backlog_bytes: 0,
             copies_waiting: 0,
             closing: None,
+            asked: None,
         }
     }
 
@@ -340,8 +356,10 @@ impl Receiver {
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;
             }
+            ToReceiver::Digests(lines) => self.told_digests(lines)?,
             ToReceiver::Missing(paths) => self.missing(paths)?,
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
+            ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
                 self.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
@@ -380,6 +398,9 @@ impl Receiver {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
             }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
+            }
             (Place::LookMissing(paths), Answer::Looked(found, _)) => {
                 self.looked_missing(paths, found);
             }
@@ -394,7 +415,9 @@ impl Receiver {
             (Place::TakeBeside { handle, links }, Answer::Done(done)) => {
                 self.took_beside(handle, links, done);
             }
-            (Place::LeaveOut, Answer::Removed(removed)) => self.left_out(removed),
+            (Place::LeaveOut, Answer::Removed(removed)) => {
+                self.left_out(removed.and_then(Removed::whole));
+            }
             (Place::Link { file, change }, Answer::Done(done)) => {
                 self.linked_name(file, change, done);
             }
@@ -410,11 +433,13 @@ impl Receiver {
             (Place::Remove(path, item), Answer::Removed(removed)) => {
                 self.removed(path, item, removed);
             }
+            (Place::Ask, Answer::Asked(allowed)) => self.answered(allowed),
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
             (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
+            (Place::Chart, Answer::Charted(charted)) => self.charted(charted),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
@@ -464,6 +489,8 @@ impl Receiver {
     fn go_on(&mut self) {
         self.link_more();
         self.survey_more();
+        self.compare_more();
+        self.draw();
         self.activate();
         self.settle();
         self.close();
@@ -493,8 +520,10 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
+        let charting = self.moved.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, linking, unasked];
+        let comparing = self.comparing.first().map(|file| file.0);
+        let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;

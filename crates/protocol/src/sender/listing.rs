@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::linking::{Linking, Told, leave_said};
-use super::{Listed, Listing, Place, Sender, Work};
+use super::{Inquiry, Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
 const LISTS_AT_ONCE: usize = 4;
@@ -220,7 +220,15 @@ impl Sender {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
                 let Meta { len, modified, mode, .. } = entry.meta;
-                let listing = Listing { path, len, modified, mode, attempts: 0, reported: 0 };
+                let listing = Listing {
+                    path,
+                    len,
+                    modified,
+                    mode,
+                    attempts: 0,
+                    inquiry: Inquiry::Unasked,
+                    reported: 0,
+                };
                 self.entries.insert(FileNo(self.lister.next), listing);
             }
             _ => {}

@@ -9,6 +9,7 @@
 //! ```
 
 mod confirm;
+mod digesting;
 mod file;
 mod linking;
 mod listing;
@@ -26,11 +27,14 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
 
 use crate::cutting::Part;
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
 use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
 use crate::options::{Append, Options};
-use crate::report::{Action, Change, Counts, Facts, Item, Notice, Progress, Totals, Trouble};
+use crate::report::{
+    Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
+};
 use crate::summing::{Portion, Step, Summed};
 use crate::sums::{PatchStep, Search, Summing, Ways};
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -40,6 +44,9 @@ use listing::Lister;
 
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
+
+/// A question is answered before what it is about is settled: what waits to be answered is within the window.
+const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
 /// What the sender asks its driver to do.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -66,8 +73,12 @@ pub enum Work {
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
+    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
     /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
     Close { handle: Handle },
 }
@@ -120,8 +131,12 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// What a search found.
     Searched(Result<Searched, Trouble>),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
     /// The handle is gone.
     Closed,
 }
@@ -192,6 +207,7 @@ pub struct Sender {
     files: BTreeMap<FileNo, Outgoing>,
     /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
+    digesting: Digesting,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -207,6 +223,8 @@ pub struct Sender {
     stay: Vec<Trouble>,
     /// Whether all have arrived that will.
     all_arrived: bool,
+    /// Whether the user was asked: once is enough.
+    was_asked: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -220,8 +238,18 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
+    inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
+}
+
+/// Whether the receiver asked for a file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inquiry {
+    Unasked,
+    /// It is being taken.
+    Open,
+    Answered,
 }
 
 impl Listing {
@@ -249,7 +277,9 @@ enum Place {
     Search(Handle),
     Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
     Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    Digest(Vec<FileNo>),
     RemoveSource,
+    Ask,
     Close,
 }
 
@@ -259,7 +289,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::RemoveSource | Self::Close => None,
+            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -277,6 +307,7 @@ impl Sender {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
+            digesting: Digesting::default(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -287,6 +318,7 @@ impl Sender {
             removals_out: 0,
             stay: Vec::new(),
             all_arrived: false,
+            was_asked: false,
             bits_per_second: None,
             finished: false,
         }
@@ -326,6 +358,7 @@ impl Sender {
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.list_more();
         self.scan_more();
+        self.digest_more();
         self.jobs.poll()
     }
 
@@ -353,6 +386,7 @@ impl Sender {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
+            ToSender::Digest(files) => self.asked(&files),
             ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
             ToSender::Resume { file, key, spec } => {
                 self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
@@ -389,6 +423,7 @@ impl Sender {
                 Ok(())
             }
             ToSender::Arrived(files) => self.arrived(&files),
+            ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -416,7 +451,13 @@ impl Sender {
             (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
+            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                self.digested(files, digests);
+            }
             (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
+            (Place::Ask, Answer::Asked(allowed)) => {
+                self.frames.push_back(ToReceiver::Allow(allowed));
+            }
             (Place::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
@@ -507,6 +548,9 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
+        if settled.clone().any(|(_, listing)| listing.inquiry == Inquiry::Open) {
+            return Err(EARLY);
+        }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
         for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
             let listing = self.entries.remove(&file);
@@ -518,20 +562,23 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
+        if listing.inquiry == Inquiry::Open {
+            return Err(EARLY);
+        }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, linked: None, literal };
-        let (action, differs) = match done {
+        let (action, differs, from) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
-            Done::Same { differs, .. } => (Action::Touched, differs),
-            Done::Replaced { action, differs, .. } => (action, differs),
+            Done::Same { differs, .. } => (Action::Touched, differs, None),
+            Done::Replaced { action, differs, from, .. } => (action, differs, from),
             Done::Failed(trouble) => {
                 self.notices.push_back(Notice::Trouble(trouble));
                 return Ok(());
             }
         };
+        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())
@@ -550,6 +597,15 @@ impl Sender {
         }
         self.all_arrived = files.is_empty();
         self.tell_gone();
+        Ok(())
+    }
+
+    /// Many names would go at the other end.
+    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
+        if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+            return Err(PeerError::Unexpected("a question"));
+        }
+        self.jobs.ask(Work::Ask(question), Place::Ask);
         Ok(())
     }
 

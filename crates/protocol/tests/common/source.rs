@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, Crc32c, GapDelta, Isa, Meta, Name, Op, RelPath, Span, StrongSum,
+    AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Meta, Name, Op, RelPath, Span, StrongSum,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
@@ -102,6 +102,13 @@ pub fn sum(
     })
 }
 
+/// The digest that contents are compared by.
+pub fn bytes_digest(bytes: &[u8]) -> Digest {
+    let mut digest = FileDigest::new();
+    digest.push(bytes);
+    digest.finish()
+}
+
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
     Trouble { kind, message: message.into() }
 }
@@ -129,8 +136,12 @@ impl Source {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
+            Work::Digest { paths } => {
+                Answer::Digested(paths.iter().map(|path| self.digest(path)).collect())
+            }
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
+            Work::Ask(_) => Answer::Asked(false),
             Work::List { dir } => Answer::Listed(self.list(&dir)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
@@ -263,6 +274,13 @@ impl Source {
         // An open file is nobody's name.
         meta.set_linked(None);
         Ok(meta)
+    }
+
+    /// Of all bytes that it has now.
+    fn digest(&mut self, path: &RelPath) -> Option<Digest> {
+        let fails = self.dice.percent(self.faults.read);
+        let node = self.tree.0.get(path).filter(|node| node.meta.is_file() && !fails)?;
+        Some(bytes_digest(&node.bytes))
     }
 
     /// All of a short file, as it was when it was opened.

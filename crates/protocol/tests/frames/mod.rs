@@ -12,7 +12,7 @@ use deltic_core::{
     Name, RelPath, ShortFingerprint, StrongSum, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::hello::{Abort, AbortCause, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -20,10 +20,12 @@ use deltic_protocol::message::{
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Totals, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+};
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
-use deltic_protocol::{FileNo, Hello, ToReceiver, ToSender};
+use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -75,7 +77,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         rules: rules(),
         ..Options::default()
     };
-    let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
+    let replaced = Done::Replaced {
+        action: Action::Updated,
+        differs,
+        literal: 5000,
+        matched: 1,
+        from: Some(path.clone()),
+    };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let linked_change = Change {
@@ -143,12 +151,14 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let select = Select {
         dirs: true,
         list_only: true,
+        existing: true,
         mounts: Mounts::LeaveOut,
         missing: Missing::Delete,
         ..Select::default()
     };
     let remove = Remove {
         ignore_errors: true,
+        asks: true,
         backup: Some(Backup { dir: Some(b"kept"[..].into()), suffix: b"~"[..].into() }),
         ..Remove::default()
     };
@@ -366,9 +376,23 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
+        ("Digests", {
+            let digest = Some(Digest::from_bytes([0xef; 32]));
+            let unread = DigestLine { file: FileNo(301), digest: None };
+            ToReceiver::Digests(vec![DigestLine { file, digest }, unread]).encode()
+        }),
+        ("Alive", Alive.encode()),
+        ("Ask", ToSender::Ask(question()).encode()),
+        ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
+}
+
+fn question() -> Question {
+    let first = vec![RelPath::parse(b"dir/a").unwrap()];
+    Question { names: 1200, of: 1300, first }
 }
 
 fn meta_of(len: u64) -> Meta {
@@ -393,6 +417,14 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
+        vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
+            let line = |(file, digest): (FileNo, Option<[u8; 32]>)| DigestLine {
+                file,
+                digest: digest.map(Digest::from_bytes),
+            };
+            ToReceiver::Digests(lines.into_iter().map(line).collect())
+        }),
+        any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -442,6 +474,9 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
+        vec(file(), 0..4).prop_map(ToSender::Digest),
+        (number(), number(), vec(rel_path(), 0..6))
+            .prop_map(|(names, of, first)| ToSender::Ask(Question { names, of, first })),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -523,13 +558,13 @@ fn options() -> impl Strategy<Value = Options> {
     let delete =
         prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
     let block = option(1..=MAX_BLOCK_BYTES);
-    let numbers = (0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block);
+    let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
     (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
-            (threads, streams, compress_level, block_bytes),
+            ((threads, streams, compress_level, block_bytes), silence),
             strategy,
             ((compare, select, remove, follow, metadata, writing), rules),
         )| {
@@ -546,6 +581,7 @@ fn options() -> impl Strategy<Value = Options> {
                 durable: flag[8],
                 delete,
                 threads,
+                silence,
                 streams,
                 strategy,
                 block_bytes,
@@ -629,13 +665,14 @@ fn writing() -> impl Strategy<Value = Writing> {
 fn select() -> impl Strategy<Value = Select> {
     let mounts = of(&[Mounts::Enter, Mounts::Empty, Mounts::LeaveOut]);
     let missing = of(&[Missing::Fail, Missing::Ignore, Missing::Delete]);
-    (any::<[bool; 6]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
+    (any::<[bool; 7]>(), mounts, missing).prop_map(|(flag, mounts, missing)| Select {
         dirs: flag[0],
         relative: flag[1],
         plain_implied_dirs: flag[2],
         prune_empty_dirs: flag[3],
         mkpath: flag[4],
         list_only: flag[5],
+        existing: flag[6],
         mounts,
         missing,
     })
@@ -643,10 +680,11 @@ fn select() -> impl Strategy<Value = Select> {
 
 fn remove() -> impl Strategy<Value = Remove> {
     let backup = option(bytes()).prop_map(|dir| Backup { dir, suffix: b".old"[..].into() });
-    (any::<[bool; 3]>(), option(backup)).prop_map(|(flag, backup)| Remove {
+    (any::<[bool; 4]>(), option(backup)).prop_map(|(flag, backup)| Remove {
         force: flag[0],
         ignore_errors: flag[1],
         sources: flag[2],
+        asks: flag[3],
         backup,
     })
 }
@@ -658,13 +696,14 @@ fn compare() -> impl Strategy<Value = Compare> {
         (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
     let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
     let bounds = (number(), option(number()));
-    (any::<[bool; 5]>(), window, bounds, alternates, fuzzy).prop_map(
+    (any::<[bool; 6]>(), window, bounds, alternates, fuzzy).prop_map(
         |(flag, window, (min_bytes, max_bytes), alternates, fuzzy)| Compare {
             size_only: flag[0],
             ignore_times: flag[1],
             update: flag[2],
             existing: flag[3],
             ignore_existing: flag[4],
+            cached: flag[5],
             window,
             min_bytes,
             max_bytes,
@@ -934,14 +973,14 @@ fn facts() -> impl Strategy<Value = Facts> {
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, linked, literal }
+            Facts { len, modified, mode, target, linked, literal, from: None }
         },
     )
 }
 
 fn differs() -> impl Strategy<Value = Differs> {
-    any::<[bool; 9]>().prop_map(
-        |[content, size, time, mode, user, group, accessed, acl, xattrs]| Differs {
+    any::<[bool; 10]>().prop_map(
+        |[content, size, time, mode, user, group, accessed, acl, xattrs, kind]| Differs {
             content,
             size,
             time,
@@ -951,6 +990,7 @@ fn differs() -> impl Strategy<Value = Differs> {
             accessed,
             acl,
             xattrs,
+            kind,
         },
     )
 }
@@ -958,9 +998,9 @@ fn differs() -> impl Strategy<Value = Differs> {
 fn done() -> impl Strategy<Value = Done> {
     prop_oneof![
         (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
-        (action(), differs(), number(), number()).prop_map(
-            |(action, differs, literal, matched)| {
-                Done::Replaced { action, differs, literal, matched }
+        (action(), differs(), number(), number(), proptest::option::of(rel_path())).prop_map(
+            |(action, differs, literal, matched, from)| {
+                Done::Replaced { action, differs, literal, matched, from }
             }
         ),
         trouble().prop_map(Done::Failed),

@@ -24,14 +24,14 @@ use crate::{StoreError, lock};
 
 /// A file that is about to change.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct Changing {
     file: OwnedFd,
     version: Version,
     /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
     staged: Mutex<BTreeMap<u64, u64>>,
 }
 
-impl Target {
+impl Changing {
     /// The regular file at `place`, if there is one.
     pub(super) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
         let found = place.dir.find(&place.name).at(OPEN, &place.path)?;

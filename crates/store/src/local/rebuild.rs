@@ -14,7 +14,7 @@ use super::copy::{End, read_through, write_at};
 use super::finished::{Expected, Finished};
 use super::heritage::Heritage;
 use super::holes::{Under, write_sparse};
-use super::inplace::Target;
+use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::Place;
@@ -38,7 +38,7 @@ pub struct LocalRebuild {
     /// What is there before anything is written.
     under: Under,
     /// The file that is changed where it is, if one is.
-    target: Option<Target>,
+    changing: Option<Changing>,
     /// Bytes that were sent for it and written.
     written: AtomicU64,
     fate: Mutex<Fate>,
@@ -64,14 +64,14 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let target = if store.writing.inplace { Target::of(&place)? } else { None };
+        let changing = if store.writing.inplace { Changing::of(&place)? } else { None };
         let staged = store.growing().create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
         let state = (Log::Unwritten, Fate::Worthless, under);
-        let rebuild = Self::of(store, (path, staged, inode), (len, target), state);
+        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
         fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
-        if rebuild.store.writing.preallocate && rebuild.target.is_none() {
+        if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
             reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
         }
         Ok(rebuild)
@@ -99,15 +99,15 @@ impl LocalRebuild {
     fn of(
         store: Arc<Inner>,
         (path, staged, inode): (&RelPath, Staged, (u64, u64)),
-        (len, target): (u64, Option<Target>),
+        (len, changing): (u64, Option<Changing>),
         (log, fate, under): (Log, Fate, Under),
     ) -> Self {
-        let holes = store.writing.sparse || target.is_some();
+        let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         let room = Room::of(&staged.file, len, reserve);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
         let written = AtomicU64::new(0);
-        Self { store, path, staged, inode, len, log, room, under, target, written, fate }
+        Self { store, path, staged, inode, len, log, room, under, changing, written, fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -158,8 +158,8 @@ impl LocalRebuild {
         } else {
             write_at(file, start, bytes)?;
         }
-        if let Some(target) = &self.target {
-            target.stage(start..start + bytes.len() as u64);
+        if let Some(changing) = &self.changing {
+            changing.stage(start..start + bytes.len() as u64);
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl LocalRebuild {
         let before = self.written.fetch_add(written, Ordering::Relaxed);
         let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
         // What changes where it is, is flushed there.
-        let lasts = self.store.touched.is_durable() && self.target.is_none();
+        let lasts = self.store.touched.is_durable() && self.changing.is_none();
         if !lasts || rounds(before) == rounds(before + written) {
             return Ok(());
         }
@@ -241,35 +241,35 @@ impl LocalRebuild {
     /// Writes what is staged into the file that is to change.
     fn change(
         &self,
-        target: &Target,
+        changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(target.version()))
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(changing.version()))
         else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         if self.store.writing.preallocate {
-            target.reserve(self.len).at("allocate", &self.path)?;
+            changing.reserve(self.len).at("allocate", &self.path)?;
         }
-        self.store.back_up_copy(place, (target.file(), &old))?;
+        self.store.back_up_copy(place, (changing.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
-        let changed = target.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let changed = changing.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
         // The time that says that it is done must not be on the disk before what it says that of.
-        let flush = || if lasts { fs::fdatasync(target.file()) } else { Ok(()) };
+        let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
         changed.and_then(|()| flush()).map_err(|errno| {
             self.doom(Fate::Worthwhile);
-            target.mark_torn();
+            changing.mark_torn();
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
         let keep = (commit.keep, self.store.see);
         let umask = (self.store.umask, Heritage::default());
         let old_mode = Some(self.mode_of(place, &old));
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
-        attrs.set(On::Open(target.file().as_fd())).at("set metadata of", &self.path)?;
+        attrs.set(On::Open(changing.file().as_fd())).at("set metadata of", &self.path)?;
         if lasts {
-            fs::fsync(target.file()).at("flush", &self.path)?;
+            fs::fsync(changing.file()).at("flush", &self.path)?;
         }
         if let Ok(dir) = self.stages().dir(&self.staged.home) {
             discard(&dir, &self.staged.name);
@@ -307,21 +307,21 @@ impl Rebuild for LocalRebuild {
             return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
         }
         self.check_span(new_start, old.end - old.start)?;
-        if self.target.as_ref().is_some_and(|target| target.has(from, &old, new_start)) {
+        if self.changing.as_ref().is_some_and(|changing| changing.has(from, &old, new_start)) {
             return from.check_unchanged();
         }
         let (start, new_end) = (old.start, new_start + (old.end - old.start));
         let source = End { file: from.as_fd(), device: from.version().device() };
-        let target = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
         self.room.reserve(&self.staged.file, new_start..new_end);
         let copied = if self.store.writing.sparse {
             let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
             read_through(source.file, old, put)
         } else {
-            self.store.copier.copy(source, old, target, new_start)
+            self.store.copier.copy(source, old, to, new_start)
         };
-        if let Some(target) = &self.target {
-            target.stage(new_start..new_end);
+        if let Some(changing) = &self.changing {
+            changing.stage(new_start..new_end);
         }
         let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
@@ -348,7 +348,7 @@ impl Rebuild for LocalRebuild {
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
-        if self.target.as_ref().is_some_and(|target| target.has(from, old, new_start)) {
+        if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
             return true;
         }
         let devices = (from.version().device(), self.inode.0);
@@ -356,7 +356,7 @@ impl Rebuild for LocalRebuild {
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        if self.target.is_some() {
+        if self.changing.is_some() {
             // What of it lies in its place is not in the staged file.
             return Ok(());
         }
@@ -367,8 +367,8 @@ impl Rebuild for LocalRebuild {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        match &self.target {
-            Some(target) => target.read_at(&self.staged.file, start, buf),
+        match &self.changing {
+            Some(changing) => changing.read_at(&self.staged.file, start, buf),
             None => read_at(self.staged.file.as_fd(), start, buf),
         }
         .at("read", &self.path)
@@ -378,8 +378,8 @@ impl Rebuild for LocalRebuild {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let expected = Expected::of(&commit.replaces);
         let old = expected.check(&place, self.store.see)?;
-        if let Some(target) = self.target.take() {
-            return self.change(&target, &commit, (&place, old));
+        if let Some(changing) = self.changing.take() {
+            return self.change(&changing, &commit, (&place, old));
         }
         self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;

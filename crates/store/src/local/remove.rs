@@ -57,7 +57,10 @@ pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
         removal.note(step);
     }
     store.touched.add(&place.dir_path);
-    let kept = removal.kept.contains(path).then(|| StoreError::Protected { path: path.clone() });
+    let kept = removal
+        .kept
+        .contains(path)
+        .then(|| StoreError::Protected { path: path.clone(), removed: removal.removed });
     removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use deltic_core::path::{BadPath, printable};
@@ -101,6 +101,18 @@ impl SourceArg {
         let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let path = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'))?;
         Ok(Self { dir, path, contents })
+    }
+
+    /// The directory that its path starts in, as it was written.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What is meant below that directory; the root for all that is in it.
+    #[must_use]
+    pub const fn path(&self) -> &RelPath {
+        &self.path
     }
 
     /// The first name of what it stands for in the transfer; `None` where that is all there is in a directory.

@@ -348,6 +348,10 @@ impl Inner {
     /// The new version is at `place`: what was left of attempts at it goes.
     pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
         self.stages(whose).clear(&place.path, home);
+        // What grew there may have been brought home first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
         if let Some(partial) = &self.writing.partial_dir {
             partial.hide(&self.root, place);
         }

@@ -179,12 +179,12 @@ impl TreeState {
             let below = path.join(&name).map_err(|_| bad_name())?;
             match self.remove_in((scopes, &scope), &below, Fate::Goes) {
                 // What is protected further down keeps this one too.
-                Err(StoreError::Protected { .. }) => {}
+                Err(StoreError::Protected { removed: went, .. }) => removed += went,
                 went => removed += went?,
             }
         }
         if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
-            return Err(StoreError::Protected { path: path.clone() });
+            return Err(StoreError::Protected { path: path.clone(), removed: removed - 1 });
         }
         self.dirs.remove(path);
         self.dirs.entry(dir).or_default().remove(&name);

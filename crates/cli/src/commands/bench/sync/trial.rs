@@ -208,6 +208,7 @@ impl Way {
             bwlimit: None,
             patience: Patience::default(),
             by_blake3: false,
+            cache: None,
         }
     }
 

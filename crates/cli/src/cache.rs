@@ -1,0 +1,38 @@
+//! Where is kept what is known of files: a directory of the user's own for what can be made anew.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What the environment says; `None` where it says nothing that makes sense.
+pub(crate) fn dir() -> Option<PathBuf> {
+    choose(|name| std::env::var_os(name))
+}
+
+fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = path("DELTIC_CACHE_DIR");
+    let xdg = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+    own.or_else(|| Some(xdg()?.join("deltic")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_counts_and_a_relative_one_does_not() {
+        let chosen = |words: &[(&str, &str)]| {
+            choose(|name| {
+                words.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            })
+        };
+        let home = ("HOME", "/home/a");
+        assert_eq!(chosen(&[home]), Some("/home/a/.cache/deltic".into()));
+        let xdg = ("XDG_CACHE_HOME", "/xdg");
+        assert_eq!(chosen(&[home, xdg]), Some("/xdg/deltic".into()));
+        assert_eq!(chosen(&[home, xdg, ("DELTIC_CACHE_DIR", "/own")]), Some("/own".into()));
+        assert_eq!(chosen(&[home, ("XDG_CACHE_HOME", "x")]), Some("/home/a/.cache/deltic".into()));
+        assert_eq!(chosen(&[("HOME", "")]), None);
+        assert_eq!(chosen(&[]), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! `deltic verify`: a dry run that compares everything, told in other words.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, stderr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::value_parser;
+use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
+use deltic_net::{Outcome, Plan, SyncError};
+use deltic_protocol::limits::MAX_THREADS;
+use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove};
+use deltic_protocol::report::{Action, Change, Notice, TroubleKind};
+
+use crate::args::filters::Filters;
+use crate::args::{MetadataArgs, Words, shell};
+use crate::escape::Escape;
+use crate::events::{Event, attributes};
+use crate::exit::{self, Exit};
+use crate::output::{self, Output};
+use crate::plan::ends;
+use crate::progress::Progress;
+use crate::rate::Rate;
+use crate::tell::Teller;
+use crate::view::Live;
+
+use super::sync::watched;
+
+/// Compare two trees by what is in their files, and tell each difference
+///
+/// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for each
+/// name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B has it;
+/// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`.
+/// Symbolic links are compared by where they point, and devices by their numbers.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(override_usage = "deltic verify [OPTIONS] A B")]
+pub(crate) struct Args {
+    /// A B: two directories, or two files. One of them may be on another machine, as `[user@]host:path`
+    #[arg(value_name = "PATH", num_args = 2, required = true)]
+    operands: Vec<OsString>,
+    /// Compare attributes: the same as -ptgo
+    #[arg(short, long)]
+    archive: bool,
+    /// Compare permission bits
+    #[arg(short, long)]
+    perms: bool,
+    /// Compare modification times, to the nanosecond
+    #[arg(short, long)]
+    times: bool,
+    /// Believe what is known of files that did not change since they were read, by this or another run with -c or --cached
+    #[arg(long)]
+    cached: bool,
+    /// Write one JSON object per line, and nothing else, to standard output
+    #[arg(long)]
+    json: bool,
+    /// Tell nothing: the exit code says it
+    #[arg(short, long)]
+    quiet: bool,
+    /// Show progress even where standard error is no terminal, a line a second
+    #[arg(long, overrides_with = "no_progress")]
+    progress: bool,
+    /// Show no progress, not even on a terminal
+    #[arg(long, overrides_with = "progress")]
+    no_progress: bool,
+    /// Remote shell and its options, split into words as a shell does
+    #[arg(short = 'e', long, value_name = "COMMAND")]
+    #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = shell(), hide_default_value = true)]
+    rsh: Words,
+    /// The deltic program on the other machine
+    #[arg(long, value_name = "PROGRAM", default_value = "deltic")]
+    deltic_path: OsString,
+    /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<Rate>,
+    /// Compute with N threads on each machine; by default with as many as it has processors
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    threads: Option<u32>,
+    /// Which names take part; what is left out in A is not missed in B, nor the other way round.
+    #[command(flatten)]
+    filters: Filters,
+    /// Owners, ACLs and the like.
+    #[command(flatten)]
+    metadata: MetadataArgs,
+}
+
+/// Compares, and tells what it finds.
+pub(crate) fn run(args: &Args) -> Exit {
+    let plan = match plan(args) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            output::complain(&format!("{refusal:#}"), Some("see `deltic verify --help`"));
+            return Exit::of_refusal(&refusal);
+        }
+    };
+    let mut teller = Differences::new(args, &plan);
+    let (result, troubles) = watched(&plan, true, &mut teller);
+    let exit = match Exit::of(&result, troubles) {
+        Exit::Success if teller.found > 0 => Exit::Different,
+        exit => exit,
+    };
+    match teller.finish(&result, exit) {
+        Ok(()) => exit,
+        Err(error) => {
+            output::complain(&format!("write standard output: {error}"), None);
+            Exit::Files
+        }
+    }
+}
+
+fn plan(args: &Args) -> Result<Plan> {
+    let (sources, destination) = ends(&args.operands)?;
+    Ok(Plan {
+        by_blake3: false,
+        sources: contents(sources, &destination),
+        names: Names::None,
+        destination,
+        options: options(args)?,
+        remote: Remote {
+            shell: args.rsh.0.clone(),
+            program: args.deltic_path.clone(),
+            options: Vec::new(),
+        },
+        bwlimit: args.bwlimit.and_then(Rate::limit),
+        patience: Patience::default(),
+        cache: crate::cache::dir(),
+    })
+}
+
+/// A directory stands for what is in it, with a slash at its end or without one.
+fn contents(sources: Sources, destination: &Destination) -> Sources {
+    let is_other = |path: &Path| path.exists() && !path.is_dir();
+    let has_file = match destination {
+        Destination::Local(path) => is_other(path),
+        Destination::Remote { .. } => false,
+    };
+    let slashed = |path: &OsStr| OsString::from_vec([path.as_bytes(), b"/"].concat());
+    match sources {
+        Sources::Local(paths) => {
+            let content = |path: std::path::PathBuf| match path.is_dir() {
+                true => slashed(path.as_os_str()).into(),
+                false => path,
+            };
+            Sources::Local(paths.into_iter().map(content).collect())
+        }
+        Sources::Remote { host, paths } if !has_file => {
+            Sources::Remote { host, paths: paths.iter().map(|path| slashed(path)).collect() }
+        }
+        remote => remote,
+    }
+}
+
+/// A dry run that compares all contents and would delete everything else.
+fn options(args: &Args) -> Result<Options> {
+    let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
+    Ok(Options {
+        recursive: true,
+        links: true,
+        checksum: true,
+        dry_run: true,
+        delete: Delete::AtMost(u64::MAX),
+        // What could not be read in A is told; what B has besides is told all the same.
+        remove: Remove { ignore_errors: true, ..Remove::default() },
+        modes: args.perms || args.archive || metadata.acls,
+        times: args.times || args.archive,
+        compare: Compare { cached: args.cached, ..Compare::default() },
+        threads: args.threads.unwrap_or(0),
+        rules: args.filters.rules(false, None)?,
+        // Nothing is made: whoever runs this, devices and owners count.
+        metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
+        ..Options::default()
+    })
+}
+
+/// Tells differences, to people or programs.
+struct Differences {
+    found: u64,
+    json: bool,
+    quiet: bool,
+    progress: Progress,
+    output: Output,
+}
+
+impl Differences {
+    fn new(args: &Args, plan: &Plan) -> Self {
+        let live = match stderr().is_terminal() {
+            _ if args.no_progress || args.quiet => Live::Nothing,
+            true => Live::Bar,
+            false if args.progress => Live::Lines,
+            false => Live::Nothing,
+        };
+        let mut output = Output::stdout();
+        if args.json {
+            output.line(Event::start(plan).line());
+        }
+        let (json, quiet) = (args.json, args.quiet);
+        Self { found: 0, json, quiet, progress: Progress::new(live), output }
+    }
+
+    fn line(&mut self, line: impl AsRef<[u8]>) {
+        if !self.quiet || self.json {
+            self.output.line(line);
+        }
+    }
+}
+
+/// In what a name differs; nothing where it does in nothing that was asked for.
+fn differences(change: &Change) -> Vec<&'static str> {
+    match change.action {
+        Action::Created if change.differs.kind => vec!["kind"],
+        Action::Created => vec!["missing"],
+        Action::Deleted => vec!["extra"],
+        Action::Updated | Action::Touched => attributes(change).collect(),
+    }
+}
+
+impl Teller for Differences {
+    fn tell(&mut self, notice: &Notice) {
+        self.progress.note(notice);
+        match notice {
+            Notice::Changed(change) => {
+                self.found += 1;
+                let differences = differences(change);
+                if self.json {
+                    return self.line(Event::difference(change, differences).line());
+                }
+                let path = change.path.as_bytes();
+                let path = Escape::Unprintable.escaped(if path.is_empty() { b"." } else { path });
+                self.line([differences.join(",").as_bytes(), b" ", &path].concat());
+            }
+            Notice::Trouble(trouble) => {
+                if self.json {
+                    self.line(Event::trouble(trouble.kind, &trouble.message).line());
+                }
+                if trouble.kind != TroubleKind::Skipped {
+                    self.progress.aside(|| self.output.flush());
+                    self.progress.aside(|| output::complain(&trouble.message, None));
+                }
+            }
+            Notice::Entry { .. }
+            | Notice::Listed { .. }
+            | Notice::Settled { .. }
+            | Notice::Finished(_) => {}
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration) {
+        if self.output.is_waiting() {
+            self.progress.aside(|| self.output.flush());
+        }
+        self.progress.show(elapsed);
+    }
+
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
+        self.progress.clear();
+        match result {
+            Ok(outcome) if self.json => {
+                self.line(Event::summary(outcome, true, exit).line());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                if self.json {
+                    self.line(Event::error(error).line());
+                }
+                output::complain(&error.to_string(), exit::hint(error));
+            }
+        }
+        self.output.finish()
+    }
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic verify photos backup:/srv/photos
+      read everything on both machines and say what differs
+  deltic verify -a --exclude '*.tmp' src /mnt/copy && echo equal
+      attributes too
+
+EXIT CODES:
+   0  nothing differs
+  23  something could not be read: what is told may not be all
+  26  something differs
+      and those of `deltic sync`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{self, Command};
+
+    fn plan_of(words: &str) -> Result<Plan> {
+        let words = shlex::split(&format!("deltic verify {words}")).unwrap();
+        match args::parse(words.into_iter().map(Into::into))?.command {
+            Command::Verify(args) => plan(&args),
+            _ => unreachable!("the words say verify"),
+        }
+    }
+
+    #[test]
+    fn nothing_is_changed_and_everything_is_read() {
+        let options = plan_of("a b").unwrap().options;
+        assert!(options.dry_run && options.checksum && options.recursive && options.links);
+        assert!(!options.times && !options.modes && !options.compare.cached);
+        let options = plan_of("-a --cached a b").unwrap().options;
+        assert!(options.times && options.modes && options.metadata.users);
+        assert!(options.compare.cached);
+    }
+
+    #[test]
+    fn two_operands_of_which_one_may_be_elsewhere() {
+        for words in ["a", "a b c", "h:a g:b", ""] {
+            assert!(plan_of(words).is_err(), "{words}");
+        }
+        let remote = plan_of("h:a b").unwrap().sources;
+        assert!(matches!(remote, Sources::Remote { paths, .. } if paths == ["a/"]));
+        assert!(
+            matches!(plan_of("/ h:b").unwrap().sources, Sources::Local(of) if of == [Path::new("//")])
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What a user at a terminal is asked before many names are removed.
+
+use std::io::{self, BufRead};
+
+use deltic_protocol::report::Question;
+use rustix::termios::{QueueSelector, tcflush};
+
+/// Drops what was typed before there was a question: it is no answer.
+pub(crate) fn forget_input() {
+    // Where that fails the input is no terminal any more, and its end is a no.
+    tcflush(io::stdin(), QueueSelector::IFlush).ok();
+}
+
+/// Reads the answer; what is not a yes is a no.
+pub(crate) fn answer() -> bool {
+    let mut line = Vec::new();
+    let read = io::stdin().lock().read_until(b'\n', &mut line);
+    read.is_ok() && is_yes(&line)
+}
+
+fn is_yes(line: &[u8]) -> bool {
+    [&b"y"[..], b"yes"].iter().any(|yes| line.trim_ascii().eq_ignore_ascii_case(yes))
+}
+
+/// The question, up to where the answer is typed.
+pub(crate) fn text(Question { names, of, first }: &Question) -> String {
+    let shown: String = first.iter().map(|path| format!("  {path}\n")).collect();
+    let more = if (first.len() as u64) < *names { "  ...\n" } else { "" };
+    format!(
+        "deltic: {names} of {of} names at the destination would be removed:\n{shown}{more}Remove them? [y/N] "
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::RelPath;
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (line, yes) in [
+            ("y\n", true),
+            (" Yes \r\n", true),
+            ("y", true),
+            ("", false),
+            ("\n", false),
+            ("n\n", false),
+            ("yellow\n", false),
+        ] {
+            assert_eq!(is_yes(line.as_bytes()), yes, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_says_how_many_and_shows_the_first() {
+        let path = |text: &[u8]| RelPath::parse(text).unwrap();
+        let question =
+            |names| Question { names, of: 1300, first: vec![path(b"a\x1b"), path(b"b")] };
+        assert_eq!(
+            text(&question(2)),
+            format!(
+                "deltic: 2 of 1300 names at the destination would be removed:\n  {}\n  b\nRemove them? [y/N] ",
+                path(b"a\x1b")
+            )
+        );
+        assert!(text(&question(1200)).contains("  b\n  ...\nRemove"));
+        assert!(!text(&question(2)).contains('\x1b'));
+    }
+}

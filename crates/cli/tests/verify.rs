@@ -1,0 +1,190 @@
+//! `deltic verify`: says what differs, and changes nothing.
+
+mod common;
+
+use common::tree::picture;
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, noise};
+
+fn verify(world: &World, words: &str) -> Run {
+    let all = ["verify", "-e", SHELL, "--deltic-path", DELTIC];
+    Run::of(&mut world.command(DELTIC, all.into_iter().chain(words.split_whitespace())))
+}
+
+fn between(world: &World, way: Way, words: &str) -> Run {
+    verify(world, &format!("{words} {} {}", way.from("a"), way.to("b")))
+}
+
+fn equal_trees() -> World {
+    let world = World::new();
+    for (name, len) in [("a/big", 3 << 20), ("a/d/e/small", 100), ("a/empty", 0)] {
+        world.write(name, noise(len, 3));
+    }
+    world.link("big", "a/link");
+    world.ok("-a a/ b");
+    world
+}
+
+#[test]
+fn equal_trees_are_told_nothing_of() {
+    for way in WAYS {
+        let world = equal_trees();
+        for words in ["", "-a", "--cached", "--threads 1"] {
+            let run = between(&world, way, words);
+            assert_eq!(
+                (run.code, &*run.stdout, &*run.stderr),
+                (Some(0), "", ""),
+                "{way:?} {words}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_difference_is_a_line_and_nothing_is_changed() {
+    for way in WAYS {
+        let world = equal_trees();
+        world.write("a/only here", "1");
+        world.write("a/new/below", "1");
+        world.write("b/only there", "1");
+        world.write("b/more/below", "1");
+        let mut bytes = world.read("b/big");
+        bytes[2 << 20] ^= 1;
+        world.write("b/big", bytes);
+        world.write("b/d/e/small", noise(99, 3));
+        std::fs::remove_file(world.path("b/link")).unwrap();
+        world.link("empty", "b/link");
+        std::fs::remove_file(world.path("b/empty")).unwrap();
+        world.mkdir("b/empty");
+        world.mkdir("a/was");
+        world.write("b/was", "a file");
+        // Sizes and times tell nothing of it.
+        for name in ["a/big", "b/big"] {
+            world.set_time(name, 1_000_000_000);
+        }
+        let before = [picture(&world.path("a")), picture(&world.path("b"))];
+        let run = between(&world, way, "");
+        let expected = [
+            "content big",
+            "content d/e/small",
+            "content link",
+            "extra more",
+            "extra only there",
+            "kind empty",
+            "kind was",
+            "missing new",
+            "missing new/below",
+            "missing only here",
+        ];
+        assert_eq!(
+            (run.lines(), run.code, &*run.stderr),
+            (expected.into(), Some(26), ""),
+            "{way:?}"
+        );
+        let quiet = between(&world, way, "-q");
+        assert_eq!((&*quiet.stdout, quiet.code), ("", Some(26)));
+        assert_eq!([picture(&world.path("a")), picture(&world.path("b"))], before);
+        assert!(!world.exists(".cache"), "{way:?}");
+    }
+}
+
+#[test]
+fn attributes_count_where_they_are_asked_for() {
+    let world = equal_trees();
+    world.chmod("b/big", 0o600);
+    world.chmod("a/big", 0o644);
+    world.set_time("b/d/e/small", 1_000_000_000);
+    let lines = |words: &str| {
+        let run = between(&world, Way::Local, words);
+        (run.lines().join("; "), run.code)
+    };
+    assert_eq!(lines(""), (String::new(), Some(0)));
+    assert_eq!(lines("-p"), ("mode big".into(), Some(26)));
+    assert_eq!(lines("-t"), ("time d/e/small".into(), Some(26)));
+    assert_eq!(lines("-a"), ("mode big; time d/e/small".into(), Some(26)));
+    world.write("b/big", "other");
+    let (told, _) = lines("-p");
+    assert_eq!(told, "content,mode big");
+}
+
+#[test]
+fn a_hidden_change_is_found_though_an_earlier_run_knew_better() {
+    for words in ["", "--cached"] {
+        let world = equal_trees();
+        world.ok("-ac a/ b");
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        assert_eq!(between(&world, Way::Local, "--cached").code, Some(0));
+        let (secs, _) = world.time("a/big");
+        let mut bytes = world.read("b/big");
+        bytes[7] ^= 1;
+        world.write("b/big", bytes);
+        for name in ["a/big", "b/big"] {
+            world.set_time(name, secs);
+        }
+        let run = between(&world, Way::Local, words);
+        assert_eq!((&*run.stdout, run.code), ("content big\n", Some(26)), "{words}");
+    }
+}
+
+#[test]
+fn names_can_be_left_out_on_both_sides() {
+    let world = equal_trees();
+    world.write("a/x.tmp", "1");
+    world.write("b/y.tmp", "1");
+    assert_eq!(between(&world, Way::Push, "--exclude *.tmp").code, Some(0));
+    let run = between(&world, Way::Pull, "");
+    assert_eq!(run.lines(), ["extra y.tmp", "missing x.tmp"]);
+}
+
+#[test]
+fn files_are_compared_too() {
+    let world = equal_trees();
+    for way in WAYS {
+        let files = |a, b| verify(&world, &format!("{} {}", way.from(a), way.to(b)));
+        assert_eq!(files("a/big", "b/big").code, Some(0), "{way:?}");
+        let other = files("a/big", "b/d/e/small");
+        assert_eq!((&*other.stdout, other.code), ("content small\n", Some(26)), "{way:?}");
+    }
+}
+
+#[test]
+fn events_are_for_programs() {
+    let world = equal_trees();
+    world.write("b/d/e/small", "other");
+    world.write("b/more", "");
+    let run = between(&world, Way::Push, "--json");
+    let events: Vec<serde_json::Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let differences: Vec<_> =
+        events.iter().filter(|event| event["event"] == "difference").collect();
+    assert_eq!(differences.len(), 2);
+    let small = differences.iter().find(|event| event["path"] == "d/e/small").unwrap();
+    assert_eq!(small["differences"], serde_json::json!(["content"]));
+    assert_eq!(
+        (&events[0]["event"], &events[events.len() - 1]["exit_code"]),
+        (&"start".into(), &26.into())
+    );
+    assert_eq!(run.code, Some(26));
+}
+
+#[test]
+fn what_cannot_be_done_is_no_answer() {
+    let world = equal_trees();
+    for (words, code) in [
+        ("a", 1),
+        ("a b c", 1),
+        ("h:a h:b", 1),
+        ("--delete a b", 1),
+        ("none b", 23),
+        ("h:none b", 23),
+    ] {
+        let run = verify(&world, words);
+        assert_eq!(run.code, Some(code), "{words}: {run:#?}");
+        assert_ne!(run.stderr, "", "{words}");
+    }
+    if common::is_root() {
+        return common::skip("root reads everything");
+    }
+    world.chmod("a/big", 0);
+    let run = between(&world, Way::Push, "");
+    assert_eq!(run.code, Some(23), "{run:#?}");
+}

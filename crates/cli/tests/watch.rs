@@ -1,0 +1,434 @@
+//! `deltic watch`: what changes at the source arrives, whatever happens meanwhile.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::tree::picture;
+use common::{DELTIC, Run, SHELL, Way, World};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A watch under way.
+struct Watching<'a> {
+    world: &'a World,
+    child: Child,
+    events: Receiver<Value>,
+}
+
+/// What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(world: &World, words: &str) -> Command {
+    let mut command = Command::new(DELTIC);
+    command.args(["watch", "-e", SHELL, "--deltic-path", DELTIC, "--no-fsync"]);
+    command.args(["--delay", "0.05", "--max-delay", "0.5"]).args(words.split_whitespace());
+    command.current_dir(world.path("")).env("HOME", world.path(""));
+    command
+}
+
+impl<'a> Watching<'a> {
+    /// Starts it, and waits for the end of the first round.
+    fn start(world: &'a World, words: &str) -> Self {
+        Self::run(world, command(world, words))
+    }
+
+    fn run(world: &'a World, mut command: Command) -> Self {
+        let stderr = fs::File::create(world.path("stderr")).expect("it can be made");
+        let mut child =
+            command.arg("--json").stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, events) = channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let event = serde_json::from_str(&line).expect("each line is an event");
+                if sender.send(event).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut watching = Self { world, child, events };
+        assert_eq!(watching.event("round")["full"], true);
+        watching.event("summary");
+        watching
+    }
+
+    /// The next event of this name.
+    #[track_caller]
+    fn event(&mut self, name: &str) -> Value {
+        let start = Instant::now();
+        while let Ok(event) = self.events.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
+            if event["event"] == name {
+                return event;
+            }
+        }
+        panic!("no {name}: {}", self.stderr());
+    }
+
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.world.read("stderr")).into_owned()
+    }
+
+    /// Waits until the destination holds what the source does.
+    #[track_caller]
+    fn settles(&self, src: &str, dst: &str) {
+        let start = Instant::now();
+        while !same(self.world, src, dst) {
+            if start.elapsed() > PATIENCE {
+                eprintln!("{}", self.stderr());
+                self.world.assert_same(src, dst);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it; its exit code and its last word.
+    fn end(mut self, signal: Signal) -> (Option<i32>, Value) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("it is there");
+        let last = self.event("watched");
+        let status = self.child.wait().expect("it is our child");
+        (status.code(), last)
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Whether two trees are equal just now. Of one that is being changed no picture may come.
+fn same(world: &World, src: &str, dst: &str) -> bool {
+    let (src, dst) = (world.path(src), world.path(dst));
+    let mut staging = dst.clone();
+    staging.push(".deltic");
+    if staging.exists() || !dst.exists() {
+        return false;
+    }
+    let taken = std::panic::catch_unwind(|| picture(&dst));
+    taken.is_ok_and(|taken| taken == picture(&src))
+}
+
+fn world() -> World {
+    let world = World::new();
+    for name in ["a", "b", "sub/c", "sub/deep/d", "other/e"] {
+        world.write(format!("src/{name}"), name);
+    }
+    world
+}
+
+fn words(way: Way, options: &str) -> String {
+    format!("-a {options} src/ {}", way.to("dst/"))
+}
+
+#[test]
+fn changes_of_every_kind_arrive() {
+    for way in [Way::Local, Way::Push] {
+        let world = world();
+        let watching = Watching::start(&world, &words(way, "--delete"));
+        watching.settles("src", "dst");
+        let steps: [&dyn Fn(); 14] = [
+            &|| world.write("src/new", "new"),
+            &|| world.write("src/sub/c", "other content"),
+            &|| world.write("src/some/way/down/file", "deep"),
+            &|| fs::rename(world.path("src/a"), world.path("src/sub/renamed")).unwrap(),
+            &|| fs::rename(world.path("src/sub"), world.path("src/moved")).unwrap(),
+            &|| world.write("src/moved/deep/more", "in what has moved"),
+            &|| fs::remove_file(world.path("src/b")).unwrap(),
+            &|| fs::remove_dir_all(world.path("src/other")).unwrap(),
+            &|| world.chmod("src/moved", 0o700),
+            &|| world.chmod("src/moved/c", 0o600),
+            &|| world.chmod("src", 0o711),
+            &|| world.link("nowhere", "src/moved/link"),
+            &|| world.set_time("src/some/way", 1_000_000_000),
+            &|| {
+                fs::remove_file(world.path("src/new")).unwrap();
+                world.write("src/new/is/a/directory/now", "");
+                fs::remove_dir_all(world.path("src/some")).unwrap();
+                world.write("src/some", "is a file now");
+            },
+        ];
+        for (nth, step) in steps.into_iter().enumerate() {
+            step();
+            watching.settles("src", "dst");
+            assert!(!world.exists("dst/.deltic"), "{way:?} {nth}");
+        }
+        world.assert_same("src", "dst");
+        let (code, last) = watching.end(Signal::TERM);
+        assert_eq!(
+            (code, &last["exit_code"], &last["complete"]),
+            (Some(0), &0.into(), &true.into())
+        );
+        assert!(last["deleted"].as_u64() >= Some(4), "{last}");
+    }
+}
+
+#[test]
+fn a_round_compares_what_changed_and_no_more() {
+    let world = world();
+    for n in 0..200 {
+        world.write(format!("src/wide/{n}"), "");
+    }
+    let mut watching = Watching::start(&world, &words(Way::Push, "--delete"));
+    world.write("src/wide/7", "changed");
+    let round = watching.event("round");
+    assert_eq!((&round["full"], &round["names"]), (&false.into(), &1.into()), "{round}");
+    let change = watching.event("change");
+    assert_eq!(change["path"], "wide/7");
+    let summary = watching.event("summary");
+    // With what is beside it at the top.
+    assert_eq!((&summary["files"], &summary["transferred"]), (&3.into(), &1.into()), "{summary}");
+    watching.settles("src", "dst");
+    let (code, _) = watching.end(Signal::INT);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn without_delete_nothing_is_removed() {
+    let world = world();
+    let mut watching = Watching::start(&world, &words(Way::Local, ""));
+    fs::remove_file(world.path("src/a")).unwrap();
+    fs::rename(world.path("src/sub"), world.path("src/moved")).unwrap();
+    watching.event("summary");
+    while !world.exists("dst/moved/deep/d") {
+        watching.event("summary");
+    }
+    assert!(world.exists("dst/a") && world.exists("dst/sub/deep/d"));
+    watching.end(Signal::TERM);
+}
+
+/// The law with a real kernel: whatever happens while rounds go on, at the end the trees are equal.
+#[test]
+fn in_a_busy_tree_nothing_is_lost() {
+    for seed in 0..3u64 {
+        let world = world();
+        let watching = Watching::start(&world, &words(Way::Push, "--delete --force-delete"));
+        let mut state = seed + 1;
+        let mut below = |n: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let mut at = |depth: usize| {
+            let names: Vec<_> =
+                (0..=below(depth)).map(|_| ["x", "y", "z", "x.y"][below(4)]).collect();
+            world.path(format!("src/{}", names.join("/")))
+        };
+        for n in 0..1500usize {
+            let (one, other) = (at(4), at(4));
+            // Many of these fail, as they may.
+            match n * 7 % 10 {
+                0..3 => drop(fs::create_dir_all(&one)),
+                3..7 => drop(fs::write(&one, n.to_string())),
+                7 => drop(fs::rename(&one, &other)),
+                8 => drop(fs::remove_file(&one)),
+                _ => drop(fs::remove_dir_all(&one)),
+            }
+            if n % 100 == 0 {
+                thread::sleep(Duration::from_millis(60));
+            }
+        }
+        watching.settles("src", "dst");
+        world.assert_same("src", "dst");
+        watching.end(Signal::TERM);
+    }
+}
+
+#[test]
+fn a_destination_that_goes_away_is_waited_for_and_never_made_anew() {
+    for way in [Way::Local, Way::Push] {
+        let world = world();
+        let mut watching = Watching::start(&world, &words(way, "--delete"));
+        fs::rename(world.path("dst"), world.path("away")).unwrap();
+        world.write("src/new", "while it is away");
+        let error = watching.event("error");
+        assert_eq!(error["exit_code"], 3, "{error}");
+        assert!(!world.exists("dst"), "{way:?}");
+        fs::rename(world.path("away"), world.path("dst")).unwrap();
+        // What is gone there comes back as well: everything is compared.
+        fs::remove_file(world.path("dst/b")).unwrap();
+        watching.settles("src", "dst");
+        let (code, last) = watching.end(Signal::TERM);
+        assert_eq!(code, Some(0));
+        assert!(last["failed_rounds"].as_u64() >= Some(1), "{last}");
+    }
+}
+
+#[test]
+fn a_source_that_goes_away_is_waited_for_and_nothing_is_removed_meanwhile() {
+    let world = world();
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete"));
+    fs::rename(world.path("src"), world.path("away")).unwrap();
+    assert_eq!(watching.event("watch")["state"], "source_gone");
+    world.write("away/new", "while it is away");
+    fs::rename(world.path("away"), world.path("src")).unwrap();
+    assert_eq!(watching.event("watch")["state"], "source_back");
+    watching.settles("src", "dst");
+    assert!(world.exists("dst/sub/deep/d"));
+    world.write("src/later", "watched again");
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn sources_of_every_form_are_watched() {
+    for (operands, pairs) in [
+        ("src dst/", &[("src", "dst/src")][..]),
+        ("-R src/sub dst/", &[("src/sub", "dst/src/sub")]),
+        ("src/sub src/other dst/", &[("src/sub", "dst/sub"), ("src/other", "dst/other")]),
+        ("src/./sub/ dst/", &[("src/sub", "dst")]),
+        ("--exclude *.tmp src/ dst/", &[("src", "dst")]),
+        ("-F src/ dst/", &[("src", "dst")]),
+        ("-L src/ dst/", &[("src", "dst")]),
+    ] {
+        let world = world();
+        let watching = Watching::start(&world, &format!("-a --delete {operands}"));
+        world.write("src/sub/deep/new", "1");
+        fs::remove_file(world.path("src/other/e")).unwrap();
+        fs::remove_file(world.path("src/sub/c")).unwrap();
+        world.write("src/sub/made/file", "2");
+        pairs.iter().for_each(|(src, dst)| watching.settles(src, dst));
+        watching.end(Signal::TERM);
+    }
+    let world = world();
+    let watching = Watching::start(&world, "-a src/a copy");
+    world.write("new", "moved over it");
+    fs::rename(world.path("new"), world.path("src/a")).unwrap();
+    let start = Instant::now();
+    while fs::read(world.path("copy")).ok() != Some(b"moved over it".to_vec()) {
+        assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+        thread::sleep(Duration::from_millis(20));
+    }
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn rules_in_directories_count_from_when_they_change() {
+    let world = world();
+    world.write("src/out/file", "excluded");
+    world.write("src/.rsync-filter", "- /out\n");
+    let watching = Watching::start(&world, &words(Way::Local, "-F"));
+    assert!(!world.exists("dst/out"));
+    world.write("src/.rsync-filter", "");
+    watching.settles("src", "dst");
+    world.write("src/out/more", "of what is watched since");
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn many_deletions_are_held_back_and_the_rest_goes_on() {
+    let world = world();
+    for n in 0..60 {
+        world.write(format!("src/many/{n}"), "");
+    }
+    let mut watching = Watching::start(&world, &words(Way::Push, "--delete"));
+    fs::remove_dir_all(world.path("src/many")).unwrap();
+    assert_eq!(watching.event("trouble")["kind"], "delete_limit");
+    assert_eq!(watching.event("summary")["exit_code"], 25);
+    world.write("src/sub/new", "goes on");
+    while !world.exists("dst/sub/new") {
+        watching.event("summary");
+    }
+    assert!(world.exists("dst/many/59"));
+    let (code, last) = watching.end(Signal::TERM);
+    assert_eq!((code, &last["complete"]), (Some(25), &false.into()), "{last}");
+}
+
+#[test]
+fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_start() {
+    for (words, code, why) in [
+        ("-a h:src/ dst/", 1, "on this machine"),
+        ("-t src/ dst/", 1, "needs -r or -a"),
+        ("-an src/ dst/", 1, "dry run"),
+        ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
+        ("-a --delay x src/ dst/", 1, "--delay"),
+        ("-a missing/ dst/", 3, "missing"),
+        ("-a src/ no/such/dst/", 3, "no such directory"),
+        ("-a src/ src/dst/", 1, "inside the source"),
+    ] {
+        let world = world();
+        let mut words: Vec<_> = words.split(' ').collect();
+        words.insert(0, "watch");
+        let mut command = world.command(DELTIC, words);
+        let run = Run::of(command.args(["-e", SHELL, "--deltic-path", DELTIC]));
+        assert_eq!(run.code, Some(code), "{run:#?}");
+        assert!(run.stderr.contains(why), "{run:#?}");
+    }
+}
+
+/// The same in a user namespace of its own, where the system is short of something; loudly nothing where there are none.
+fn short_of(world: &World, what: &str, words: &str) -> Option<Command> {
+    let limit = format!(r#"echo {what} && exec "$0" "$@""#);
+    let probe = Command::new("unshare").args(["-Ur", "sh", "-c", &limit, "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        common::skip("no user namespace can be made: limits stay what they are");
+        return None;
+    }
+    let inner = command(world, words);
+    let mut command = Command::new("unshare");
+    command.args(["-Ur", "sh", "-c", &limit, DELTIC]).args(inner.get_args());
+    command.current_dir(world.path("")).env("HOME", world.path(""));
+    Some(command)
+}
+
+#[test]
+fn a_tree_of_too_many_directories_is_compared_now_and_then() {
+    let world = world();
+    let limit = "3 >/proc/sys/user/max_inotify_watches";
+    let Some(command) = short_of(&world, limit, &words(Way::Local, "--delete")) else { return };
+    let watching = Watching::run(&world, command);
+    let stderr = watching.stderr();
+    assert!(
+        stderr.contains("too many directories") && stderr.contains("max_user_watches"),
+        "{stderr}"
+    );
+    for name in ["sub/deep/d", "other/e", "a"] {
+        world.write(format!("src/{name}"), "changed, watched or not");
+    }
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn a_system_that_lets_nobody_watch_is_told_of_with_what_to_do() {
+    let world = world();
+    let limit = "0 >/proc/sys/user/max_inotify_instances";
+    let Some(mut command) = short_of(&world, limit, &words(Way::Local, "")) else { return };
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(11), "{stderr}");
+    assert!(
+        stderr.contains("watch the source") && stderr.contains("max_user_instances"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn people_are_told_what_it_came_to() {
+    let world = world();
+    let mut command = command(&world, "-av src/ dst/");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("total size is ") {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<_> = stdout.lines().map_while(Result::ok).collect();
+    assert!(
+        rest[0].starts_with("watched for ") && rest[0].contains(": 1 rounds, 5 files"),
+        "{rest:?}"
+    );
+    assert!(rest[1].starts_with("sent "), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,385 @@
+//! Keeping a destination as its sources are: a sync, and one more of what changed whenever something did.
+//!
+//! [`Watch`] says what the next round is to bring over and when; whoever drives it runs the round as any other sync, and says
+//! how it ended. Changes are gathered meanwhile, and wait for the round after that. Law: when changes end, and rounds go
+//! well, the destination is what the sources are, whatever was lost on the way: what is not known to be in order is compared
+//! as a whole.
+
+mod batch;
+mod dirt;
+mod inotify;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use deltic_core::path::printable;
+use deltic_core::rule::Rule;
+use deltic_core::{Follow, Mounts, RelPath};
+use deltic_protocol::limits::{FEW_DELETES, GUARDED_DELETES};
+use deltic_protocol::options::{Delete, Missing, Options};
+use deltic_store::local::SourceArg;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+use crate::error::SyncError;
+use crate::plan::{Names, Plan, Sources};
+use crate::sources::argument;
+use crate::{Outcome, runtime, told_to_end};
+use batch::{Batch, Fault};
+use dirt::{Change, Dirt};
+use inotify::Site;
+use tree::Watches;
+
+/// How long changes are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Until nothing more has come for so long.
+    pub delay: Duration,
+    /// But no longer than this.
+    pub longest: Duration,
+}
+
+/// What is to be synced next.
+#[derive(Debug)]
+pub struct Round {
+    /// How: of the same sources to the same destination, but perhaps not all of them.
+    pub plan: Plan,
+    /// Counted from 1.
+    pub number: u64,
+    /// How many names and directories are compared; `None` where all are.
+    pub names: Option<usize>,
+    dirt: Dirt,
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All is at the destination.
+    Well,
+    /// All but deletions, which their limit held back.
+    HeldBack,
+    /// Some names failed.
+    Partly,
+    /// The run did not go to its end.
+    Broken,
+}
+
+/// Something to tell that is of no round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A source is not there; it is waited for.
+    SourceGone,
+    /// It is there again.
+    SourceBack,
+    /// There are more directories than the system lets be watched: all is compared now and then instead.
+    TooManyDirs,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SourceGone => "the source is gone; waiting for it",
+            Self::SourceBack => "the source is there again",
+            Self::TooManyDirs => {
+                "too many directories to watch them all: everything is compared now and then instead"
+            }
+        })
+    }
+}
+
+/// Sources that are watched.
+#[derive(Debug)]
+pub struct Watch {
+    plan: Plan,
+    /// The sources, as far as they are directories.
+    roots: Vec<SourceArg>,
+    /// Whether it is possible to sync a part of them.
+    divides: bool,
+    shared: Shared,
+    runtime: Runtime,
+    ending: Arc<AtomicBool>,
+    /// When the watch is to end.
+    end: Option<Instant>,
+    rounds: u64,
+    /// Names in the sources when they were last compared as a whole; from when a round went through.
+    names: Option<u64>,
+    /// Closed with this, it ends the thread that watches.
+    _stop: OwnedFd,
+}
+
+/// What the thread that watches and the rounds share.
+#[derive(Clone, Debug)]
+struct Shared(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    start: Instant,
+    state: Mutex<State>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct State {
+    batch: Batch,
+    notes: Vec<Note>,
+    is_lost: bool,
+    is_short: bool,
+}
+
+impl Shared {
+    fn new(pace: Pace) -> Self {
+        let batch = Batch::new(pace);
+        let state = State { batch, notes: Vec::new(), is_lost: false, is_short: false };
+        let state = Mutex::new(state);
+        Self(Arc::new(Inner { start: Instant::now(), state, changed: Arc::default() }))
+    }
+
+    fn now(&self) -> Duration {
+        self.0.start.elapsed()
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes in what was seen.
+    fn heard(&self, changes: Vec<Change>, watches: &Watches) {
+        let now = self.now();
+        let (is_lost, is_short) = (watches.lacks_root(), watches.is_short());
+        self.with(|state| {
+            changes.into_iter().for_each(|change| state.batch.note(now, change));
+            match (state.is_lost, is_lost) {
+                (false, true) => state.notes.push(Note::SourceGone),
+                (true, false) => state.notes.push(Note::SourceBack),
+                _ => {}
+            }
+            if is_short && !state.is_short {
+                state.notes.push(Note::TooManyDirs);
+            }
+            state.batch.set_blind(now, is_short);
+            (state.is_lost, state.is_short) = (is_lost, is_short);
+        });
+        self.0.changed.notify_one();
+    }
+}
+
+impl Watch {
+    /// Begins to watch the sources of `plan`. The first [round](Self::next) is due at once.
+    ///
+    /// # Errors
+    /// [`SyncError::Usage`] for a plan that cannot be gone through again and again, or whose sources are not here;
+    /// [`SyncError::Selection`] for sources that are not there; [`SyncError::Watch`] where the system does not let us watch.
+    pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {
+        let paths = check(plan)?;
+        let options = &plan.options;
+        let (mut roots, mut files) = (Vec::new(), Vec::new());
+        for path in paths {
+            let arg = argument(path.as_os_str(), options)?;
+            let shown = || printable(path.as_os_str().as_bytes());
+            let is_dir = inotify::is_dir(&arg);
+            match is_dir
+                .map_err(|error| SyncError::Selection(format!("source {}: {error}", shown())))?
+            {
+                true => roots.push(arg),
+                false => files.push(arg),
+            }
+        }
+        let divides = files.is_empty() && divides(&roots, options);
+        let shared = Shared::new(pace);
+        let threads = |source| SyncError::Transport { action: "start threads", source };
+        let (stopped, stop) = std::io::pipe().map_err(threads)?;
+        let site = Site { dirs: roots.clone(), files, options: options.clone() };
+        inotify::start(site, shared.clone(), stopped.into())?;
+        let (runtime, ending) = (runtime()?, Arc::new(AtomicBool::new(false)));
+        let (flag, changed) = (Arc::clone(&ending), Arc::clone(&shared.0.changed));
+        runtime.spawn(async move {
+            told_to_end().await;
+            flag.store(true, Ordering::Release);
+            changed.notify_one();
+        });
+        let end = plan.patience.whole.map(|whole| Instant::now() + whole);
+        let plan = plan.clone();
+        let (rounds, names) = (0, None);
+        let _stop = stop.into();
+        Ok(Self { plan, roots, divides, shared, runtime, ending, end, rounds, names, _stop })
+    }
+
+    /// Waits for the next round; `None` once the user, or the time, ends the watch. `tell` hears what there is to say
+    /// meanwhile.
+    pub fn next(&mut self, tell: &mut dyn FnMut(&Note)) -> Option<Round> {
+        loop {
+            let notes = self.shared.with(|state| std::mem::take(&mut state.notes));
+            notes.iter().for_each(&mut *tell);
+            if self.is_ending() || self.is_time_up() {
+                return None;
+            }
+            let now = self.shared.now();
+            let due = self.shared.with(|state| match state.is_lost {
+                true => Err(None),
+                false => state.batch.take(now).ok_or_else(|| state.batch.due()),
+            });
+            let pause = match due {
+                Ok(dirt) => return Some(self.round(dirt)),
+                Err(due) => due.map(|due| due.saturating_sub(now)),
+            };
+            let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+            let pause = pause.into_iter().chain(left).min().unwrap_or(FOR_EVER);
+            let changed = Arc::clone(&self.shared.0.changed);
+            // Either way is a reason to look again.
+            self.runtime
+                .block_on(async { tokio::time::timeout(pause, changed.notified()).await })
+                .ok();
+        }
+    }
+
+    /// Hears how a round ended, and of one that did what it did.
+    pub fn ended(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
+        let now = self.shared.now();
+        if let (true, Some(Outcome { totals, .. })) = (round.names.is_none(), outcome) {
+            let names =
+                totals.files + totals.dirs + totals.links + totals.devices + totals.specials;
+            self.names = Some(names);
+        }
+        self.shared.with(|state| match ended {
+            Ended::Well => state.batch.succeeded(),
+            Ended::HeldBack => state.batch.held_back(round.dirt),
+            Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
+            Ended::Broken => {
+                // What the other end has by now nobody knows; it may not even be the same.
+                let mut all = Dirt::default();
+                all.note(Change::All);
+                state.batch.failed(now, all, Fault::Run);
+            }
+        });
+    }
+
+    /// Whether a round has gone through.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Whether the watch ends because its time is up.
+    #[must_use]
+    pub fn is_time_up(&self) -> bool {
+        self.end.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// Whether everything that was seen is at the destination, as far as rounds went well.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.shared.with(|state| state.batch.is_clean())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    fn round(&mut self, dirt: Dirt) -> Round {
+        self.rounds += 1;
+        let mut plan = self.plan.clone();
+        plan.patience.whole = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        if self.names.is_some() {
+            // One that went away is waited for: in its place there may be a mount point.
+            plan.options.select.existing = true;
+            plan.options.remove.asks = false;
+        }
+        let args = if self.divides && !dirt.is_all() { args_of(&self.roots, &dirt) } else { None };
+        let names = args.map(|args| {
+            plan.sources = Sources::Local(args);
+            divide(&mut plan.options, self.names.unwrap_or(0));
+            dirt.len()
+        });
+        Round { plan, number: self.rounds, names, dirt }
+    }
+}
+
+/// Longest wait for nothing.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+/// The sources of a plan that can be watched.
+fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
+    let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
+    let Options { recursive, dry_run, select, remove, .. } = &plan.options;
+    match &plan.sources {
+        Sources::Remote { .. } => usage("the source must be on this machine"),
+        _ if plan.names != Names::None => {
+            usage("it takes sources, no list of names (--files-from)")
+        }
+        _ if select.list_only || *dry_run => usage("there is nothing to keep equal in a dry run"),
+        _ if !recursive => usage("it needs -r or -a"),
+        _ if remove.sources => {
+            usage("what is removed at the source (--remove-source-files) would count as a change")
+        }
+        Sources::Local(paths) => Ok(paths),
+    }
+}
+
+/// Whether some names of these sources can be synced without the others, and come to the same.
+fn divides(roots: &[SourceArg], options: &Options) -> bool {
+    let select = &options.select;
+    let apart = |one: &SourceArg, other: &SourceArg| !other.path().starts_with(one.path());
+    let all_apart = roots.iter().enumerate().all(|(nth, one)| {
+        roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
+    });
+    // Who follows links would have to watch where they lead; rules in directories count from the top; a name may be another
+    // one of a file that did not change.
+    all_apart
+        && options.follow.follow == Follow::Never
+        && select.mounts == Mounts::Enter
+        && !select.prune_empty_dirs
+        && !select.plain_implied_dirs
+        && !options.metadata.hard_links
+        && !options.rules.list.iter().any(|rule| matches!(rule, Rule::DirMerge(_)))
+}
+
+/// The arguments that mean what is dirty; `None` where some of it is in no root.
+fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
+    let arg = |path: &RelPath, end: &[u8]| {
+        let root = roots.iter().find(|root| path.starts_with(root.path()))?;
+        let mut bytes = without_dots(root.dir().as_os_str());
+        bytes.extend_from_slice(b"/./");
+        bytes.extend_from_slice(path.as_bytes());
+        bytes.extend_from_slice(end);
+        Some(PathBuf::from(OsString::from_vec(bytes)))
+    };
+    let mut dirs: BTreeSet<_> = dirt.dirs().cloned().collect();
+    // Where contents are synced the root is too, and new versions grow in it: its times would be those of the round.
+    dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
+    let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
+    let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();
+    dirs.chain(names).collect()
+}
+
+/// A path without `/./`, which would say where the paths of a transfer begin.
+fn without_dots(path: &OsStr) -> Vec<u8> {
+    let mut bytes = path.as_bytes().to_vec();
+    while let Some(at) = bytes.windows(3).position(|three| three == b"/./") {
+        bytes.drain(at..at + 2);
+    }
+    bytes
+}
+
+/// Options of a round for some names only, of sources that have so many.
+fn divide(options: &mut Options, names: u64) {
+    options.recursive = false;
+    options.select.dirs = true;
+    options.select.relative = true;
+    // It may be gone by now, which is another change.
+    options.select.missing = Missing::Ignore;
+    if options.delete == Delete::Guarded {
+        // Of a part of the list no share can be told.
+        options.delete = Delete::AtMost((names / 4).clamp(FEW_DELETES, GUARDED_DELETES));
+    }
+}

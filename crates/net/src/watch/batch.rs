@@ -1,0 +1,129 @@
+//! When changes are brought over: once nothing more has come for a while, but not too late; after a failure, later.
+//!
+//! Knows no clock: every time is told, counted from some start.
+
+use std::time::Duration;
+
+use super::Pace;
+use super::dirt::{Change, Dirt};
+
+/// Changes that wait for the next round.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pace: Pace,
+    dirt: Dirt,
+    /// When the first of it was noted, and the last.
+    noted: Option<(Duration, Duration)>,
+    /// What failed is not tried again before.
+    not_before: Duration,
+    /// How long after the last failure.
+    back_off: Option<Duration>,
+    /// Changes may come unnoticed: from when everything is to be compared again, and how long after that.
+    blind: Option<(Duration, Duration)>,
+    /// Whether the next round is due whatever comes.
+    at_once: bool,
+}
+
+/// What was at fault that a round did not bring everything over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Some names: whoever mends them most often makes another change.
+    Names,
+    /// The way, or the other end, which may be back at any time.
+    Run,
+}
+
+impl Fault {
+    /// How long after it the next try comes in the long run.
+    const fn longest(self) -> Duration {
+        match self {
+            Self::Names => Duration::from_secs(600),
+            Self::Run => Duration::from_secs(60),
+        }
+    }
+}
+
+/// How long after the first failure the next try comes.
+const BACK_OFF: Duration = Duration::from_secs(1);
+/// How often everything is compared where changes may come unnoticed, at first and in the long run.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
+
+impl Batch {
+    /// Begins with everything, at once.
+    pub(crate) fn new(pace: Pace) -> Self {
+        let mut dirt = Dirt::default();
+        dirt.note(Change::All);
+        let (noted, back_off, blind) = (None, None, None);
+        Self { pace, dirt, noted, not_before: Duration::ZERO, back_off, blind, at_once: true }
+    }
+
+    /// Takes in a change that was seen `now`.
+    pub(crate) fn note(&mut self, now: Duration, change: Change) {
+        self.dirt.note(change);
+        let first = self.noted.map_or(now, |(first, _)| first);
+        self.noted = Some((first, now));
+    }
+
+    /// From `now` on changes may come unnoticed, or, with `false`, none does any more.
+    pub(crate) fn set_blind(&mut self, now: Duration, blind: bool) {
+        match (blind, self.blind) {
+            (true, None) => self.blind = Some((now + LOOK_AGAIN.0, LOOK_AGAIN.0)),
+            (true, Some(_)) => {}
+            (false, _) => self.blind = None,
+        }
+    }
+
+    /// When the next round is due, if nothing more comes.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        if self.at_once {
+            return Some(self.not_before);
+        }
+        let quiet = self.noted.map(|(first, last)| {
+            (last + self.pace.delay).min(first + self.pace.longest).max(self.not_before)
+        });
+        let again = self.blind.map(|(at, _)| at.max(self.not_before));
+        quiet.into_iter().chain(again).min()
+    }
+
+    /// What is to be brought over, if it is due.
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Dirt> {
+        if self.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        if let Some((at, pause)) = &mut self.blind
+            && *at <= now
+        {
+            self.dirt.note(Change::All);
+            *pause = (*pause * 2).min(LOOK_AGAIN.1);
+            *at = now + *pause;
+        }
+        (self.noted, self.at_once) = (None, false);
+        Some(std::mem::take(&mut self.dirt))
+    }
+
+    /// What was taken is at the destination.
+    pub(crate) const fn succeeded(&mut self) {
+        self.back_off = None;
+    }
+
+    /// What was taken is not all there: it is tried again later.
+    pub(crate) fn failed(&mut self, now: Duration, dirt: Dirt, fault: Fault) {
+        let pause = self.back_off.map_or(BACK_OFF, |pause| (pause * 2).min(fault.longest()));
+        self.back_off = Some(pause);
+        self.not_before = now + pause;
+        self.dirt.join(dirt);
+        let first = self.noted.map_or(now, |(first, _)| first);
+        self.noted = Some((first, now));
+    }
+
+    /// What was taken is there but for deletions: they go with the next round, and do not make one.
+    pub(crate) fn held_back(&mut self, dirt: Dirt) {
+        self.back_off = None;
+        self.dirt.join(dirt);
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirt.is_clean()
+    }
+}

@@ -1,0 +1,134 @@
+//! What has changed at the source and is not yet at the destination, as few names as will do.
+//!
+//! Law: whoever brings over what this says, in whatever order changes came, brings over everything that changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deltic_core::{Name, RelPath};
+
+/// One change at the source, as far as it matters where things are brought over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The name is new, or has other content or attributes.
+    Name(RelPath),
+    /// The same, and there was none: the directory that it is in has changed too.
+    Came(RelPath),
+    /// The directory is new, or all that is in it may be other than it was; not what is in directories in it.
+    Dir(RelPath),
+    /// The name is gone, with all below it.
+    Gone(RelPath),
+    /// Anything may have changed.
+    All,
+}
+
+/// Names to be compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dirt {
+    all: bool,
+    /// Directories to be compared name by name, without what is in directories in them.
+    dirs: BTreeSet<RelPath>,
+    /// Names to be compared, by the directory that they are in; in none of those above.
+    names: BTreeMap<RelPath, BTreeSet<Name>>,
+    count: usize,
+}
+
+/// Most directories and names; more are compared as everything.
+const MOST: usize = 4096;
+/// Most names in one directory; more are compared as all that is in it.
+const MOST_IN_DIR: usize = 256;
+
+impl Dirt {
+    /// Takes in a change.
+    pub(crate) fn note(&mut self, change: Change) {
+        if self.all {
+            return;
+        }
+        match change {
+            Change::Name(path) => self.name(&path),
+            Change::Came(path) => {
+                self.name(&path);
+                // The root is no name in a directory that would be compared on the way.
+                if path.split_last().is_some_and(|(dir, _)| dir.is_root()) {
+                    self.dir(RelPath::root());
+                }
+            }
+            Change::Dir(path) => self.dir(path),
+            Change::Gone(path) => self.gone(&path),
+            Change::All => self.all(),
+        }
+        if self.dirs.len() + self.count > MOST {
+            self.all();
+        }
+    }
+
+    /// Takes in all that another has.
+    pub(crate) fn join(&mut self, other: Self) {
+        let Self { all, dirs, names, .. } = other;
+        if all {
+            self.note(Change::All);
+        }
+        dirs.into_iter().for_each(|dir| self.note(Change::Dir(dir)));
+        for (dir, names) in names {
+            let paths = names.iter().filter_map(|name| dir.join(name).ok());
+            paths.for_each(|path| self.note(Change::Name(path)));
+        }
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.all && self.dirs.is_empty() && self.names.is_empty()
+    }
+
+    /// Whether everything is to be compared.
+    pub(crate) const fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// Directories and names to be compared; nothing where that is [everything](Self::is_all).
+    pub(crate) fn len(&self) -> usize {
+        self.dirs.len() + self.count
+    }
+
+    /// Directories to be compared name by name.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &RelPath> {
+        self.dirs.iter()
+    }
+
+    /// Names to be compared.
+    pub(crate) fn names(&self) -> impl Iterator<Item = RelPath> {
+        let paths = |(dir, names): (&RelPath, &BTreeSet<Name>)| {
+            names.iter().filter_map(|name| dir.join(name).ok()).collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(paths)
+    }
+
+    fn all(&mut self) {
+        *self = Self { all: true, ..Self::default() };
+    }
+
+    fn name(&mut self, path: &RelPath) {
+        let Some((dir, name)) = path.split_last() else { return self.dir(RelPath::root()) };
+        if self.dirs.contains(&dir) {
+            return;
+        }
+        let names = self.names.entry(dir.clone()).or_default();
+        self.count += usize::from(names.insert(name));
+        if names.len() > MOST_IN_DIR {
+            self.dir(dir);
+        }
+    }
+
+    fn dir(&mut self, path: RelPath) {
+        self.count -= self.names.remove(&path).map_or(0, |names| names.len());
+        self.dirs.insert(path);
+    }
+
+    fn gone(&mut self, path: &RelPath) {
+        self.dirs.retain(|dir| !dir.starts_with(path));
+        self.names.retain(|dir, _| !dir.starts_with(path));
+        self.count = self.names.values().map(BTreeSet::len).sum();
+        match path.split_last() {
+            Some((dir, _)) => self.dir(dir),
+            None => self.all(),
+        }
+    }
+}

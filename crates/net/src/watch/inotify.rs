@@ -1,0 +1,271 @@
+//! The kernel's events, on a thread of their own: reading them must not wait, or they are lost.
+//!
+//! Here paths below a root are resolved anew, which the store never does: a watch says that something changed, and what it is
+//! then the store looks at, through its own handles.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "looks at roots that users name; below them only by names that were listed"
+)]
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use deltic_core::rule::Rule;
+use deltic_core::{Name, RelPath};
+use deltic_protocol::options::Options;
+use deltic_store::local::SourceArg;
+use deltic_store::{STAGING_NAME, Tree};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+use super::Shared;
+use super::dirt::Change;
+use super::tree::{Event, Ground, Kind, Unwatched, WatchNo, Watches};
+use crate::error::SyncError;
+use crate::sources;
+
+/// What is to be watched.
+pub(super) struct Site {
+    /// Arguments that are directories.
+    pub(super) dirs: Vec<SourceArg>,
+    /// Those that are not.
+    pub(super) files: Vec<SourceArg>,
+    pub(super) options: Options,
+}
+
+/// Bytes of events that are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Events that are read before the others hear of them.
+const AT_ONCE: usize = 1024;
+/// How often a root that is not there is looked for.
+const LOOK_FOR_ROOT: Duration = Duration::from_secs(1);
+/// How often it is tried whether all directories can be watched by now.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(300);
+
+/// Watches `site` until the other end of `stop` is closed, and comes back once that has begun.
+pub(super) fn start(site: Site, shared: Shared, stop: OwnedFd) -> Result<(), SyncError> {
+    let failed = |action| move |errno: Errno| SyncError::Watch { action, source: errno.into() };
+    let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
+    let queue = inotify::init(flags).map_err(failed("watch the source"))?;
+    let files = watch_files(&queue, &site.files).map_err(failed("watch the source"))?;
+    let ground = Kernel::new(queue, site);
+    let (tell, begun) = mpsc::sync_channel(1);
+    let run = move || Watcher::new(ground, files, shared).run(&stop, &tell);
+    let spawned = thread::Builder::new().name("watch".into()).spawn(run);
+    spawned.map_err(|source| SyncError::Transport { action: "start threads", source })?;
+    // The thread is gone only if it panicked, and has said why.
+    begun.recv().map_err(|_| SyncError::Internal)
+}
+
+/// Names that are watched one by one, by the watch of the directory that each is in.
+type Files = HashMap<i32, HashSet<Name>>;
+
+fn watch_files(queue: &OwnedFd, files: &[SourceArg]) -> Result<Files, Errno> {
+    let mut watched = Files::new();
+    for file in files {
+        let Some((above, name)) = file.path().split_last() else { continue };
+        let dir = file.dir().join(OsStr::from_bytes(above.as_bytes()));
+        let no = inotify::add_watch(queue, dir, events() | WatchFlags::ONLYDIR)?;
+        watched.entry(no).or_default().insert(name);
+    }
+    Ok(watched)
+}
+
+fn events() -> WatchFlags {
+    WatchFlags::CREATE
+        | WatchFlags::DELETE
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::MODIFY
+        | WatchFlags::CLOSE_WRITE
+        | WatchFlags::ATTRIB
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVE_SELF
+}
+
+/// The directories of this machine.
+struct Kernel {
+    queue: OwnedFd,
+    site: Site,
+    /// Names the directories that take part.
+    tree: deltic_store::local::Sources,
+}
+
+impl Kernel {
+    fn new(queue: OwnedFd, site: Site) -> Self {
+        let tree = site.tree();
+        Self { queue, site, tree }
+    }
+}
+
+impl Site {
+    fn tree(&self) -> deltic_store::local::Sources {
+        sources::of(self.dirs.clone(), &self.options)
+    }
+
+    /// Where a path of the transfer is on this machine.
+    fn place(&self, path: &RelPath) -> Option<PathBuf> {
+        let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
+        Some(arg.dir().join(OsStr::from_bytes(path.as_bytes())))
+    }
+
+    /// Whether all directories are there.
+    fn is_there(&self) -> bool {
+        let is_dir = |path: PathBuf| path.metadata().is_ok_and(|meta| meta.is_dir());
+        self.dirs.iter().all(|arg| self.place(arg.path()).is_some_and(is_dir))
+    }
+
+    /// Names of files whose change changes what takes part.
+    fn rule_files(&self) -> HashSet<Vec<u8>> {
+        let named = |rule: &Rule| match rule {
+            Rule::DirMerge(merge) => {
+                // One with slashes lies above the roots, or is found by its last name.
+                merge.file.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
+            }
+            Rule::Pattern(_) => None,
+        };
+        self.options.rules.list.iter().filter_map(named).collect()
+    }
+}
+
+impl Ground for Kernel {
+    fn renew(&mut self) {
+        self.tree = self.site.tree();
+    }
+
+    fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched> {
+        let place = self.site.place(dir).ok_or(Unwatched::Nothing)?;
+        // A root may be named by way of a link, as a source may.
+        let follow = if dir.is_root() { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
+        let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK | follow;
+        match inotify::add_watch(&self.queue, &*place, flags) {
+            Ok(no) => Ok(WatchNo(no)),
+            Err(Errno::NOSPC | Errno::NOMEM) => Err(Unwatched::TooMany),
+            Err(_) => Err(Unwatched::Nothing),
+        }
+    }
+
+    fn unwatch(&mut self, no: WatchNo) {
+        // What is gone has lost its watch by itself.
+        inotify::remove_watch(&self.queue, no.0).ok();
+    }
+
+    fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name> {
+        // What cannot be listed cannot be copied, and who copies says so.
+        let Ok(listing) = self.tree.list(dir) else { return Vec::new() };
+        let dirs = listing.entries.into_iter().filter(|entry| entry.meta.is_dir());
+        dirs.map(|entry| entry.name).collect()
+    }
+}
+
+/// Reads events and says what they mean.
+struct Watcher {
+    ground: Kernel,
+    watches: Watches,
+    files: Files,
+    rule_files: HashSet<Vec<u8>>,
+    shared: Shared,
+}
+
+impl Watcher {
+    fn new(ground: Kernel, files: Files, shared: Shared) -> Self {
+        let roots = ground.site.dirs.iter().map(|arg| arg.path().clone()).collect();
+        let rule_files = ground.site.rule_files();
+        Self { ground, watches: Watches::new(roots), files, rule_files, shared }
+    }
+
+    fn run(mut self, stop: &OwnedFd, begun: &mpsc::SyncSender<()>) {
+        let all = self.watches.look_again(&mut self.ground);
+        self.tell(vec![all]);
+        begun.send(()).ok();
+        while self.wait(stop) {
+            let changes = self.read();
+            self.tell(changes);
+        }
+    }
+
+    /// Waits for events, or until it is time to look for what is missing; `false` once nobody wants to hear of it.
+    fn wait(&mut self, stop: &OwnedFd) -> bool {
+        let pause = match (self.watches.lacks_root(), self.watches.is_short()) {
+            (true, _) => Some(LOOK_FOR_ROOT),
+            (_, true) => Some(LOOK_FOR_ROOM),
+            _ => None,
+        };
+        let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+        let mut ready =
+            [PollFd::new(&self.ground.queue, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+        match poll(&mut ready, pause.as_ref()) {
+            Ok(0) if !self.watches.lacks_root() || self.ground.site.is_there() => {
+                let all = self.watches.look_again(&mut self.ground);
+                self.tell(vec![all]);
+                true
+            }
+            Ok(_) | Err(Errno::INTR) => ready[1].revents().is_empty(),
+            Err(_) => false,
+        }
+    }
+
+    /// What some of the events that have come mean.
+    fn read(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let Ok(queue) = self.ground.queue.try_clone() else { return vec![Change::All] };
+        let mut reader = Reader::new(queue, &mut buffer);
+        let mut count = 0;
+        // What was read into the buffer is out of the queue.
+        while count < AT_ONCE || !reader.is_buffer_empty() {
+            count += 1;
+            let Ok(event) = reader.next() else { return changes };
+            let name = event.file_name().and_then(|name| Name::new(name.to_bytes()).ok());
+            if name.as_ref().is_some_and(|name| name.as_bytes() == STAGING_NAME) {
+                continue;
+            }
+            let flags = event.events();
+            let file = self.files.get(&event.wd()).zip(name.as_ref());
+            if file.is_some_and(|(names, name)| names.contains(name)) {
+                changes.push(Change::All);
+            }
+            let rules = name.as_ref().is_some_and(|name| self.rule_files.contains(name.as_bytes()));
+            let kind = if rules { Some(Kind::Lost) } else { kind(flags) };
+            let Some(kind) = kind else { continue };
+            let is_dir = flags.contains(ReadFlags::ISDIR);
+            let event = Event { no: WatchNo(event.wd()), kind, name, is_dir };
+            changes.extend(self.watches.handle(event, &mut self.ground));
+        }
+        changes
+    }
+
+    fn tell(&self, changes: Vec<Change>) {
+        self.shared.heard(changes, &self.watches);
+    }
+}
+
+fn kind(flags: ReadFlags) -> Option<Kind> {
+    let changed = ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB;
+    let kinds = [
+        (ReadFlags::QUEUE_OVERFLOW, Kind::Lost),
+        (ReadFlags::UNMOUNT, Kind::Lost),
+        (ReadFlags::IGNORED, Kind::Over),
+        (ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF, Kind::Left),
+        (ReadFlags::DELETE | ReadFlags::MOVED_FROM, Kind::Went),
+        (ReadFlags::CREATE | ReadFlags::MOVED_TO, Kind::Came),
+        (changed, Kind::Changed),
+    ];
+    kinds.into_iter().find(|(of, _)| flags.intersects(*of)).map(|(_, kind)| kind)
+}
+
+/// Whether an argument is a directory, or stands for what is in one.
+pub(super) fn is_dir(arg: &SourceArg) -> std::io::Result<bool> {
+    let path = arg.dir().join(OsStr::from_bytes(arg.path().as_bytes()));
+    let meta = if arg.path().is_root() { path.metadata() } else { Path::symlink_metadata(&path) };
+    meta.map(|meta| meta.is_dir())
+}

@@ -1,0 +1,440 @@
+//! The law: whatever happens, in whatever order it is heard of, once rounds go well both trees are equal.
+//!
+//! The ground is a model of a tree whose directories are watched as Linux watches them: by what they are, not by what they
+//! are called; with a queue that may be too short, and perhaps too few watches.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use deltic_core::{Name, RelPath};
+
+use super::Pace;
+use super::batch::{Batch, Fault};
+use super::dirt::{Change, Dirt};
+use super::tree::{Event, Ground, Kind, Unwatched, WatchNo, Watches};
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+type Inode = usize;
+
+#[derive(Clone, Debug)]
+struct Node {
+    /// Names, if it is a directory.
+    names: Option<BTreeMap<Name, Inode>>,
+    /// Grows with each change of the content, the names or the attributes.
+    version: u64,
+}
+
+/// The source.
+struct World {
+    nodes: HashMap<Inode, Node>,
+    next: Inode,
+    watches: BTreeMap<Inode, WatchNo>,
+    next_watch: i32,
+    most_watches: usize,
+    queue: VecDeque<Event>,
+    longest: usize,
+}
+
+/// What stands under each name: whether it is a directory, and its version.
+type Picture = BTreeMap<RelPath, (bool, u64)>;
+
+const ROOT: Inode = 0;
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+impl World {
+    fn new(most_watches: usize, longest: usize) -> Self {
+        let root = Node { names: Some(BTreeMap::new()), version: 0 };
+        let (watches, queue) = (BTreeMap::new(), VecDeque::new());
+        let nodes = HashMap::from([(ROOT, root)]);
+        Self { nodes, next: 1, watches, next_watch: 1, most_watches, queue, longest }
+    }
+
+    fn at(&self, path: &RelPath) -> Option<Inode> {
+        path.components().try_fold(ROOT, |at, step| {
+            self.nodes[&at].names.as_ref()?.get(&Name::new(step).unwrap()).copied()
+        })
+    }
+
+    fn is_dir(&self, inode: Inode) -> bool {
+        self.nodes[&inode].names.is_some()
+    }
+
+    fn picture(&self) -> Picture {
+        let mut picture = Picture::new();
+        let mut dirs = vec![(RelPath::root(), ROOT)];
+        while let Some((path, inode)) = dirs.pop() {
+            let node = &self.nodes[&inode];
+            for (name, inode) in node.names.iter().flatten() {
+                dirs.push((path.join(name).unwrap(), *inode));
+            }
+            picture.insert(path, (node.names.is_some(), node.version));
+        }
+        picture
+    }
+
+    fn event(&mut self, inode: Inode, kind: Kind, (name, is_dir): (Option<Name>, bool)) {
+        let Some(no) = self.watches.get(&inode).copied() else { return };
+        if self.queue.len() < self.longest {
+            self.queue.push_back(Event { no, kind, name, is_dir });
+        } else if self.queue.back().is_some_and(|last| last.kind != Kind::Lost) {
+            let (no, name) = (WatchNo(-1), None);
+            self.queue.push_back(Event { no, kind: Kind::Lost, name, is_dir: false });
+        }
+    }
+
+    fn all(&self) -> Vec<(RelPath, Inode)> {
+        self.picture().into_keys().map(|path| (path.clone(), self.at(&path).unwrap())).collect()
+    }
+
+    fn add(&mut self, dir: Inode, name: &Name, inode: Inode) {
+        let is_dir = self.is_dir(inode);
+        let node = self.nodes.get_mut(&dir).unwrap();
+        node.names.as_mut().unwrap().insert(name.clone(), inode);
+        node.version += 1;
+        self.event(dir, Kind::Came, (Some(name.clone()), is_dir));
+    }
+
+    fn take(&mut self, dir: Inode, name: &Name) -> Inode {
+        let node = self.nodes.get_mut(&dir).unwrap();
+        let inode = node.names.as_mut().unwrap().remove(name).unwrap();
+        node.version += 1;
+        let is_dir = self.is_dir(inode);
+        self.event(dir, Kind::Went, (Some(name.clone()), is_dir));
+        inode
+    }
+
+    fn remove(&mut self, dir: Inode, name: &Name) {
+        let inode = self.nodes[&dir].names.as_ref().unwrap()[name];
+        let below: Vec<_> =
+            self.nodes[&inode].names.iter().flatten().map(|(n, _)| n.clone()).collect();
+        below.iter().for_each(|name| self.remove(inode, name));
+        self.take(dir, name);
+        self.event(inode, Kind::Left, (None, true));
+        self.event(inode, Kind::Over, (None, true));
+        self.watches.remove(&inode);
+        self.nodes.remove(&inode);
+    }
+
+    fn make(&mut self, dir: Inode, name: &Name, is_dir: bool) -> Inode {
+        let inode = self.next;
+        self.next += 1;
+        let names = is_dir.then(BTreeMap::new);
+        // Versions of different nodes differ.
+        self.nodes.insert(inode, Node { names, version: inode as u64 * 1_000_000 });
+        self.add(dir, name, inode);
+        inode
+    }
+
+    /// Something happens.
+    fn happen(&mut self, dice: &mut Dice) {
+        let all = self.all();
+        let dirs: Vec<_> = all.iter().filter(|(_, inode)| self.is_dir(*inode)).collect();
+        let (at, dir) = dirs[dice.below(dirs.len())].clone();
+        let name = name(["a", "b", "c", "a.b"][dice.below(4)]);
+        let there = self.nodes[&dir].names.as_ref().unwrap().get(&name).copied();
+        match (dice.below(8), there) {
+            (0..3, None) if at.components().count() < 5 => {
+                let made = self.make(dir, &name, dice.below(2) == 0);
+                // As `mkdir -p` does, before anybody hears of it.
+                if self.is_dir(made) && dice.below(2) == 0 {
+                    self.make(made, &name, dice.below(3) > 0);
+                }
+            }
+            (0..4, Some(inode)) => {
+                self.nodes.get_mut(&inode).unwrap().version += 1;
+                let is_dir = self.is_dir(inode);
+                self.event(dir, Kind::Changed, (Some(name), is_dir));
+                if is_dir {
+                    self.event(inode, Kind::Changed, (None, true));
+                }
+            }
+            (4, Some(_)) => self.remove(dir, &name),
+            (5.., Some(inode)) => {
+                let (to, into) = dirs[dice.below(dirs.len())].clone();
+                let new = super::tests::name(["a", "b", "c", "d"][dice.below(4)]);
+                let from = at.join(&name).unwrap();
+                let target = self.nodes[&into].names.as_ref().unwrap().get(&new).copied();
+                let fits = target.is_none_or(|target| !self.is_dir(target) && !self.is_dir(inode));
+                if to.starts_with(&from) || !fits || target == Some(inode) {
+                    return;
+                }
+                // A file that is moved over another replaces it without a word.
+                if let Some(target) = target {
+                    self.nodes.remove(&target);
+                }
+                self.take(dir, &name);
+                self.add(into, &new, inode);
+                self.event(inode, Kind::Left, (None, true));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ground for World {
+    fn renew(&mut self) {}
+
+    fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched> {
+        let inode = self.at(dir).filter(|inode| self.is_dir(*inode)).ok_or(Unwatched::Nothing)?;
+        if let Some(no) = self.watches.get(&inode) {
+            return Ok(*no);
+        }
+        if self.watches.len() == self.most_watches {
+            return Err(Unwatched::TooMany);
+        }
+        let no = WatchNo(self.next_watch);
+        self.next_watch += 1;
+        self.watches.insert(inode, no);
+        Ok(no)
+    }
+
+    fn unwatch(&mut self, no: WatchNo) {
+        let Some(inode) = self.watches.iter().find(|(_, of)| **of == no).map(|(inode, _)| *inode)
+        else {
+            return;
+        };
+        self.event(inode, Kind::Over, (None, true));
+        self.watches.remove(&inode);
+    }
+
+    fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name> {
+        let Some(names) = self.at(dir).and_then(|inode| self.nodes[&inode].names.clone()) else {
+            return Vec::new();
+        };
+        names.into_iter().filter(|(_, inode)| self.is_dir(*inode)).map(|(name, _)| name).collect()
+    }
+}
+
+/// One thing that a round compares.
+enum Item {
+    All,
+    Dir(RelPath),
+    Name(RelPath),
+}
+
+fn items(dirt: &Dirt) -> Vec<Item> {
+    if dirt.is_all() {
+        return vec![Item::All];
+    }
+    dirt.dirs().cloned().map(Item::Dir).chain(dirt.names().map(Item::Name)).collect()
+}
+
+/// Brings one thing over, with the directories on the way, as a sync of that argument does.
+fn bring(world: &World, item: &Item, there: &mut Picture) {
+    let here = world.picture();
+    let (path, contents) = match item {
+        Item::All => {
+            *there = here;
+            return;
+        }
+        Item::Dir(path) => (path, true),
+        Item::Name(path) => (path, false),
+    };
+    let Some((is_dir, _)) = here.get(path) else { return };
+    if contents && !is_dir {
+        return;
+    }
+    let mut put = |path: &RelPath| {
+        let now = here[path];
+        if there.insert(path.clone(), now).is_some_and(|before| before.0 && !now.0) {
+            there.retain(|other, _| other == path || !other.starts_with(path));
+        }
+    };
+    let mut above = path.split_last();
+    while let Some((dir, _)) = above.filter(|(dir, _)| !dir.is_root()) {
+        put(&dir);
+        above = dir.split_last();
+    }
+    put(path);
+    if contents {
+        let is_in = |other: &RelPath| other.split_last().is_some_and(|(dir, _)| dir == *path);
+        here.keys().filter(|other| is_in(other)).for_each(put);
+        let gone: BTreeSet<_> = there
+            .keys()
+            .filter(|other| is_in(other) && !here.contains_key(other))
+            .cloned()
+            .collect();
+        there.retain(|other, _| !gone.iter().any(|gone| other.starts_with(gone)));
+    }
+}
+
+const PACE: Pace = Pace { delay: Duration::from_secs(1), longest: Duration::from_secs(5) };
+
+/// A source that is watched, and its destination.
+struct Sync {
+    world: World,
+    watches: Watches,
+    batch: Batch,
+    there: Picture,
+    now: Duration,
+}
+
+impl Sync {
+    fn new(world: World) -> Self {
+        let watches = Watches::new(vec![RelPath::root()]);
+        let (batch, there) = (Batch::new(PACE), Picture::new());
+        Self { world, watches, batch, there, now: Duration::ZERO }
+    }
+
+    fn hear(&mut self) {
+        let Some(event) = self.world.queue.pop_front() else { return };
+        for change in self.watches.handle(event, &mut self.world) {
+            self.batch.note(self.now, change);
+        }
+        self.batch.set_blind(self.now, self.watches.is_short());
+    }
+
+    /// A round, if one is due, while other things happen.
+    fn round(&mut self, dice: &mut Dice) {
+        let Some(dirt) = self.batch.take(self.now) else { return };
+        let ends = dice.below(4);
+        for item in items(&dirt) {
+            // What fails may have done something before.
+            if ends < 2 || dice.below(2) == 0 {
+                bring(&self.world, &item, &mut self.there);
+            }
+            if dice.below(4) == 0 {
+                self.world.happen(dice);
+            }
+            if dice.below(4) == 0 {
+                self.hear();
+            }
+        }
+        match ends {
+            0 | 1 => self.batch.succeeded(),
+            2 => self.batch.failed(self.now, dirt, Fault::Names),
+            _ => {
+                let mut all = Dirt::default();
+                all.note(Change::All);
+                self.batch.failed(self.now, all, Fault::Run);
+            }
+        }
+    }
+
+    /// Nothing happens any more, and rounds go well.
+    fn settle(&mut self) {
+        while !self.world.queue.is_empty() {
+            self.hear();
+        }
+        let mut rounds = 0;
+        while let Some(due) = self.batch.due() {
+            self.now = self.now.max(due);
+            let dirt = self.batch.take(self.now).expect("it is due");
+            items(&dirt).iter().for_each(|item| bring(&self.world, item, &mut self.there));
+            self.batch.succeeded();
+            rounds += 1;
+            // Who is blind never rests.
+            if self.watches.is_short() && rounds > 1 {
+                break;
+            }
+            assert!(rounds < 4, "rounds without a change");
+        }
+    }
+}
+
+#[test]
+fn no_change_is_lost() {
+    let mut short = 0;
+    for seed in 0..4000 {
+        let mut dice = Dice(seed);
+        let most_watches = if seed % 5 == 0 { 3 } else { usize::MAX };
+        let longest = if seed % 3 == 0 { 6 } else { usize::MAX };
+        let mut world = World::new(most_watches, longest);
+        (0..dice.below(20)).for_each(|_| world.happen(&mut dice));
+        let mut sync = Sync::new(world);
+        let all = sync.watches.look_again(&mut sync.world);
+        sync.batch.note(sync.now, all);
+        for _ in 0..150 {
+            match dice.below(6) {
+                0 | 1 => sync.world.happen(&mut dice),
+                2 | 3 => sync.hear(),
+                4 => sync.now += Duration::from_millis(300),
+                _ => sync.round(&mut dice),
+            }
+        }
+        sync.settle();
+        short += usize::from(sync.watches.is_short());
+        assert_eq!(sync.there, sync.world.picture(), "seed {seed}");
+    }
+    assert!(short > 0, "watches were never too few");
+}
+
+#[test]
+fn changes_are_gathered_until_it_is_quiet_but_not_for_ever() {
+    let ms = Duration::from_millis;
+    let mut batch = Batch::new(PACE);
+    assert!(batch.take(ms(0)).is_some_and(|dirt| dirt.is_all()));
+    batch.succeeded();
+    assert_eq!(batch.due(), None);
+    batch.note(ms(10_000), Change::Name(path("a")));
+    assert_eq!(batch.due(), Some(ms(11_000)));
+    assert_eq!(batch.take(ms(10_999)), None);
+    batch.note(ms(10_900), Change::Name(path("b")));
+    assert_eq!(batch.due(), Some(ms(11_900)));
+    for at in (11..20).map(|n| ms(n * 1000)) {
+        batch.note(at, Change::Name(path("b")));
+    }
+    assert_eq!(batch.due(), Some(ms(15_000)));
+    let dirt = batch.take(ms(15_000)).unwrap();
+    assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a"), path("b")]);
+}
+
+#[test]
+fn what_failed_is_tried_again_later_and_later_with_what_came_meanwhile() {
+    let secs = Duration::from_secs;
+    let mut batch = Batch::new(PACE);
+    let mut dirt = batch.take(secs(0)).unwrap();
+    let mut pauses = Vec::new();
+    let mut now = secs(0);
+    for _ in 0..8 {
+        batch.failed(now, dirt, Fault::Run);
+        let due = batch.due().unwrap();
+        pauses.push((due - now).as_secs());
+        now = due;
+        dirt = batch.take(now).unwrap();
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    batch.succeeded();
+    batch.note(now, Change::Name(path("a")));
+    let dirt = batch.take(now + secs(1)).unwrap();
+    batch.note(now + secs(1), Change::Name(path("b")));
+    batch.failed(now + secs(1), dirt, Fault::Names);
+    let dirt = batch.take(now + secs(2)).unwrap();
+    assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a"), path("b")]);
+    // What a limit held back makes no round, and goes with the next.
+    batch.held_back(dirt);
+    assert_eq!((batch.due(), batch.is_clean()), (None, false));
+    batch.note(now + secs(9), Change::Name(path("c")));
+    assert_eq!(batch.take(now + secs(10)).unwrap().len(), 3);
+}
+
+#[test]
+fn many_names_are_told_as_their_directory_and_very_many_as_everything() {
+    let mut dirt = Dirt::default();
+    for n in 0..300 {
+        dirt.note(Change::Name(path(&format!("d/{n}"))));
+    }
+    assert_eq!((dirt.dirs().collect::<Vec<_>>(), dirt.names().count()), (vec![&path("d")], 0));
+    for n in 0..5000 {
+        dirt.note(Change::Dir(path(&format!("e/{n}"))));
+    }
+    assert!(dirt.is_all());
+    dirt.note(Change::Name(path("a")));
+    assert_eq!((dirt.len(), dirt.is_clean()), (0, false));
+}
