@@ -29,9 +29,10 @@ pub(crate) trait Teller: Send {
     /// Something happened.
     fn tell(&mut self, notice: &Notice);
     /// The user is to be asked; until there is an answer nothing may be written over the question.
-    fn ask(&mut self, question: &Question);
+    /// Only of a run that [asks](deltic_protocol::options::Options::asks).
+    fn ask(&mut self, _: &Question) {}
     /// There is one.
-    fn answered(&mut self);
+    fn answered(&mut self) {}
     /// So much time has passed since the start; called a few times a second, whatever happens.
     fn tick(&mut self, elapsed: Duration);
     /// The run is over. Gives back what could not be written.

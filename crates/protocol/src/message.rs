@@ -165,7 +165,7 @@ pub enum ToReceiver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
     /// What is in these files? At least one; each is asked about once, and before it is wanted.
-    Ask(Vec<FileNo>),
+    Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
@@ -459,6 +459,6 @@ frames!(ToSender {
     38 Trouble(trouble)
     44 Arrived(files)
     52 Question(question)
-    58 Ask(asked)
+    58 Digest(files)
     39 Finished(totals)
 });

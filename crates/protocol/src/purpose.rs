@@ -79,7 +79,7 @@ impl ToSender {
             // Sums of what old has in the gaps, or of all of its blocks.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // With what is needed in any case: the two are one answer.
-            Self::Match { .. } | Self::Ask(_) => Purpose::Confirm,
+            Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,
         }
     }
 }

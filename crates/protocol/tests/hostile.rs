@@ -150,7 +150,7 @@ impl Victim {
         let options = Options { checksum: true, ..options() };
         let mut victim = Self::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
-        assert_eq!(victim.frames, [ToSender::Ask(vec![A])]);
+        assert_eq!(victim.frames, [ToSender::Digest(vec![A])]);
         victim
     }
 
@@ -459,7 +459,7 @@ impl Target {
     /// The receiver asked for the digest of `a`.
     fn asked() -> Self {
         let mut target = Self::plain();
-        target.take([ToSender::Ask(vec![A])]).unwrap();
+        target.take([ToSender::Digest(vec![A])]).unwrap();
         target
     }
 
@@ -568,10 +568,10 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Append", ToSender::Append { file: A, from: 2999 }),
         ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
         ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
-        ("Ask", ToSender::Ask(vec![A, NUMBERS[1]])),
-        ("Ask.nothing", ToSender::Ask(Vec::new())),
-        ("Ask.twice", ToSender::Ask(vec![A; 2])),
-        ("Ask.foreign", ToSender::Ask(vec![foreign])),
+        ("Digest", ToSender::Digest(vec![A, NUMBERS[1]])),
+        ("Digest.nothing", ToSender::Digest(Vec::new())),
+        ("Digest.twice", ToSender::Digest(vec![A; 2])),
+        ("Digest.foreign", ToSender::Digest(vec![foreign])),
         ("Settled", ToSender::Settled { upto: A }),
         ("Settled.all", ToSender::Settled { upto: FileNo(3) }),
         ("Settled.beyond", ToSender::Settled { upto: FileNo(4) }),
@@ -1730,7 +1730,7 @@ fn what_is_asked_about_is_answered_before_it_is_settled() {
     let same = Done::Same { touched: false, differs: Differs::default() };
     for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
         let mut target = Target::plain();
-        target.machine.handle(ToSender::Ask(vec![A])).unwrap();
+        target.machine.handle(ToSender::Digest(vec![A])).unwrap();
         assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
         let mut target = Target::asked();
         let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
@@ -2029,7 +2029,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
         let file = FileNo(file);
-        let ask = ToSender::Ask(vec![file]);
+        let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
             ask,
@@ -2214,7 +2214,8 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
 #[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
-    let question = || ToSender::Question(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let question =
+        || ToSender::Question(Question { names: 2000, of: 2001, first: vec![path("a")] });
     let unasked = Err(PeerError::Unexpected("a question"));
     for (remove, delete, dry_run, may) in [
         (Remove::default(), Delete::Guarded, false, false),

@@ -125,6 +125,7 @@ fn plan(args: &Args) -> Result<Plan> {
         bwlimit: args.bwlimit.and_then(Rate::limit),
         patience: Patience::default(),
         cache: crate::cache::dir(),
+        by_blake3: false,
     })
 }
 
@@ -166,7 +167,7 @@ fn options(args: &Args) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: args.cached, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules(false)?,
+        rules: args.filters.rules(false, None)?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         ..Options::default()

@@ -73,7 +73,7 @@ impl Receiver {
     /// Asks the sender, and the driver as far as not enough is under way.
     pub(super) fn compare_more(&mut self) {
         for files in std::mem::take(&mut self.comparing.unasked).chunks(MAX_BATCH) {
-            self.frames.push_back(ToSender::Ask(files.to_vec()));
+            self.frames.push_back(ToSender::Digest(files.to_vec()));
         }
         while let Some((files, paths)) = self.comparing.digesting.next() {
             self.jobs.ask(Work::Digest { paths }, Place::Digest(files));

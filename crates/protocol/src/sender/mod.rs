@@ -238,14 +238,14 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    question: Question,
+    digest: Wish,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
 
 /// Whether the receiver asked for a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum Wish {
     Unasked,
     /// It is being taken.
     Open,
@@ -386,7 +386,7 @@ impl Sender {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
-            ToSender::Ask(files) => self.asked(&files),
+            ToSender::Digest(files) => self.asked(&files),
             ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
             ToSender::Resume { file, key, spec } => {
                 self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
@@ -548,7 +548,7 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.question == Question::Open) {
+        if settled.clone().any(|(_, listing)| listing.digest == Wish::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
@@ -562,7 +562,7 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.question == Question::Open {
+        if listing.digest == Wish::Open {
             return Err(EARLY);
         }
         self.drop_attempt(file);

@@ -373,7 +373,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Alive", Alive.encode()),
         ("Question", ToSender::Question(question()).encode()),
         ("Allow", ToReceiver::Allow(true).encode()),
-        ("Ask", ToSender::Ask(vec![file, FileNo(301)]).encode()),
+        ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
         ("Digests", {
             let digest = Some(Digest::from_bytes([0xef; 32]));
             let unread = DigestLine { file: FileNo(301), digest: None };
@@ -470,7 +470,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         vec(file(), 0..4).prop_map(ToSender::Arrived),
         (number(), number(), vec(rel_path(), 0..6))
             .prop_map(|(names, of, first)| ToSender::Question(Question { names, of, first })),
-        vec(file(), 0..4).prop_map(ToSender::Ask),
+        vec(file(), 0..4).prop_map(ToSender::Digest),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
