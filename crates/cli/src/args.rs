@@ -58,6 +58,7 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
+    Verify(Box<verify::Args>),
     /// Keep a destination equal to its sources: sync, and sync what changes, until interrupted
     #[command(
         after_help = WATCH_EXAMPLES,
@@ -67,7 +68,6 @@ pub(crate) enum Command {
         disable_version_flag = true
     )]
     Watch(Box<watch::Args>),
-    Verify(Box<verify::Args>),
     Signature(signature::Args),
     Delta(delta::Args),
     Patch(patch::Args),

@@ -110,6 +110,10 @@ pub(crate) struct ChangeEvent<'a> {
     action: &'a str,
     differs: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     linked_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_to_bytes: Option<String>,
@@ -187,11 +191,13 @@ impl<'a> Event<'a> {
     /// A name changed.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
-        let linked = change.facts.linked.as_ref().map(|first| named(first.as_bytes()));
-        let (linked_to, bytes) = linked.map(|name| (name.path, name.path_bytes)).unzip();
+        let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
+        let (from, from_bytes) = other(change.facts.from.as_ref());
         Event::Change(ChangeEvent {
             linked_to,
-            linked_to_bytes: bytes.flatten(),
+            linked_to_bytes,
+            from,
+            from_bytes,
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(change.item),
             action: action(change.action),
@@ -316,6 +322,13 @@ fn named(bytes: &[u8]) -> Named {
     }
 }
 
+/// Another name, if there is one, and its bytes where it is no text.
+fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
+    let name = path.map(|path| named(path.as_bytes()));
+    let (path, bytes) = name.map(|name| (name.path, name.path_bytes)).unzip();
+    (path, bytes.flatten())
+}
+
 fn kind(item: Item) -> &'static str {
     match item {
         Item::File => "file",
@@ -424,6 +437,10 @@ mod tests {
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
         assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+        let mut moved = change(b"d/n");
+        moved.facts.from = Some(RelPath::parse(b"e/\xff").unwrap());
+        assert_eq!(keys(&Event::change(&moved)), "action differs event from from_bytes kind path");
+        assert_eq!(parsed(&Event::change(&moved))["from_bytes"], "652fff");
     }
 
     #[test]

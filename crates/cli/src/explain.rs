@@ -22,6 +22,8 @@ enum Why {
     Whole,
     /// Against its old version, in chunks of this mean length.
     Chunks(u32),
+    /// The same against a file of another name.
+    Moved(u32),
     /// Against its old version, by another strategy.
     Strategy,
     Attributes,
@@ -68,7 +70,9 @@ impl Explain {
         share.bytes = share.bytes.saturating_add(change.facts.len);
         share.literal = share.literal.saturating_add(change.facts.literal);
         let (sent, len) = (HumanBytes(change.facts.literal), HumanBytes(change.facts.len));
-        Some(format!("  {}; sent {sent} of {len}", self.words(why)))
+        let from = change.facts.from.as_ref().map(|from| format!(" ({from})"));
+        let from = from.unwrap_or_default();
+        Some(format!("  {}{from}; sent {sent} of {len}", self.words(why)))
     }
 
     /// What it was altogether.
@@ -85,6 +89,11 @@ impl Explain {
         let len = change.facts.len;
         match (change.action, self.strategy.chunker(len, None)) {
             (Action::Touched, _) => Why::Attributes,
+            (_, ChunkerSpec::ByContent(_, sizes))
+                if change.facts.from.is_some() && self.strategy.name == Strategy::DELTIC.name =>
+            {
+                Why::Moved(sizes.avg())
+            }
             (Action::Created, _) => Why::New,
             _ if self.whole => Why::Whole,
             _ if len <= WHOLE_BELOW_BYTES => Why::Short,
@@ -108,6 +117,10 @@ impl Explain {
             Why::Whole => "whole: --whole-file".to_owned(),
             Why::Chunks(avg) => format!(
                 "by strategy '{name}', in chunks of about {} for that length, against the old version",
+                HumanBytes(avg.into())
+            ),
+            Why::Moved(avg) => format!(
+                "by strategy '{name}', in chunks of about {} for that length, against a file of another name",
                 HumanBytes(avg.into())
             ),
             Why::Strategy => format!("by strategy '{name}', against the old version"),
@@ -157,6 +170,13 @@ mod tests {
             let line = explain(words).note(&change(Item::File, action, len)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
         }
+        let mut moved = change(Item::File, Created, 1 << 20);
+        moved.facts.from = Some(RelPath::parse(b"d/\x1bg").unwrap());
+        assert_eq!(
+            explain("a h:b").note(&moved).unwrap(),
+            "  by strategy 'deltic', in chunks of about 2.00 KiB for that length, against a file of another name \
+             (d/\\u{1b}g); sent 7 B of 1.00 MiB"
+        );
         assert_eq!(explain("a b").note(&change(Item::Dir, Created, 0)), None);
         assert_eq!(explain("a b").note(&change(Item::File, Deleted, 0)), None);
     }

@@ -283,6 +283,7 @@ mod tests {
             target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
             linked: None,
             literal: 77,
+            from: None,
         };
         let path = RelPath::parse(path.as_bytes()).unwrap();
         Change { path, item, action, differs: Differs::default(), facts }

@@ -45,8 +45,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Exit {
     match command {
         Command::Sync(args) => commands::sync::run(&args),
-        Command::Watch(args) => commands::watch::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
         Command::Signature(args) => ended(commands::signature::run(&args)),
         Command::Delta(args) => ended(commands::delta::run(&args)),
         Command::Patch(args) => ended(commands::patch::run(&args)),

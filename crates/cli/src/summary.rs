@@ -17,11 +17,14 @@ const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];
 pub(crate) struct Tally {
     created: [u64; KINDS.len()],
     deleted: [u64; KINDS.len()],
+    /// Files that were matched against one of another name.
+    moved: u64,
 }
 
 impl Tally {
     /// Counts a change.
     pub(crate) fn note(&mut self, change: &Change) {
+        self.moved += u64::from(change.facts.from.is_some());
         let counts = match change.action {
             Action::Created => &mut self.created,
             Action::Deleted => &mut self.deleted,
@@ -120,7 +123,7 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
     let bytes = |label: &str, n| format!("{label}: {} bytes", numbers.show(n));
     let kinds = [totals.files, totals.dirs, totals.links, totals.devices, totals.specials];
     let all = kinds.iter().sum();
-    vec![
+    let mut lines = vec![
         String::new(),
         format!("Number of files: {}", by_kind(all, kinds, numbers)),
         format!("Number of created files: {}", by_kind(totals.created, tally.created, numbers)),
@@ -133,8 +136,17 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
         "File list size: 0".to_owned(),
         format!("Total bytes sent: {}", numbers.show(traffic.sent)),
         format!("Total bytes received: {}", numbers.show(traffic.received)),
-    ]
+    ];
+    // Ours alone, so only where there is something to say.
+    if tally.moved > 0 {
+        let count = numbers.count(tally.moved);
+        lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
+    }
+    lines
 }
+
+/// Behind the number of files transferred.
+const MOVED_LINE: usize = 5;
 
 /// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur; without any where not all were named.
 fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
@@ -227,7 +239,7 @@ mod tests {
 
     #[test]
     fn statistics_are_rsyncs_lines() {
-        let tally = Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0] };
+        let tally = Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0], moved: 0 };
         let lines = |numbers| {
             let full = full(&outcome(), &tally, numbers);
             full.into_iter().chain(totals(&outcome(), true, numbers)).collect::<Vec<_>>().join("\n")
@@ -250,6 +262,8 @@ mod tests {
              sent 1,300,000 bytes  received 512 bytes  520,204.80 bytes/sec\n\
              total size is 5,368,709,120  speedup is 4,128.15 (DRY RUN)"
         );
+        let moved = full(&outcome(), &Tally { moved: 1200, ..tally }, Numbers::Grouped);
+        assert_eq!(moved[5], "Number of files matched under other names: 1,200");
         assert!(lines(Numbers::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
         assert_eq!(
             logged(&outcome(), Numbers::Plain),

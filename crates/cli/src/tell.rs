@@ -28,9 +28,8 @@ use crate::view::{Log, Summary, View};
 pub(crate) trait Teller: Send {
     /// Something happened.
     fn tell(&mut self, notice: &Notice);
-    /// The user is to be asked; until there is an answer nothing may be written over the question.
-    /// Only of a run that [asks](deltic_protocol::options::Options::asks).
-    fn ask(&mut self, _: &Question) {}
+    /// The user is to be asked; until there is an answer nothing may be written over the question. Some runs ask nothing.
+    fn ask(&mut self, _question: &Question) {}
     /// There is one.
     fn answered(&mut self) {}
     /// So much time has passed since the start; called a few times a second, whatever happens.

@@ -64,9 +64,9 @@ pub(crate) struct Conduct {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
-    pub(crate) user: User,
     /// Where is kept what is known of files.
     pub(crate) cache: Option<PathBuf>,
+    pub(crate) user: User,
 }
 
 impl Conduct {
@@ -91,8 +91,8 @@ pub(crate) struct Session {
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
-    user: User,
     cache: Option<PathBuf>,
+    user: User,
 }
 
 /// What the ends agreed on.
@@ -130,9 +130,9 @@ impl Session {
         let figures = conduct.figures();
         let Link { reader, writer, child } = link;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, user, cache, .. } = conduct;
+        let Conduct { further, cache, user, .. } = conduct;
         let ours = hello();
-        (Self { ours, reader, batches, writing, flow, further, figures, user, cache }, child)
+        (Self { ours, reader, batches, writing, flow, further, figures, cache, user }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {

@@ -56,6 +56,8 @@ pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
 /// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that spells them.
 pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
+/// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to find.
+pub const MOVED_ABOVE_BYTES: u64 = 16 << 10;
 /// Bytes of a file that are read, cut and summed in one piece of work, at least.
 pub const SEGMENT_BYTES: u64 = 512 << 10;
 /// Most files under way at once.
@@ -102,7 +104,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES SEGMENT_BYTES
+            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES MAX_ASKED
         ]
         .into_iter()

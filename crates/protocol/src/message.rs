@@ -193,7 +193,7 @@ pub enum ToSender {
     /// These are here, and safe: their sources may go. None: those were all.
     Arrived(Vec<FileNo>),
     /// So many names would go: the user, who is at the sender's end, is to say whether they may.
-    Question(Question),
+    Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
@@ -204,8 +204,9 @@ pub enum ToSender {
 pub enum Done {
     /// Its content was what it should be; `touched` if attributes were set.
     Same { touched: bool, differs: Differs },
-    /// Its new version is in place (in a dry run: would be).
-    Replaced { action: Action, differs: Differs, literal: u64, matched: u64 },
+    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is another
+    /// name.
+    Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
     /// It failed for good.
     Failed(Trouble),
 }
@@ -348,12 +349,13 @@ impl Wire for Done {
                 touched.put(to);
                 differs.put(to);
             }
-            Self::Replaced { action, differs, literal, matched } => {
+            Self::Replaced { action, differs, literal, matched, from } => {
                 to.put_u8(1);
                 action.put(to);
                 differs.put(to);
                 literal.put(to);
                 matched.put(to);
+                from.put(to);
             }
             Self::Failed(trouble) => {
                 to.put_u8(2);
@@ -369,6 +371,7 @@ impl Wire for Done {
                 differs: Wire::take(from)?,
                 literal: Wire::take(from)?,
                 matched: Wire::take(from)?,
+                from: Wire::take(from)?,
             }),
             2 => Ok(Self::Failed(Wire::take(from)?)),
             _ => Err(CodecError::OutOfRange.into()),
@@ -458,7 +461,7 @@ frames!(ToSender {
     37 Changed(change)
     38 Trouble(trouble)
     44 Arrived(files)
-    52 Question(question)
     58 Digest(files)
+    52 Ask(question)
     39 Finished(totals)
 });

@@ -72,7 +72,7 @@ impl ToSender {
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)
-            | Self::Question(_)
+            | Self::Ask(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,

@@ -32,6 +32,8 @@ pub struct Facts {
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
+    /// Which file of another name it was matched against.
+    pub from: Option<RelPath>,
 }
 
 impl Facts {
@@ -43,7 +45,7 @@ impl Facts {
             _ => None,
         };
         let Meta { len, modified, mode, .. } = *meta;
-        Self { len, modified, mode, target, linked: None, literal: 0 }
+        Self { len, modified, mode, target, ..Self::default() }
     }
 }
 

@@ -561,7 +561,8 @@ impl Wire for Facts {
             return Err(CodecError::OutOfRange.into());
         }
         let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
-        Ok(Self { len, modified, mode, target, linked, literal: from.varint()? })
+        let literal = from.varint()?;
+        Ok(Self { len, modified, mode, target, linked, literal, from: None })
     }
 }
 

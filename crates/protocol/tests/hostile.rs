@@ -1973,7 +1973,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
-        listing("c", &[("a", file_of(3000))], Extent::Last),
+        listing("c", &[("a", file_of(30_000))], Extent::Last),
         ToReceiver::Listed { intact: true },
         chunks(one(0..1), &[1000, 2000]),
         chunks(one(1..2), &[3000]),
@@ -2064,7 +2064,7 @@ fn any_kept(luck: u8) -> receiver::Kept {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, OldLens, Work};
+    use receiver::{Answer, Charted, Kinship, OldLens, Unseen, Work};
     let fails = luck.is_multiple_of(5);
     let work = match work {
         Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
@@ -2120,11 +2120,19 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
         }
         Work::Ask(_) => Answer::Asked(luck > 100),
+        Work::Chart { names, .. } => {
+            let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+        }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
-            similar: vec![3000; luck as usize / 6 % 2],
+            similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                path: path(["a", "d/b"][luck as usize / 12 % 2]),
+                len: 3000,
+                kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)][luck as usize / 24 % 3],
+            }),
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
         })),
@@ -2181,6 +2189,35 @@ fn likely_compare() -> impl proptest::strategy::Strategy<Value = Compare> {
     })
 }
 
+/// A list of huge files makes a receiver look around once, and no further than it will.
+#[test]
+fn claims_of_length_buy_a_bounded_look_around() {
+    let files: Vec<_> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let huge: Vec<_> = files.iter().map(|name| (&**name, file_of(i64::MAX as u64))).collect();
+    // The root itself is no part of it, or all would be looked at for the list as well.
+    let mut machine = Victim::plain().machine;
+    machine.handle(listing("", &huge, Extent::Last)).unwrap();
+    let (mut names_seen, mut opened) = (0, 0);
+    let mut hands = Victim::plain().hands;
+    while let Some((id, work)) = machine.poll_work() {
+        let answer = match work {
+            receiver::Work::Chart { near, names } => {
+                assert!(near.is_empty(), "{near:?}");
+                names_seen += names;
+                let unseen = receiver::Unseen::Far;
+                receiver::Answer::Charted(receiver::Charted { names, unseen })
+            }
+            work => {
+                opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
+                hands.perform(work)
+            }
+        };
+        machine.answer(id, answer).unwrap();
+    }
+    assert!((1 << 20..(1 << 20) + (8 << 10)).contains(&names_seen), "{names_seen}");
+    assert!(opened > 0, "what waited goes on");
+}
+
 #[test]
 fn what_was_not_asked_for_is_not_removed_at_either_end() {
     let unasked = PeerError::Unexpected("a missing name that was not asked for");
@@ -2214,8 +2251,7 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
 #[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
-    let question =
-        || ToSender::Question(Question { names: 2000, of: 2001, first: vec![path("a")] });
+    let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
     let unasked = Err(PeerError::Unexpected("a question"));
     for (remove, delete, dry_run, may) in [
         (Remove::default(), Delete::Guarded, false, false),
@@ -2250,7 +2286,7 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
         let mut victim = Victim::new(setting(false));
         victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
         let first = vec![path("a")];
-        let asked = ToSender::Question(Question { names: 1, of: 1, first });
+        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
         assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
         assert!(!victim.machine.is_finished());
         victim.take([ToReceiver::Allow(allowed)]).unwrap();

@@ -608,3 +608,118 @@ fn a_full_directory_in_the_way_counts_as_its_names() {
         assert_eq!(totals.failed, u64::from(!goes), "{delete:?}");
     }
 }
+
+/// What a session made of `new`, and by how many literal bytes.
+fn literal_of(case: &Case, seed: u64) -> u64 {
+    let mut session = Session::new(case, &mut Dice::new(seed));
+    let totals = session.finish();
+    check_result(case, &session, &totals);
+    totals.literal
+}
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp { secs, nanos: 0 }
+}
+
+#[test]
+fn what_moved_is_copied_and_not_sent_again() {
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let (mut new, mut old) = (Tree::default(), Tree::default());
+        for dir in ["new", "new/below", "old", "old/below"] {
+            let tree = if dir.starts_with("new") { &mut new } else { &mut old };
+            tree.0.insert(path(dir), Node::other(Kind::Dir, NOW, 0o755));
+        }
+        let mut edited = 0;
+        for (n, name) in ["below/a", "below/b", "c", "d"].into_iter().enumerate() {
+            let len = dice.between(20_000, 150_000);
+            let mut bytes = dice.bytes(len);
+            let time = at(n as i64);
+            old.0.insert(path(&format!("old/{name}")), Node::file(bytes.clone(), time, 0o644));
+            let moved = match dice.below(3) {
+                // With the directory; under another name; edited.
+                0 => format!("new/{name}"),
+                1 => format!("new/other-{n}"),
+                _ => {
+                    bytes.splice(5000..5000, b"a few more".iter().copied());
+                    edited += 1;
+                    format!("new/{name}")
+                }
+            };
+            new.0.insert(path(&moved), Node::file(bytes, time, 0o644));
+        }
+        let mut case = plain(new, old);
+        case.options.delete = Delete::AtMost(100);
+        let mut session = Session::new(&case, &mut dice);
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let most = edited * 3000;
+        assert!(totals.literal <= most, "{seed}: {} of at most {most}", totals.literal);
+        let told = session.told_by_sender.changes.iter();
+        assert_eq!(told.filter(|change| change.facts.from.is_some()).count(), 4, "{seed}");
+    }
+}
+
+/// A name that gets new content while its old content moves away: the one waits until the other is done with it.
+#[test]
+fn what_moves_away_is_there_until_it_was_copied() {
+    let (mut all_found, mut all_sent) = (0, 0);
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let (now, before) = (dice.bytes(90_000), dice.bytes(90_000));
+        let mut new = tree_of(&[("a", now), ("b", before.clone())]);
+        new.0.get_mut(&path("b")).unwrap().meta.modified = at(5);
+        let old = Tree([(path("a"), Node::file(before, at(5), 0o644))].into());
+        let mut session = Session::new(&plain(new.clone(), old.clone()), &mut dice);
+        let totals = session.finish();
+        let found = session.destination.similar.iter().any(|(path, _)| path.as_bytes() == b"b");
+        all_found += u32::from(found);
+        all_sent += u32::from(found && totals.literal > 91_000);
+    }
+    // Its place may be taken just when it is found.
+    assert!(all_found > 50 && all_sent <= 3, "{all_sent} of {all_found}");
+}
+
+#[test]
+fn a_wrong_guess_costs_no_literal_and_many_of_them_end_it() {
+    let mut dice = Dice::new(3);
+    let file = |dice: &mut Dice| Node::file(dice.bytes(20_000), at(7), 0o644);
+    let (mut new, mut old) = (Tree::default(), Tree::default());
+    for n in 0..400 {
+        new.0.insert(path(&format!("new-{n:03}")), file(&mut dice));
+        old.0.insert(path(&format!("old-{n:03}")), file(&mut dice));
+    }
+    let case = plain(new, old);
+    let mut session = Session::new(&case, &mut dice);
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert_eq!(totals.literal, 400 * 20_000);
+    let guesses = session.destination.similar.len();
+    assert!((17..400).contains(&guesses), "{guesses}");
+}
+
+#[test]
+fn nothing_is_looked_for_that_is_short_or_has_an_old_version() {
+    let bytes = Dice::new(4).bytes(100_000);
+    let file = |len: usize| Node::file(bytes[..len].to_vec(), at(7), 0o644);
+    let tree = |files: &[(&str, usize)]| {
+        Tree(files.iter().map(|(name, len)| (path(name), file(*len))).collect())
+    };
+    let (short, long) = (16 << 10, (16 << 10) + 1);
+    let new = tree(&[("short-2", short), ("long-2", long)]);
+    let old = tree(&[("short-1", short), ("long-1", long)]);
+    assert_eq!(literal_of(&plain(new.clone(), old.clone()), 1), short as u64);
+    // Whoever has an old version is not matched against another's.
+    let mut with_old = old.clone();
+    with_old.0.insert(path("long-2"), Node::file(vec![0; 10], at(1), 0o644));
+    assert_eq!(literal_of(&plain(new.clone(), with_old), 2), (short + long) as u64);
+    let rsync = *Strategy::ALL.iter().find(|strategy| strategy.name == "rsync").unwrap();
+    for options in [
+        Options { whole_file: true, ..plain(new.clone(), old.clone()).options },
+        Options { strategy: rsync, ..plain(new.clone(), old.clone()).options },
+    ] {
+        let mut case = plain(new.clone(), old.clone());
+        case.options = options;
+        assert_eq!(literal_of(&case, 3), (short + long) as u64);
+    }
+}

@@ -81,8 +81,8 @@ fn each_type_number_belongs_to_one_frame() {
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
             !matches!(kind, 16..=28 | 31 | 45 | 50 | 51 | 53 | 57)
         );
-        let known = matches!(kind, 32..=44 | 48 | 52 | 58);
-        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !known);
+        let to_sender = matches!(kind, 32..=44 | 48 | 52 | 58);
+        assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
         assert_eq!(matches!(Reply::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 3);

@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 fn plan(args: &Args) -> Result<Plan> {
     let (sources, destination) = ends(&args.operands)?;
     Ok(Plan {
+        by_blake3: false,
         sources: contents(sources, &destination),
         names: Names::None,
         destination,

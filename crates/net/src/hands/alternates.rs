@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::{Entry, Meta, Name, RelPath, Timestamp};
 use deltic_protocol::options::Fuzzy;
 use deltic_protocol::receiver::Elsewhere;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 
 use super::lock;
 
@@ -18,6 +18,9 @@ pub(crate) struct Alternates<S> {
 
 /// The regular files of a directory, by the tree they are in; `None` is the destination.
 type Candidates = Vec<(Option<usize>, Entry)>;
+
+/// A file of another name, held open.
+type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 
 impl<S: Store> Alternates<S> {
     pub(crate) fn new(trees: Vec<Option<S>>) -> Self {
@@ -63,31 +66,32 @@ impl<S: Store> Alternates<S> {
         rebuild.commit(Commit { meta, keep, replaces })
     }
 
-    /// Old versions of `path` that are not in place: that of the alternate, and those of similar names.
+    /// Old versions of `path` that are not in place: that of the alternate, or one of a similar name, and that name.
     pub(super) fn open(
         &self,
         store: &S,
         path: &RelPath,
         elsewhere: &Elsewhere,
-    ) -> (Option<S::Snapshot>, Vec<S::Snapshot>) {
+    ) -> (Option<S::Snapshot>, Named<S>) {
         let of_alternate = |alternate| self.tree(alternate, path).and_then(|tree| tree.open(path));
         let beside = elsewhere.alternate.and_then(|alternate| of_alternate(alternate).ok());
         let similar = match (elsewhere.fuzzy, &beside) {
             (Fuzzy::Never, _) | (_, Some(_)) => None,
             _ => self.similar(store, path, elsewhere),
         };
-        (beside, similar.into_iter().collect())
+        (beside, similar)
     }
 
-    fn similar(&self, store: &S, path: &RelPath, elsewhere: &Elsewhere) -> Option<S::Snapshot> {
+    fn similar(&self, store: &S, path: &RelPath, elsewhere: &Elsewhere) -> Named<S> {
         let (dir, name) = path.split_last()?;
         let candidates = self.candidates(store, &dir, elsewhere.fuzzy);
         let (tree, best) = most_similar(&name, elsewhere.new, &candidates)?;
         let path = dir.join(best).ok()?;
-        match tree {
+        let opened = match tree {
             None => store.open(&path).ok(),
             Some(alternate) => self.tree(alternate, &path).ok()?.open(&path).ok(),
-        }
+        };
+        Some((path, opened?))
     }
 
     fn candidates(&self, store: &S, dir: &RelPath, fuzzy: Fuzzy) -> Arc<Candidates> {

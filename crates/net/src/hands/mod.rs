@@ -1,6 +1,7 @@
 //! The work of the machines, done with a store: blocking calls, from the pool's threads.
 
 pub(crate) mod alternates;
+mod chart;
 pub(crate) mod digests;
 mod journal;
 pub(crate) mod owners;

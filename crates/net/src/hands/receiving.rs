@@ -20,6 +20,7 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
+use super::chart::Chart;
 use super::digests::Digests;
 use super::owners::Owners;
 use super::sending::cut_segment;
@@ -37,6 +38,7 @@ use writing::Site;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
+    chart: Chart,
     keep: Keep,
     owners: Owners,
     terms: Terms,
@@ -60,6 +62,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            // So many names take their time.
+            Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
@@ -95,6 +99,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetDirs { .. }
             | Work::Remove { .. }
             | Work::Ask(_)
+            | Work::Chart { .. }
             | Work::Land
             | Work::OpenOld { .. }
             | Work::Abandon { .. }
@@ -153,6 +158,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 }
                 Err(error) => Err(failed(&error)),
             }),
+            Work::Chart { near, names } => {
+                Answer::Charted(self.chart.draw(&self.store, near, names))
+            }
             Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
                 let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
                 Answer::Opened(opened.map_err(|error| setback(&error)))
@@ -240,6 +248,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(Self {
             store,
             alternates,
+            chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             terms,

@@ -183,14 +183,14 @@ impl<T: Tree> SendingHands<T> {
         }
     }
 
-    /// Asks this user.
-    pub(crate) fn with_user(self, user: User) -> Self {
-        Self { user, ..self }
-    }
-
     /// The same, with what is known of files.
     pub(crate) fn knowing(self, digests: Digests) -> Self {
         Self { digests, ..self }
+    }
+
+    /// Asks this user.
+    pub(crate) fn with_user(self, user: User) -> Self {
+        Self { user, ..self }
     }
 
     /// Takes the terms of the session; only the first count.

@@ -61,6 +61,9 @@ pub enum Work {
     Remove { path: RelPath },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
+    /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of
+    /// those below the directories `near`, which are said once. Answer with [`Answer::Charted`].
+    Chart { near: Vec<RelPath>, names: u64 },
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
     /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
     /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Answer with
@@ -126,8 +129,39 @@ pub struct Elsewhere {
     pub alternate: Option<usize>,
     /// In its directory, under a name like its own.
     pub fuzzy: Fuzzy,
+    /// Anywhere in the destination as far as it was charted, if there is a file that is at least so much like it.
+    pub moved: Option<Kinship>,
     /// How long the new version is, in bytes, and when it was modified: what has both is like no other.
     pub new: (u64, Timestamp),
+}
+
+/// What speaks for a file of another name being an old version; the first speaks loudest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kinship {
+    /// It has the same length and the same time: nobody touched it when it moved.
+    Twin,
+    /// It has the same name, or a length that few have.
+    Kin,
+}
+
+/// What was looked at of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charted {
+    /// So many names.
+    pub names: u64,
+    /// Where there are more.
+    pub unseen: Unseen,
+}
+
+/// Where names are that were not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// Below the directories that were near.
+    Near,
+    /// Elsewhere.
+    Far,
+    /// Nowhere, or no more can be noted.
+    Nothing,
 }
 
 /// The new version, and how it is cut: what must be the same for its transfer to go on in another session.
@@ -255,6 +289,8 @@ pub enum Answer {
     Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.
     SetDirs(Vec<Trouble>),
+    /// Some names were looked at.
+    Charted(Charted),
     /// What there is to match against.
     Opened(Result<OldLens, Setback>),
     /// The chunks of a segment, all of which could be read.
@@ -321,10 +357,21 @@ pub struct OldLens {
     pub in_place: Option<u64>,
     /// That of the alternate that was asked for.
     pub beside: Option<u64>,
-    /// Those of a similar name.
-    pub similar: Vec<u64>,
+    /// That of another name.
+    pub similar: Option<Similar>,
     /// What killed runs left of it.
     pub leftovers: Vec<u64>,
     /// What one of them left that goes on as the new version.
     pub kept: Option<Kept>,
+}
+
+/// A file of another name that may be an old version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Similar {
+    /// Its name.
+    pub path: RelPath,
+    /// Its length in bytes.
+    pub len: u64,
+    /// What speaks for it, where it was found in the chart.
+    pub kinship: Option<Kinship>,
 }

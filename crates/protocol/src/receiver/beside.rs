@@ -258,7 +258,10 @@ impl Receiver {
             }
             Ok(()) => {
                 let (action, differs) = (Action::Created, Differs::default());
-                self.done(file, Done::Replaced { action, differs, literal: 0, matched });
+                self.done(
+                    file,
+                    Done::Replaced { action, differs, literal: 0, matched, from: None },
+                );
             }
             Err(_) if links => {
                 if let Some(beside) = &mut incoming.candidate.beside {

@@ -85,7 +85,7 @@ impl Receiver {
         match (entry, removed) {
             (Cleared::File(mut candidate), Ok(_)) => {
                 candidate.seen = None;
-                self.queue.push(*candidate);
+                self.enqueue(*candidate);
             }
             (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
             (Cleared::Name { mut name, change }, Ok(_)) => {

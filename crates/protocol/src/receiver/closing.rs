@@ -31,7 +31,7 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        let waits = self.leaving || self.asked.is_some() || self.comparing.first().is_some();
+        let waits = self.comparing.first().is_some() || self.leaving || self.asked.is_some();
         if busy || waits || self.closing == Some(Closing::Finished) {
             return;
         }
@@ -90,7 +90,7 @@ impl Receiver {
         if names <= most {
             self.remove_all(extras);
         } else if self.setting.options.asks() {
-            self.ask_user(names, extras);
+            self.ask(names, extras);
         } else {
             self.hold_back(names);
         }
@@ -117,7 +117,7 @@ impl Receiver {
     }
 
     /// Leaves it to the user, wherever that is.
-    fn ask_user(&mut self, names: u64, extras: Vec<(RelPath, Extra)>) {
+    fn ask(&mut self, names: u64, extras: Vec<(RelPath, Extra)>) {
         let first = extras.iter().take(MAX_ASKED).map(|(path, _)| path.clone()).collect();
         // All that is listed is in place by now.
         let question = Question { names, of: self.told.saturating_add(names), first };
@@ -125,7 +125,7 @@ impl Receiver {
         if self.setting.user_is_here {
             self.jobs.ask(Work::Ask(question), Place::Ask);
         } else {
-            self.frames.push_back(ToSender::Question(question));
+            self.frames.push_back(ToSender::Ask(question));
         }
     }
 

@@ -537,8 +537,17 @@ impl Receiver {
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
-        let candidate =
-            Candidate { file, path, meta, old: old_file, seen, differs, compared: false, beside };
+        let candidate = Candidate {
+            file,
+            path,
+            meta,
+            old: old_file,
+            seen,
+            differs,
+            compared: false,
+            beside,
+            may_have_moved: false,
+        };
         if looks == Some(Quick::Unknown) {
             self.compare(candidate);
         } else if options.dry_run && !beside_is_it {
@@ -546,7 +555,7 @@ impl Receiver {
         } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
-            self.queue.push(candidate);
+            self.enqueue(candidate);
         }
     }
 

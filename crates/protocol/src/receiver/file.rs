@@ -16,7 +16,7 @@ use crate::work::{Handle, Setback};
 
 use super::attempt::{Attempt, Old};
 use super::beside::Beside;
-use super::{Elsewhere, Kept, OldLens, Place, Receiver, Work};
+use super::{Elsewhere, Kept, Kinship, OldLens, Place, Receiver, Similar, Work};
 
 /// Most bytes of small files under way at once: bounds what their indexes take.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
@@ -37,6 +37,8 @@ pub(super) struct Candidate {
     pub(super) compared: bool,
     /// What an alternate has to match against; only where there is no old version.
     pub(super) beside: Option<Beside>,
+    /// Whether it is to be looked for in the chart.
+    pub(super) may_have_moved: bool,
 }
 
 impl Candidate {
@@ -139,6 +141,8 @@ pub(super) struct Incoming {
     pub(super) in_place: bool,
     /// Whether it is an alternate's.
     pub(super) is_beside: bool,
+    /// Another file that it is matched against.
+    pub(super) similar: Option<Similar>,
     /// What an interrupted transfer left that goes on, until `Start`.
     pub(super) kept: Option<Kept>,
     /// What is known of old, from a `Want` by recipe until `Start`: it most likely says what the list lets expect.
@@ -185,13 +189,14 @@ impl Incoming {
     }
 
     /// Where else an old version may be, unless one is in place or nothing is to be matched against.
-    fn elsewhere(&self, fuzzy: Fuzzy) -> Elsewhere {
-        let Candidate { meta, old, beside, .. } = &self.candidate;
+    fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
+        let Candidate { meta, old, beside, may_have_moved, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {
             return Elsewhere::default();
         }
         let alternate = beside.as_ref().map(|beside| beside.alternate);
-        Elsewhere { alternate, fuzzy, new: (meta.len, meta.modified) }
+        let moved = most.filter(|_| *may_have_moved);
+        Elsewhere { alternate, fuzzy, moved, new: (meta.len, meta.modified) }
     }
 
     /// The first old version that holds anything: one that begins where all do, laid end to end.
@@ -228,6 +233,7 @@ impl Receiver {
                 parts: Vec::new(),
                 in_place: false,
                 is_beside: false,
+                similar: None,
                 kept: None,
                 ahead: None,
                 attempt: None,
@@ -281,7 +287,8 @@ impl Receiver {
             return self.want(file, How::Whole);
         }
         let path = incoming.candidate.path.clone();
-        let elsewhere = incoming.elsewhere(self.setting.options.compare.fuzzy);
+        let fuzzy = self.setting.options.compare.fuzzy;
+        let elsewhere = incoming.elsewhere(fuzzy, self.moved.most());
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
             How::Whole | How::Tail => 0,
@@ -293,6 +300,7 @@ impl Receiver {
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
         let Options { dry_run, checksum, .. } = self.setting.options;
         let strategy = self.setting.options.way();
+        self.borrow(handle, lens.as_ref().ok().and_then(|lens| lens.similar.as_ref()));
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
         let how = incoming.how;
@@ -307,7 +315,8 @@ impl Receiver {
             let may_be_it = incoming.candidate.is_beside(checksum) && lens.beside.is_some();
             incoming.is_beside = !is_here && may_be_it;
             incoming.in_place = is_here || may_be_it;
-            let others = lens.beside.into_iter().chain(lens.similar).chain(lens.leftovers);
+            let similar = lens.similar.as_ref().map(|similar| similar.len);
+            let others = lens.beside.into_iter().chain(similar).chain(lens.leftovers);
             incoming.parts = lens.in_place.into_iter().chain(others).collect();
         }
         let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
@@ -329,8 +338,10 @@ impl Receiver {
         } else {
             // Nothing to match against, so nothing to hold open.
             incoming.how = How::Whole;
+            let similar = incoming.similar.take();
             self.handles.remove(&handle);
             self.jobs.ask_last(handle, Work::Abandon { handle }, Place::Release);
+            self.give_back(similar);
             self.begin(file);
         }
     }
@@ -345,6 +356,14 @@ impl Receiver {
     fn want(&mut self, file: FileNo, how: How) {
         self.asked_for(file);
         self.frames.push_back(ToSender::Want { file, how });
+    }
+
+    /// The file that this one takes the place of, unless it is nobody's to wait for: one that is matched against another
+    /// file's place never waits for its own, or two could wait for each other.
+    pub(super) fn waits_for(&self, handle: Handle) -> Option<&RelPath> {
+        let incoming = self.files.get(self.handles.get(&handle)?)?;
+        let is_guest = incoming.similar.as_ref().is_some_and(|similar| similar.kinship.is_some());
+        (!is_guest).then_some(&incoming.candidate.path)
     }
 
     /// The file that holds this handle, unless that attempt has ended.
@@ -363,6 +382,7 @@ impl Receiver {
     fn abandon(&mut self, file: FileNo, handle: Handle) {
         self.handles.remove(&handle);
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        let similar = incoming.similar.take();
         if let Some(attempt) = incoming.attempt.take() {
             self.groups_out -= attempt.groups_unanswered();
             self.groups_held -= attempt.groups_held();
@@ -378,6 +398,7 @@ impl Receiver {
                 _ => {}
             }
         }
+        self.give_back(similar);
     }
 
     /// The sender gave up on its side; stale where this side gave up on the same attempt before it knew.
@@ -429,6 +450,7 @@ impl Receiver {
                     differs: Differs { content: true, ..incoming.candidate.differs },
                     literal: 0,
                     matched: 0,
+                    from: None,
                 };
                 self.done(file, done);
             }
@@ -445,7 +467,7 @@ impl Receiver {
         let Some(incoming) = self.files.remove(&file) else { return };
         self.unasked.remove(&file);
         self.handles.remove(&incoming.handle);
-        let Incoming { candidate, reported, attempt, .. } = incoming;
+        let Incoming { candidate, reported, attempt, similar, .. } = incoming;
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
@@ -463,7 +485,7 @@ impl Receiver {
         let mut facts = Facts::of(&candidate.meta);
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),
-            Done::Replaced { action, differs, literal, matched } => {
+            Done::Replaced { action, differs, literal, matched, from } => {
                 let bytes = if self.setting.options.dry_run {
                     candidate.meta.len
                 } else {
@@ -472,6 +494,11 @@ impl Receiver {
                 self.totals.transferred += 1;
                 self.totals.transferred_bytes = self.totals.transferred_bytes.saturating_add(bytes);
                 facts.literal = *literal;
+                facts.from.clone_from(from);
+                let kinship = similar.as_ref().and_then(|similar| similar.kinship);
+                if let Some(kinship) = kinship {
+                    self.moved.learn(kinship, *matched, candidate.meta.len);
+                }
                 self.totals.literal += literal;
                 self.totals.matched += matched;
                 self.totals.created += u64::from(*action == Action::Created);
@@ -483,6 +510,7 @@ impl Receiver {
             self.notices.push_back(Notice::Changed(Change { path, item, action, differs, facts }));
         }
         self.frames.push_back(ToSender::Done { file, done });
+        self.give_back(similar);
     }
 
     /// Tells progress, counting no byte of a file twice however often it is tried.

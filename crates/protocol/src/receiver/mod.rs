@@ -20,6 +20,7 @@ mod expect;
 mod file;
 mod linking;
 mod missing;
+mod moved;
 mod owning;
 mod proof;
 
@@ -45,12 +46,13 @@ use comparing::Comparing;
 use deciding::{Lost, Section};
 use file::{Incoming, Queue};
 use linking::Linking;
+use moved::Moved;
 use owning::Owners;
 use proof::ProofPart;
 
 pub use ask::{
-    Answer, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours,
-    Patch, Piece, Removed, Rolled, Work,
+    Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended, New,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -106,6 +108,7 @@ pub struct Receiver {
     cleared_names: u64,
     root_is_whole: bool,
     queue: Queue,
+    moved: Moved,
     comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
@@ -176,6 +179,7 @@ enum Place {
     Land,
     Sweep,
     Flush,
+    Chart,
     OpenOld(Handle),
     Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
@@ -241,6 +245,7 @@ impl Receiver {
             cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
+            moved: Moved::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),
             arrived: Vec::new(),
@@ -431,6 +436,7 @@ impl Receiver {
             }
             (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
+            (Place::Chart, Answer::Charted(charted)) => self.charted(charted),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
@@ -481,6 +487,7 @@ impl Receiver {
         self.link_more();
         self.survey_more();
         self.compare_more();
+        self.draw();
         self.activate();
         self.settle();
         self.close();
@@ -510,9 +517,10 @@ impl Receiver {
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
+        let charting = self.moved.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
         let comparing = self.comparing.first().map(|file| file.0);
-        let waiting = [looking, queued, clearing, beside, linking, comparing, unasked];
+        let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
         let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
         if upto > self.settled {
             self.settled = upto;

@@ -6,7 +6,7 @@ use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};
 
-use super::{Place, Sender, Wish, Work};
+use super::{Inquiry, Place, Sender, Work};
 
 impl Sender {
     /// The receiver asks what is in these files.
@@ -17,10 +17,10 @@ impl Sender {
         for file in files {
             let listing = self.entries.get_mut(file);
             let listing = listing.ok_or(PeerError::Unexpected("a file that was not listed"))?;
-            if listing.attempts > 0 || listing.digest != Wish::Unasked {
+            if listing.attempts > 0 || listing.inquiry != Inquiry::Unasked {
                 return Err(PeerError::Unexpected("a question for a digest that was asked for"));
             }
-            listing.digest = Wish::Open;
+            listing.inquiry = Inquiry::Open;
             self.digesting.push(*file, listing.path.clone(), listing.len);
         }
         Ok(())
@@ -37,7 +37,7 @@ impl Sender {
         self.digesting.answered();
         for file in &files {
             if let Some(listing) = self.entries.get_mut(file) {
-                listing.digest = Wish::Answered;
+                listing.inquiry = Inquiry::Answered;
             }
         }
         let lines = files.into_iter().zip(digests);

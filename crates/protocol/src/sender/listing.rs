@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::linking::{Linking, Told, leave_said};
-use super::{Listed, Listing, Place, Sender, Wish, Work};
+use super::{Inquiry, Listed, Listing, Place, Sender, Work};
 
 /// Directories listed at once: hides the latency of a cold disk.
 const LISTS_AT_ONCE: usize = 4;
@@ -226,7 +226,7 @@ impl Sender {
                     modified,
                     mode,
                     attempts: 0,
-                    digest: Wish::Unasked,
+                    inquiry: Inquiry::Unasked,
                     reported: 0,
                 };
                 self.entries.insert(FileNo(self.lister.next), listing);

@@ -238,14 +238,14 @@ struct Listing {
     modified: Timestamp,
     mode: u32,
     attempts: u32,
-    digest: Wish,
+    inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
     reported: u64,
 }
 
 /// Whether the receiver asked for a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum Inquiry {
     Unasked,
     /// It is being taken.
     Open,
@@ -423,7 +423,7 @@ impl Sender {
                 Ok(())
             }
             ToSender::Arrived(files) => self.arrived(&files),
-            ToSender::Question(question) => self.question(question),
+            ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
     }
@@ -548,7 +548,7 @@ impl Sender {
     fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.digest == Wish::Open) {
+        if settled.clone().any(|(_, listing)| listing.inquiry == Inquiry::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
@@ -562,23 +562,23 @@ impl Sender {
     fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.digest == Wish::Open {
+        if listing.inquiry == Inquiry::Open {
             return Err(EARLY);
         }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
-        let facts = Facts { len, modified, mode, target, linked: None, literal };
-        let (action, differs) = match done {
+        let (action, differs, from) = match done {
             Done::Same { touched: false, .. } => return Ok(()),
-            Done::Same { differs, .. } => (Action::Touched, differs),
-            Done::Replaced { action, differs, .. } => (action, differs),
+            Done::Same { differs, .. } => (Action::Touched, differs, None),
+            Done::Replaced { action, differs, from, .. } => (action, differs, from),
             Done::Failed(trouble) => {
                 self.notices.push_back(Notice::Trouble(trouble));
                 return Ok(());
             }
         };
+        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())
@@ -601,7 +601,7 @@ impl Sender {
     }
 
     /// Many names would go at the other end.
-    fn question(&mut self, question: Question) -> Result<(), PeerError> {
+    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
         if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
             return Err(PeerError::Unexpected("a question"));
         }

@@ -84,6 +84,7 @@ impl Case {
             look: chance(10),
             make: chance(30),
             open: chance(30),
+            guess: chance(80),
             index: chance(50),
             survey: chance(20),
             deceive: chance(60),
@@ -100,11 +101,21 @@ impl Case {
     pub fn has_faults(&self) -> bool {
         let SourceFaults { list, open, scan, seal, read, corrupt, change } = self.source_faults;
         let source = list + open + scan + seal + read + corrupt + change;
-        let DestinationFaults { look, make, open, index, survey, .. } = self.destination_faults;
+        let DestinationFaults { look, make, open, guess, index, survey, .. } =
+            self.destination_faults;
         let DestinationFaults { deceive, copy, write, commit, unproven, .. } =
             self.destination_faults;
-        let destination =
-            look + make + open + index + survey + deceive + copy + write + commit + unproven;
+        let destination = look
+            + make
+            + open
+            + guess
+            + index
+            + survey
+            + deceive
+            + copy
+            + write
+            + commit
+            + unproven;
         source + destination > 0
     }
 

@@ -1,6 +1,7 @@
 //! The receiver's hands: changes a tree, and checks the laws of each piece of work on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
@@ -14,8 +15,8 @@ use deltic_core::{
 use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, Facing, Kept, KeptChunk, Mended, New, OldGap, OldLens, Ours, Patch, Piece,
-    Removed, Rolled, Work,
+    Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New, OldGap,
+    OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -30,6 +31,8 @@ pub struct DestinationFaults {
     pub look: u64,
     pub make: u64,
     pub open: u64,
+    /// A file that is nothing like it is taken for one that moved.
+    pub guess: u64,
     pub index: u64,
     pub survey: u64,
     /// Sums of blocks are equal by chance.
@@ -52,6 +55,10 @@ pub struct Destination {
     pub interrupted: BTreeMap<RelPath, Stage>,
     /// How many transfers went on.
     pub resumed: usize,
+    /// Names that were charted: no more are found elsewhere.
+    charted: BTreeSet<RelPath>,
+    /// What was matched against files of other names, and by what right.
+    pub similar: Vec<(RelPath, Similar)>,
     slots: BTreeMap<Handle, Slot>,
     ended: BTreeSet<Handle>,
     pub commits: usize,
@@ -75,6 +82,8 @@ pub enum By {
 #[derive(Default)]
 struct Slot {
     in_place: Option<Node>,
+    /// What is read of another name.
+    lent: Option<(RelPath, Node)>,
     old: Vec<Arc<Vec<u8>>>,
     /// The old versions, end to end.
     joined: Arc<Vec<u8>>,
@@ -111,6 +120,8 @@ impl Destination {
             leftovers: BTreeMap::new(),
             interrupted: BTreeMap::new(),
             resumed: 0,
+            charted: BTreeSet::new(),
+            similar: Vec::new(),
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
             commits: 0,
@@ -234,6 +245,7 @@ impl Destination {
                 self.visible();
                 Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
             }
+            Work::Chart { names, .. } => Answer::Charted(self.chart(names)),
             Work::OpenOld { .. }
             | Work::SumOld { .. }
             | Work::HashOld { .. }
@@ -371,8 +383,15 @@ impl Destination {
 
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path, goes_on, .. } => {
-                Answer::Opened(self.open(handle, &path, goes_on.as_ref()))
+            Work::OpenOld { handle, path, goes_on, elsewhere, .. } => {
+                let similar = self.similar(&path, &elsewhere);
+                let opened = self.open(handle, (&path, similar.clone()), goes_on.as_ref());
+                if let (Ok(OldLens { similar: Some(_), .. }), Some((similar, _))) =
+                    (&opened, similar)
+                {
+                    self.similar.push((path, similar));
+                }
+                Answer::Opened(opened)
             }
             Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
@@ -384,7 +403,8 @@ impl Destination {
             }
             Work::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
-                if let Err(setback) = self.fails(self.faults.copy) {
+                let luck = self.fails(self.faults.copy);
+                if let Err(setback) = luck.and_then(|()| self.check_unchanged(handle)) {
                     return Answer::Copied(Err(setback));
                 }
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
@@ -580,10 +600,50 @@ impl Destination {
         self.slots.entry(handle).or_default()
     }
 
+    /// A portion of the tree, in the order of its names.
+    fn chart(&mut self, names: u64) -> Charted {
+        let behind = self.charted.last().map_or(Bound::Unbounded, Bound::Excluded);
+        let more = self.tree.0.range((behind, Bound::Unbounded)).map(|(path, _)| path.clone());
+        let most = self.dice.between(1, 8).min(names as usize);
+        let more: Vec<_> = more.take(most).collect();
+        let unseen = match more.len() < most {
+            true => Unseen::Nothing,
+            false if self.dice.percent(70) => Unseen::Near,
+            false => Unseen::Far,
+        };
+        let names = more.len() as u64;
+        self.charted.extend(more);
+        Charted { names, unseen }
+    }
+
+    /// A file that is like it, or any other: a guess may be wrong.
+    fn similar(&mut self, path: &RelPath, elsewhere: &Elsewhere) -> Option<(Similar, Node)> {
+        let most = elsewhere.moved?;
+        assert!(elsewhere.new.0 > 16 << 10, "{path} is not worth it");
+        let wild = self.dice.percent(self.faults.guess);
+        let others = self.charted.iter().filter_map(|path| self.tree.0.get_key_value(path));
+        let files = others.filter(|(other, node)| *other != path && node.meta.is_file());
+        let kinship = |node: &Node| match (node.meta.len, node.meta.modified) == elsewhere.new {
+            true => Kinship::Twin,
+            false => Kinship::Kin,
+        };
+        let name = |path: &RelPath| path.split_last().map(|(_, name)| name);
+        let like = |(other, node): &(&RelPath, &Node)| {
+            kinship(node) == Kinship::Twin || name(other) == name(path) || wild
+        };
+        let (found, node) = files
+            .filter(like)
+            .filter(|(_, node)| kinship(node) <= most && node.meta.len > 0)
+            .min_by_key(|(_, node)| kinship(node))?;
+        assert!(!self.tree.0.contains_key(path) || !self.tree.0[path].meta.is_file(), "{path}");
+        let kinship = Some(kinship(node));
+        Some((Similar { path: found.clone(), len: node.meta.len, kinship }, node.clone()))
+    }
+
     fn open(
         &mut self,
         handle: Handle,
-        path: &RelPath,
+        (path, similar): (&RelPath, Option<(Similar, Node)>),
         goes_on: Option<&Meta>,
     ) -> Result<OldLens, Setback> {
         self.fails(self.faults.open)?;
@@ -592,28 +652,44 @@ impl Destination {
             let (key, spec) = (Key::from_bytes([9; 32]), stage.new.spec);
             let kept = Some(Kept { key, spec, chunks: stage.kept.clone() });
             let slot = self.slot(handle);
-            slot.old = in_place.iter().map(|node| node.bytes.clone()).collect();
+            let other = similar.as_ref().filter(|_| in_place.is_none()).map(|(_, node)| node);
+            slot.old = in_place.iter().chain(other).map(|node| node.bytes.clone()).collect();
             slot.joined = slot.old.first().cloned().unwrap_or_default();
             slot.stage = Some(stage);
+            slot.lent = similar.clone().map(|(similar, node)| (similar.path, node));
+            let similar = similar.filter(|_| in_place.is_none()).map(|(similar, _)| similar);
             slot.in_place = in_place;
             let in_place = slot.in_place.as_ref().map(|node| node.meta.len);
-            return Ok(OldLens { in_place, kept, ..OldLens::default() });
+            return Ok(OldLens { in_place, similar, kept, ..OldLens::default() });
         }
         let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
         let left = self.leftovers.get(path).cloned().unwrap_or_default();
         let lens = OldLens {
             in_place: in_place.as_ref().map(|node| node.meta.len),
+            similar: similar.as_ref().map(|(similar, _)| similar.clone()),
             leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
             ..OldLens::default()
         };
         let slot = self.slot(handle);
-        slot.old = in_place.iter().map(|node| node.bytes.clone()).chain(left).collect();
+        slot.lent = similar.clone().map(|(similar, node)| (similar.path, node));
+        let others = in_place.iter().chain(similar.as_ref().map(|(_, node)| node));
+        slot.old = others.map(|node| node.bytes.clone()).chain(left).collect();
         slot.joined = match &slot.old[..] {
             [one] => Arc::clone(one),
             several => Arc::new(several.iter().flat_map(|old| old.iter().copied()).collect()),
         };
         slot.in_place = in_place;
         Ok(lens)
+    }
+
+    /// Whether what is read of another name is there still.
+    fn check_unchanged(&mut self, handle: Handle) -> Done {
+        let Some((path, node)) = self.slot(handle).lent.clone() else { return Ok(()) };
+        let is_it = |now: &Node| Arc::ptr_eq(&now.bytes, &node.bytes);
+        match self.tree.0.get(&path).is_some_and(is_it) {
+            true => Ok(()),
+            false => Err(setback("it has changed", true)),
+        }
     }
 
     /// The interrupted transfer of just this version, if there is one whose journal can be read.

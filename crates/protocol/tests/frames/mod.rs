@@ -77,7 +77,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         rules: rules(),
         ..Options::default()
     };
-    let replaced = Done::Replaced { action: Action::Updated, differs, literal: 5000, matched: 1 };
+    let replaced = Done::Replaced {
+        action: Action::Updated,
+        differs,
+        literal: 5000,
+        matched: 1,
+        from: Some(path.clone()),
+    };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let linked_change = Change {
@@ -370,15 +376,15 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
-        ("Alive", Alive.encode()),
-        ("Question", ToSender::Question(question()).encode()),
-        ("Allow", ToReceiver::Allow(true).encode()),
         ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
         ("Digests", {
             let digest = Some(Digest::from_bytes([0xef; 32]));
             let unread = DigestLine { file: FileNo(301), digest: None };
             ToReceiver::Digests(vec![DigestLine { file, digest }, unread]).encode()
         }),
+        ("Alive", Alive.encode()),
+        ("Ask", ToSender::Ask(question()).encode()),
+        ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
     ]
@@ -411,7 +417,6 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
-        any::<bool>().prop_map(ToReceiver::Allow),
         vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
             let line = |(file, digest): (FileNo, Option<[u8; 32]>)| DigestLine {
                 file,
@@ -419,6 +424,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             };
             ToReceiver::Digests(lines.into_iter().map(line).collect())
         }),
+        any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),
         (file(), meta(), how(), spec()).prop_map(|(file, meta, how, spec)| ToReceiver::Start {
             file,
@@ -468,9 +474,9 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
-        (number(), number(), vec(rel_path(), 0..6))
-            .prop_map(|(names, of, first)| ToSender::Question(Question { names, of, first })),
         vec(file(), 0..4).prop_map(ToSender::Digest),
+        (number(), number(), vec(rel_path(), 0..6))
+            .prop_map(|(names, of, first)| ToSender::Ask(Question { names, of, first })),
         (file(), ranges()).prop_map(|(file, groups)| ToSender::Lack { file, groups }),
         (file(), ranges()).prop_map(|(file, chunks)| ToSender::Need { file, chunks }),
         (file(), vec((0..4u32, 1..4u32, vec(any::<u8>(), 0..600)), 0..4)).prop_map(
@@ -967,7 +973,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, linked, literal }
+            Facts { len, modified, mode, target, linked, literal, from: None }
         },
     )
 }
@@ -992,9 +998,9 @@ fn differs() -> impl Strategy<Value = Differs> {
 fn done() -> impl Strategy<Value = Done> {
     prop_oneof![
         (any::<bool>(), differs()).prop_map(|(touched, differs)| Done::Same { touched, differs }),
-        (action(), differs(), number(), number()).prop_map(
-            |(action, differs, literal, matched)| {
-                Done::Replaced { action, differs, literal, matched }
+        (action(), differs(), number(), number(), proptest::option::of(rel_path())).prop_map(
+            |(action, differs, literal, matched, from)| {
+                Done::Replaced { action, differs, literal, matched, from }
             }
         ),
         trouble().prop_map(Done::Failed),

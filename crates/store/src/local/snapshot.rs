@@ -31,7 +31,7 @@ pub struct Version {
     pub(crate) len: u64,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
-    names: u64,
+    pub(crate) names: u64,
 }
 
 impl LocalSnapshot {

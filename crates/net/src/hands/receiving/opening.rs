@@ -6,14 +6,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Meta, Name, RelPath};
-use deltic_protocol::receiver::{Elsewhere, Extra, Kept, OldLens};
+use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
 use deltic_protocol::report::{Item, Trouble};
 use deltic_protocol::work::Handle;
-use deltic_store::{Resumed, Snapshot, Store, StoreError};
+use deltic_store::{Resumed, Snapshot, Store, StoreError, Tree};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};
 use crate::hands::{failed, journal, lock};
+
+/// A file of another name, held open.
+type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> ReceivingHands<S> {
     pub(super) fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
@@ -64,39 +67,55 @@ impl<S: Store> ReceivingHands<S> {
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
+        let (beside, similar) = match in_place {
+            Some(_) => (None, None),
+            None => self.elsewhere(path, elsewhere),
+        };
+        let (similar, snapshot) = similar.unzip();
         if let Some((rebuild, kept, noted)) = goes_on.and_then(|meta| self.resume(path, meta)) {
             let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
             let slot = Slot {
                 noted: AtomicBool::new(true),
                 in_place: in_place.is_some(),
-                old: in_place.into_iter().collect(),
+                old: in_place.into_iter().chain(snapshot).collect(),
                 resumed: Some(self.terms.fingerprinter_with(&kept.key)),
                 kept: noted,
                 growing: Mutex::new(Some(Arc::new(Growing { rebuild, panes: None }))),
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
             let kept = Some(kept);
-            return Ok(OldLens { in_place: in_place_len, kept, ..OldLens::default() });
+            return Ok(OldLens { in_place: in_place_len, similar, kept, ..OldLens::default() });
         }
         let mut leftovers = self.store.leftovers(path)?;
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
-        let (beside, similar) = match in_place {
-            Some(_) => (None, Vec::new()),
-            None => self.alternates.open(&self.store, path, elsewhere),
-        };
         let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
             beside: beside.as_ref().map(len),
-            similar: similar.iter().map(len).collect(),
+            similar,
             leftovers: leftovers.iter().map(len).collect(),
             kept: None,
         };
-        let others = beside.into_iter().chain(similar).chain(leftovers);
+        let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
+    }
+
+    /// Old versions that are not in place: what an alternate has, and a file of another name.
+    fn elsewhere(&self, path: &RelPath, elsewhere: &Elsewhere) -> (Option<S::Snapshot>, Other<S>) {
+        let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
+        // Nothing is more like it than a twin.
+        let most = elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| Kinship::Twin));
+        let find = |most| self.chart.find(&self.store, path, elsewhere.new, most);
+        let (path, snapshot, kinship) = match (most.and_then(find), similar) {
+            (Some((path, snapshot, kinship)), _) => (path, snapshot, Some(kinship)),
+            (None, Some((path, snapshot))) => (path, snapshot, None),
+            (None, None) => return (beside, None),
+        };
+        let len = snapshot.meta().len;
+        (beside, Some((Similar { path, len, kinship }, snapshot)))
     }
 
     /// The interrupted transfer of just this version, if there is one and its journal can be read.

@@ -404,6 +404,10 @@ impl Receiver {
             self.copy(handle, late, differs);
             return self.try_settle(handle);
         }
+        if !attempt.is_identical(in_place) && self.holds(handle) {
+            return;
+        }
+        let Some((_, attempt)) = self.attempt_of(handle) else { return };
         if attempt.is_single_block() {
             attempt.settling = true;
             let meta = attempt.meta.clone();
@@ -438,12 +442,14 @@ impl Receiver {
         let checksum = self.setting.options.checksum;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = &incoming.attempt else { return };
+        let similar = incoming.similar.as_ref().filter(|_| attempt.matched > 0);
         let existed = incoming.candidate.old.is_some();
         let done = Done::Replaced {
             action: if existed { Action::Updated } else { Action::Created },
             differs: Differs { content: checksum && existed, ..incoming.candidate.differs },
             literal: attempt.literal,
             matched: attempt.matched,
+            from: similar.map(|similar| similar.path.clone()),
         };
         self.done(file, done);
     }
