@@ -126,7 +126,6 @@ fn plan(args: &Args) -> Result<Plan> {
         bwlimit: args.bwlimit.and_then(Rate::limit),
         patience: Patience::default(),
         cache: crate::cache::dir(),
-        by_blake3: false,
     })
 }
 
