@@ -170,8 +170,8 @@ impl<'a> Attrs<'a> {
         let wanted = Noted {
             kind: NotedKind::of(&self.meta.kind),
             mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
-            user: self.meta.user.or(now.map(|now| now.user)).unwrap_or(stat.st_uid),
-            group: self.meta.group.or(now.map(|now| now.group)).unwrap_or(stat.st_gid),
+            user: self.meta.user.or_else(|| now.map(|now| now.user)).unwrap_or(stat.st_uid),
+            group: self.meta.group.or_else(|| now.map(|now| now.group)).unwrap_or(stat.st_gid),
         };
         let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
         let mode = wanted.mode & ACCESS_BITS | owner_bits;

@@ -157,10 +157,7 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
 /// A regular file of no more names than that, that nobody else may write.
 fn is_ours(stat: &Stat, names: u64) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file()
-        && owner
-        && u64::from(stat.st_nlink) <= names
-        && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file() && owner && stat.st_nlink <= names && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.
