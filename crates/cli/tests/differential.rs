@@ -18,7 +18,8 @@
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
-//! - What is found equal by its content is not written again, so that there is no backup of it.
+//! - What is found equal by its content is not written again, so that there is no backup of it; and with `-I` it stays one of
+//!   the names of what it was.
 //! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
 //!   looked at either.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
@@ -102,6 +103,7 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
+    ("-I", "--no-whole-file"),
     ("-H", "-u"),
     ("-L", "--delete"),
     ("--copy-unsafe-links", "--delete"),
