@@ -25,6 +25,7 @@ pub mod strategy;
 pub mod strong;
 #[doc(hidden)]
 pub mod suite;
+pub mod tally;
 pub mod walk;
 pub mod weak;
 
@@ -44,5 +45,6 @@ pub use simd::Isa;
 pub use span::Span;
 pub use strategy::Strategy;
 pub use strong::{Strong, StrongSum, SumKey};
+pub use tally::{Compared, Tally, TallyKey, Tallying};
 pub use walk::{Follow, Mounts};
 pub use weak::{Adler, Crc32c, Rolling, Weak};

@@ -91,16 +91,23 @@ impl RelPath {
     /// # Errors
     /// [`BadPath::TooLong`] where the result exceeds a limit.
     pub fn join(&self, name: &Name) -> Result<Self, BadPath> {
+        if !self.holds(name) {
+            return Err(BadPath::TooLong);
+        }
         let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.0.len());
         bytes.extend_from_slice(&self.0);
         if !bytes.is_empty() {
             bytes.push(b'/');
         }
         bytes.extend_from_slice(&name.0);
-        if bytes.len() > MAX_PATH_BYTES || self.components().count() >= MAX_DEPTH {
-            return Err(BadPath::TooLong);
-        }
         Ok(Self(bytes.into()))
+    }
+
+    /// Whether [`join`](Self::join) makes a path of `name`.
+    #[must_use]
+    pub fn holds(&self, name: &Name) -> bool {
+        let len = self.0.len() + usize::from(!self.is_root()) + name.0.len();
+        len <= MAX_PATH_BYTES && self.components().count() < MAX_DEPTH
     }
 
     /// Whether this is the root itself.

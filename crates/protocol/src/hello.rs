@@ -127,6 +127,8 @@ pub struct Terms {
     /// A bit for each of [`Strategy::ALL`].
     strategies: u32,
     key: Key,
+    /// What the key was made of, the lesser first.
+    parts: (Key, Key),
 }
 
 impl Terms {
@@ -187,6 +189,12 @@ impl Terms {
         self.key
     }
 
+    /// The other end's part of the key, where `ours` is this one's.
+    #[must_use]
+    pub fn part_beside(self, ours: &Key) -> Key {
+        if self.parts.0 == *ours { self.parts.1 } else { self.parts.0 }
+    }
+
     /// What sums of the blocks of gaps are taken with.
     #[must_use]
     pub fn gap_seed(self) -> u64 {
@@ -209,7 +217,9 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
-    Ok(Terms { zstd, streams, keyed, strategies, key: Key::agreed(one.part, other.part) })
+    let parts = (one.part.min(other.part), one.part.max(other.part));
+    let key = Key::agreed(one.part, other.part);
+    Ok(Terms { zstd, streams, keyed, strategies, key, parts })
 }
 
 /// What the dialling end asks of the other.

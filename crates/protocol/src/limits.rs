@@ -30,6 +30,12 @@ pub const MAX_BLOCK_BYTES: u32 = 128 << 10;
 pub const MAX_GREETING_BYTES: usize = MAX_FRAME_BYTES;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
+/// Most tallies of directories told that are not answered, or are of directories that no listing has named.
+pub const TALLY_WINDOW: usize = 4096;
+/// Most entries of all directories whose tallies are told and not answered: a part of [`ENTRY_WINDOW`].
+pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
+/// Most users and groups whose names a receiver has been told and still compares tallies of owners.
+pub const TALLIED_NAMES: usize = 256;
 /// Most groups sent and not yet answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
 /// Longest gap in new, in bytes; what it is told against is at most twice as long.
@@ -104,7 +110,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
-            ENTRY_WINDOW GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES SEGMENT_BYTES
+            ENTRY_WINDOW TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES MAX_ASKED
         ]
         .into_iter()

@@ -10,11 +10,12 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
 use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
-use deltic_core::{Entry, Key, Meta, RelPath};
+use deltic_core::tally::TALLY_SUM_BYTES;
+use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 
 use crate::digests::DigestLine;
 use crate::error::PeerError;
-use crate::frame::framed;
+use crate::frame::frame_behind;
 use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
@@ -122,6 +123,8 @@ impl std::fmt::Debug for Payload {
 pub enum ToReceiver {
     /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
+    /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver asks.
+    Tally { dir: RelPath, tally: Tally },
     /// What users and groups are called that entries to come are of, or their ACLs name; each once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
@@ -170,6 +173,8 @@ pub enum ToSender {
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
+    /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted from 0.
+    Tallied { alike: Vec<Range<u32>>, unlike: Vec<Range<u32>> },
     /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
     Append { file: FileNo, from: u64 },
     /// Every file below this number that is not wanted by now will not be.
@@ -239,6 +244,29 @@ impl Wire for ShortFingerprint {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self::from_bytes(from.array()?))
+    }
+}
+
+/// Sums are little-endian.
+impl Wire for u128 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(&self.to_le_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_le_bytes(from.array::<TALLY_SUM_BYTES>()?))
+    }
+}
+
+impl Wire for Tally {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.entries.put(to);
+        self.sum.put(to);
+        self.users.put(to);
+        self.groups.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (entries, sum) = (Wire::take(from)?, Wire::take(from)?);
+        Ok(Self { entries, sum, users: Wire::take(from)?, groups: Wire::take(from)? })
     }
 }
 
@@ -399,9 +427,18 @@ macro_rules! frames {
             /// The whole frame, header included.
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
+                let mut bytes = Vec::new();
+                self.encode_behind(&mut bytes);
+                bytes
+            }
+
+            /// The same behind what `to` holds: frames that leave together are copied once.
+            pub fn encode_behind(&self, to: &mut Vec<u8>) {
                 match self {
-                    $(Self::$variant { $($field),* } => framed($number, |to| { $($field.put(to);)* }),)+
-                    $(Self::$tuple($inner) => framed($tuple_number, |to| $inner.put(to)),)*
+                    $(Self::$variant { $($field),* } => {
+                        frame_behind(to, $number, |to| { $($field.put(to);)* });
+                    })+
+                    $(Self::$tuple($inner) => frame_behind(to, $tuple_number, |to| $inner.put(to)),)*
                 }
             }
 
@@ -439,6 +476,7 @@ frames!(ToReceiver {
     26 Sums { file, sums, extent }
     27 Deny { file, chunks }
     28 Patch { file, steps, payload }
+    46 Tally { dir, tally }
     50 Owners { users, groups };
     24 Trouble(trouble)
     57 Digests(lines)
@@ -456,6 +494,7 @@ frames!(ToSender {
     40 Mend { file, gaps }
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
+    47 Tallied { alike, unlike }
     41 Resume { file, key, spec }
     48 Append { file, from };
     37 Changed(change)

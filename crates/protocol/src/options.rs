@@ -5,6 +5,7 @@ mod links;
 mod metadata;
 mod remove;
 mod select;
+mod tallied;
 mod writing;
 
 use deltic_core::rule::Rules;

@@ -42,6 +42,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::Tally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Gone(_)
@@ -69,6 +70,7 @@ impl ToSender {
             | Self::Resume { .. }
             | Self::Append { .. }
             | Self::Settled { .. }
+            | Self::Tallied { .. }
             | Self::Done { .. }
             | Self::Changed(_)
             | Self::Arrived(_)

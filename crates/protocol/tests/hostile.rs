@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 use common::Dice;
 use common::destination::Destination;
-use common::source::Source;
+use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::meta::Linked;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    Acl, AtEnd, BlockLen, ChunkerSpec, Digest, Entry, Fingerprint, GapDelta, GapSums, Key, Kind,
-    Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Timestamp, Xattr,
+    Acl, AtEnd, BlockLen, ChunkerSpec, Compared, Digest, Entry, Fingerprint, GapDelta, GapSums,
+    Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TOLD_BY_CHUNK_BYTES,
-    WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TALLY_WINDOW,
+    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -68,6 +68,16 @@ fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
     let entry = |(text, meta): &(&str, Meta)| Entry { name: name(text), meta: meta.clone() };
     let entries = entries.iter().map(entry).collect();
     ToReceiver::Listing { dir: path(at), own: None, entries, extent }
+}
+
+/// With sums as [`options`] have them.
+fn tally(at: &str) -> ToReceiver {
+    let tally = Tally { entries: 2, users: Some(0), ..Tally::default() };
+    ToReceiver::Tally { dir: path(at), tally }
+}
+
+fn tallied(alike: Vec<Range<u32>>, unlike: Vec<Range<u32>>) -> ToSender {
+    ToSender::Tallied { alike, unlike }
 }
 
 fn trouble(kind: TroubleKind) -> Trouble {
@@ -176,7 +186,9 @@ impl Victim {
         let mut victim = Self::plain();
         victim.hands.tree = Tree::default();
         victim.hands.leftovers.insert(path("a"), vec![Arc::new(old_bytes())]);
-        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
+        // Of a shorter one nobody asks what was left.
+        let len = u64::from(WHOLE_BLOCK_BYTES) + 1;
+        victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
         victim.take([start(3000), groups(&[(3000, 2)])]).unwrap();
         victim.take([chunks(one(0..1), &[1000, 2000])]).unwrap();
         assert!(victim.frames.contains(&ToSender::Need { file: A, chunks: one(0..2) }));
@@ -396,6 +408,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
         ("Trouble", ToReceiver::Trouble(trouble(TroubleKind::Failed))),
+        ("Tally", tally("d")),
     ]
 }
 
@@ -617,6 +630,7 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
             }),
         ),
         ("Trouble", ToSender::Trouble(trouble(TroubleKind::Failed))),
+        ("Tallied", tallied(one(0..1), Vec::new())),
         ("Finished", ToSender::Finished(Totals::default())),
     ]
 }
@@ -1974,6 +1988,10 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         listing("", &[("a", file_of(3000)), ("b", file_of(5)), ("c", dir())], Extent::More),
         listing("", &[("d", file_of(600_000))], Extent::Last),
         listing("c", &[("a", file_of(30_000))], Extent::Last),
+        tally("c"),
+        tally("c/b"),
+        tally("c/b/b"),
+        listing("c/b", &[("a", file_of(3000)), ("b", dir())], Extent::Last),
         ToReceiver::Listed { intact: true },
         chunks(one(0..1), &[1000, 2000]),
         chunks(one(1..2), &[3000]),
@@ -2027,7 +2045,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..10usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..13usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
@@ -2042,6 +2060,8 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             ToSender::Settled { upto: file },
             ToSender::Done { file, done: same },
             resume(file, ChunkerSpec::for_len(3000)),
+            tallied(one(0..file.0 as u32 + 1), Vec::new()),
+            tallied(Vec::new(), one(0..file.0 as u32 + 1)),
             ToSender::Append { file, from: 1000 * file.0 },
         ][which]
             .clone()
@@ -2092,6 +2112,13 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 _ => Err(trouble(TroubleKind::Failed)),
             };
             Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
+        }
+        Work::Compare { .. } if fails => Answer::Compared(None),
+        Work::Compare { .. } => {
+            let mut alike = receiver::Alike::default();
+            alike.add(&name("a"), &file_of(u64::from(luck)));
+            alike.add(&name("b"), &Meta { mode: [0o755, 0][usize::from(luck % 2)], ..dir() });
+            Answer::Compared(Some(Box::new(alike)))
         }
         Work::Digest { paths } => {
             let digest = |n: usize| {
@@ -2248,6 +2275,126 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
+/// A receiver that knows of a directory `d`.
+fn named() -> Victim {
+    let mut victim = Victim::plain();
+    victim.hands.tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o755));
+    victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
+    victim
+}
+
+#[test]
+fn a_tally_is_of_a_directory_that_is_or_will_be_listed_and_told_once() {
+    let unlisted = PeerError::Unexpected("a tally of a directory that was not listed");
+    let told = PeerError::Unexpected("a tally of a directory that was told");
+    assert_eq!(named().refusal(tally("e")), unlisted);
+    assert_eq!(named().refusal(tally("e/f")), unlisted);
+    assert_eq!(named().refusal(tally("d/e/f")), unlisted);
+    assert_eq!(named().refusal(tally("")), told);
+    let mut victim = named();
+    victim.take([tally("d/e")]).unwrap();
+    assert_eq!(victim.refusal(tally("d/e")), told);
+    let mut begun = named();
+    begun.take([listing("d", &[("e", dir())], Extent::More)]).unwrap();
+    assert_eq!(begun.refusal(tally("d")), told);
+    let mut over = named();
+    over.take([listing("d", &[], Extent::Last), ToReceiver::Listed { intact: true }]).unwrap();
+    let late = PeerError::Unexpected("more after the end of the list");
+    assert_eq!(over.refusal(tally("d")), late);
+}
+
+#[test]
+fn a_tally_is_told_only_where_options_have_them_and_with_their_sums() {
+    let unasked = PeerError::Unexpected("a tally that was not asked for");
+    let with = |options: Options| {
+        let mut victim = Victim::new(Setting { options, ..Setting::default() });
+        victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
+        victim
+    };
+    assert_eq!(with(Options { checksum: true, ..options() }).refusal(tally("d")), unasked);
+    let remove = Remove { sources: true, ..Remove::default() };
+    assert_eq!(with(Options { remove, ..options() }).refusal(tally("d")), unasked);
+    let without = Options { metadata: Metadata::default(), ..options() };
+    assert_eq!(with(without).refusal(tally("d")), unasked);
+    assert_eq!(with(options()).take([tally("d")]), Ok(()));
+}
+
+/// What was told to be in a directory must come to be in it.
+#[test]
+fn a_list_does_not_end_before_what_tallies_are_of() {
+    let incomplete = PeerError::Unexpected("the end of an incomplete list");
+    let end = || ToReceiver::Listed { intact: true };
+    let mut unlike = named();
+    unlike.take([tally("d")]).unwrap();
+    assert_eq!(unlike.frames.last(), Some(&tallied(Vec::new(), one(0..1))));
+    assert_eq!(unlike.refusal(end()), incomplete);
+    let mut unnamed = named();
+    unnamed.take([tally("d/e"), listing("d", &[("e", file_of(1))], Extent::Last)]).unwrap();
+    assert_eq!(unnamed.refusal(end()), incomplete);
+    let mut named = named();
+    named.take([tally("d/e"), listing("d", &[("e", dir())], Extent::Last)]).unwrap();
+    assert_eq!(named.take([listing("d/e", &[], Extent::Last), end()]), Ok(()));
+}
+
+#[test]
+fn no_more_tallies_wait_than_the_window_holds() {
+    let mut victim = named();
+    let many = (0..TALLY_WINDOW).map(|n| tally(&format!("d/{n}")));
+    victim.take(many).unwrap();
+    assert_eq!(victim.refusal(tally("d/more")), PeerError::Limit("tallies"));
+}
+
+/// A sender that has told the tally of `d`, which holds a file and a directory `e`, and that of `d/e`.
+fn tallying() -> Target {
+    let mut tree = Tree::default();
+    tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o755));
+    tree.0.insert(path("d/a"), Node::file(old_bytes(), NOW, 0o644));
+    tree.0.insert(path("d/e"), Node::other(Kind::Dir, NOW, 0o755));
+    tree.0.insert(path("d/e/a"), Node::file(old_bytes(), NOW, 0o644));
+    let hands = Source::new(tree, Some(dir()), Dice::new(3));
+    let mut target = Target { machine: Sender::new(options()).eager(), hands, frames: Vec::new() };
+    target.work();
+    let tallies = target.frames.iter().filter(|frame| matches!(frame, ToReceiver::Tally { .. }));
+    assert_eq!(tallies.count(), 2);
+    target
+}
+
+#[test]
+fn a_tally_is_answered_once() {
+    let unknown = PeerError::Unexpected("an answer to no tally");
+    let none = Vec::new;
+    for all in [one(2..3), one(0..3), one(0..u32::MAX)] {
+        assert_eq!(tallying().refusal(tallied(all.clone(), none())), unknown);
+        assert_eq!(tallying().refusal(tallied(none(), all)), unknown);
+    }
+    assert_eq!(tallying().refusal(tallied(one(0..1), one(0..1))), unknown);
+    for again in [tallied(one(0..1), none()), tallied(none(), one(0..1))] {
+        for first in [tallied(one(0..1), none()), tallied(none(), one(0..1))] {
+            let mut target = tallying();
+            target.take([first]).unwrap();
+            assert_eq!(target.refusal(again.clone()), unknown);
+        }
+    }
+}
+
+/// The listing of a directory comes behind that of the one above, whichever was asked for first.
+#[test]
+fn what_is_below_an_unlike_directory_waits_for_it() {
+    let mut target = tallying();
+    let listed = |target: &Target| {
+        let dir = |frame: &ToReceiver| match frame {
+            ToReceiver::Listing { dir, .. } if !dir.is_root() => Some(dir.clone()),
+            _ => None,
+        };
+        target.frames.iter().filter_map(dir).collect::<Vec<_>>()
+    };
+    target.take([tallied(Vec::new(), one(1..2))]).unwrap();
+    assert_eq!(listed(&target), []);
+    target.take([tallied(Vec::new(), one(0..1))]).unwrap();
+    assert_eq!(listed(&target), [path("d"), path("d/e")]);
+    assert_eq!(target.frames.last(), Some(&ToReceiver::Listed { intact: true }));
+}
+
 #[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
@@ -2322,7 +2469,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
     let plain = |len: usize| Payload::Plain(vec![0; len]);
     match work {
         Work::List { .. } if fails => Answer::Listed(Err(sad())),
-        Work::List { dir: at } => {
+        Work::List { dir: at, tally } => {
             let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
             let entry = |n: usize| Entry {
                 name: name(&n.to_string()),
@@ -2332,7 +2479,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             if at.is_root() {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
+            let tally = tally.then(|| tally_of(&entries, Compared::default()));
+            Answer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),
         Work::Open { .. } => {
@@ -2422,7 +2570,7 @@ proptest! {
         checksum: bool,
     ) {
         let options = Options { strategy, checksum, ..options() };
-        let mut machine = Sender::new(options);
+        let mut machine = Sender::new(options).eager();
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {

@@ -7,7 +7,7 @@ mod plan;
 
 use std::ops::Range;
 
-use deltic_core::{Meta, RelPath};
+use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
     Commit, Content, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
@@ -159,6 +159,11 @@ impl<S: Store> Store for Faulty<S> {
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         self.plan.enter(Call::SetMeta, path)?;
         self.inner.set_meta(path, meta, keep)
+    }
+
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_but(dir, keep)
     }
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {

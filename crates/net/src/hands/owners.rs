@@ -105,6 +105,21 @@ impl Owners {
         })
     }
 
+    /// Whether entries are given to other users here.
+    pub(crate) const fn gives_users(&self) -> bool {
+        self.is_privileged
+    }
+
+    /// The sender's number of this user of ours, if there is one alone.
+    pub(crate) fn user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+        self.user_map.back(ours, told)
+    }
+
+    /// The same of a group.
+    pub(crate) fn group_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+        self.group_map.back(ours, told)
+    }
+
     pub(crate) fn ours(&self, users: &[NameLine], groups: &[NameLine]) -> (Vec<Ours>, Vec<Ours>) {
         let user = |line| Ours { id: self.user_map.of(line), may_give: self.is_privileged };
         let group = |line| {
@@ -152,6 +167,17 @@ impl Map {
                 name.and_then(self.find).unwrap_or(*id)
             }
         })
+    }
+}
+
+impl Map {
+    /// The number that becomes `ours`, of those that were told with their names and of the one that is the same.
+    fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+        let same = NameLine { id: ours, name: Box::default() };
+        let untold = (!told.iter().any(|line| line.id == ours)).then_some(&same);
+        let mut all = told.iter().chain(untold).filter(|line| self.of(line) == ours);
+        let first = all.next()?.id;
+        all.next().is_none().then_some(first)
     }
 }
 

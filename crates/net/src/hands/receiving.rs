@@ -5,13 +5,14 @@ mod opening;
 mod panes;
 mod reading;
 mod slot;
+mod tallying;
 mod writing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Kind, Meta, RelPath, SumKey};
+use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
@@ -41,7 +42,11 @@ pub(crate) struct ReceivingHands<S: Store> {
     chart: Chart,
     keep: Keep,
     owners: Owners,
+    /// What tallies are taken with, and what of.
+    tallied: (TallyKey, Compared),
     terms: Terms,
+    /// Whether the store flushes what it puts in place.
+    durable: bool,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
     /// How chunks are named in this session.
@@ -56,7 +61,7 @@ pub(crate) struct ReceivingHands<S: Store> {
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
-    fn cost(work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
@@ -67,7 +72,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
-            Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
+            Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
+                if self.durable =>
+            {
                 Cost::Flush
             }
             _ => Cost::Light,
@@ -85,9 +92,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Write { .. }
             | Work::Mend { .. }
             | Work::Commit { .. }
-            | Work::Replace { .. }
+            | Work::Replace(_)
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::Compare { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
             | Work::Link { .. }
@@ -107,6 +115,19 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
         }
     }
 
+    fn may_join(work: &Work) -> bool {
+        matches!(work, Work::Replace(_))
+    }
+
+    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+        let small = |work| match work {
+            Work::Replace(small) => small,
+            other => unreachable!("{other:?} may not join"),
+        };
+        let small: Vec<_> = works.into_iter().map(small).collect();
+        self.replace_all(&small).into_iter().map(Answer::Done).collect()
+    }
+
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::Look { paths, dirs, users, groups } => {
@@ -119,6 +140,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 });
                 let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::Compare { dir, tally, owners } => {
+                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
             Work::Digest { paths } => {
                 Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
@@ -202,8 +226,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
             }
-            Work::Replace { path, meta, seen, payload, digest } => {
-                Answer::Done(self.replace(&path, (&meta, seen.as_ref()), (payload, digest)))
+            Work::Replace(small) => {
+                let mut done = self.replace_all(&[small]);
+                Answer::Done(done.pop().expect("one answer for one file"))
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
@@ -237,12 +262,14 @@ fn done(result: Result<(), StoreError>) -> Answer {
 }
 
 impl<S: Store> ReceivingHands<S> {
+    /// For a session to whose key the sender brought `theirs`.
+    ///
     /// # Errors
     /// [`SyncError`] where the options name owners whom nobody knows here.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        (terms, options): (Terms, &Options),
+        (terms, options, theirs): (Terms, &Options, Key),
     ) -> Result<Self, SyncError> {
         let strategy = &options.strategy;
         Ok(Self {
@@ -251,7 +278,9 @@ impl<S: Store> ReceivingHands<S> {
             chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
+            tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
             terms,
+            durable: options.durable,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),

@@ -7,8 +7,8 @@ use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Meta, Op, RelPath, Searcher, Span, Strategy,
-    Strong, StrongSum, SumKey,
+    AtEnd, ChunkerSpec, Compared, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher, Span,
+    Strategy, Strong, StrongSum, SumKey, TallyKey, Tallying,
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
@@ -39,6 +39,8 @@ pub(crate) struct SendingHands<T: Tree> {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
     called: Called,
+    /// What tallies are taken with, and what of, if runs of these options tell some.
+    tallied: Option<(TallyKey, Compared)>,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
@@ -67,7 +69,7 @@ struct Agreed {
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
-    fn cost(work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
                 Cost::Heavy
@@ -97,16 +99,32 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
         }
     }
 
+    fn may_join(work: &Work) -> bool {
+        matches!(work, Work::Open { .. })
+    }
+
+    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+        let (mut paths, mut rest) = (Vec::new(), Vec::new());
+        for work in works {
+            let Work::Open { handle, path, how, zstd, key } = work else {
+                unreachable!("{work:?} may not join")
+            };
+            paths.push(path);
+            rest.push(((handle, key), (how, zstd)));
+        }
+        let opened = self.tree.open_all(&paths).into_iter();
+        rest.into_iter()
+            .zip(opened)
+            .map(|((of, how), opened)| self.opened(of, how, opened))
+            .collect()
+    }
+
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::List { dir } => Answer::Listed(self.list(&dir)),
+            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
             Work::Open { handle, path, how, zstd, key } => {
-                if let Some(key) = key {
-                    let names = self.agreed().terms.fingerprinter_with(&key);
-                    lock(&self.resumed).insert(handle, names);
-                }
-                let opened = self.open(handle, &path, (how, self.packs(zstd)));
-                Answer::Opened(opened.map_err(|error| trouble(&error)))
+                let opened = self.tree.open(&path);
+                self.opened((handle, key), (how, zstd), opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -159,15 +177,16 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    /// For a session that crosses `link`, if anything is known of that.
+    /// For a session that crosses `link`, if anything is known of that, and to whose key this end brings `part`.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
-        options: &Options,
+        (options, part): (&Options, &Key),
         link: Option<Link>,
     ) -> Self {
         Self {
             tree,
+            tallied: options.tallied().map(|compared| (TallyKey::of(part), compared)),
             own,
             called: Called::new(&options.metadata),
             missing: Mutex::new(missing),
@@ -213,7 +232,7 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Listed, Trouble> {
+    fn list(&self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
         let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
@@ -229,16 +248,36 @@ impl<T: Tree> SendingHands<T> {
         };
         let Listing { entries, partial, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        Ok(Listed { own, entries, troubles, users, groups, partial, missing })
+        let tally = self.tallied.filter(|_| tally).map(|(key, compared)| {
+            let mut tallying = Tallying::new(&key, compared);
+            entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+            tallying.tally()
+        });
+        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
     }
 
-    fn open(
+    fn opened(
+        &self,
+        (handle, key): (Handle, Option<Key>),
+        (how, zstd): (How, bool),
+        snapshot: Result<T::Snapshot, StoreError>,
+    ) -> Answer {
+        if let Some(key) = key {
+            let names = self.agreed().terms.fingerprinter_with(&key);
+            lock(&self.resumed).insert(handle, names);
+        }
+        let zstd = self.packs(zstd);
+        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd)));
+        Answer::Opened(opened.map_err(|error| trouble(&error)))
+    }
+
+    /// Holds a file open, or reads all of it.
+    fn hold(
         &self,
         handle: Handle,
-        path: &RelPath,
+        snapshot: T::Snapshot,
         (how, zstd): (How, Option<i32>),
     ) -> Result<Opened, StoreError> {
-        let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
             let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);

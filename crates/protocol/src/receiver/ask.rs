@@ -1,13 +1,14 @@
 //! What the receiver asks of its driver, and what it is answered.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
     Fingerprint, Key, Kind, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong,
-    StrongSum, Timestamp,
+    StrongSum, Tally, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -33,6 +34,9 @@ pub enum Work {
     },
     /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
+    /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners` says at
+    /// the sender; answer with [`Answer::Compared`].
+    Compare { dir: RelPath, tally: Tally, owners: Arc<[Vec<NameLine>; 2]> },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
@@ -108,7 +112,7 @@ pub enum Work {
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
     /// with [`Answer::Done`].
-    Replace { path: RelPath, meta: Meta, seen: Option<Meta>, payload: Payload, digest: Digest },
+    Replace(Small),
     /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
@@ -120,6 +124,21 @@ pub enum Work {
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
+}
+
+/// A whole file of one block, or empty.
+#[derive(Debug)]
+pub struct Small {
+    /// Where it goes.
+    pub path: RelPath,
+    /// What it gets.
+    pub meta: Meta,
+    /// What stood in its place.
+    pub seen: Option<Meta>,
+    /// Its bytes.
+    pub payload: Payload,
+    /// Their digest, as it was announced.
+    pub digest: Digest,
 }
 
 /// Where a file that is not in place may have an old version.
@@ -254,6 +273,48 @@ pub struct Mended {
     pub literal: u64,
 }
 
+/// What is in a directory whose tally is the sender's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alike {
+    /// Its directories, in any order.
+    pub dirs: Vec<(Name, Meta)>,
+    /// How many regular files.
+    pub files: u64,
+    /// How many symbolic links.
+    pub links: u64,
+    /// How many FIFOs and sockets.
+    pub specials: u64,
+    /// Length of the files, in bytes.
+    pub file_bytes: u64,
+    /// Length of what the links point at, in bytes.
+    pub link_bytes: u64,
+}
+
+impl Alike {
+    /// Counts one more entry.
+    pub fn add(&mut self, name: &Name, meta: &Meta) {
+        match &meta.kind {
+            Kind::Dir => self.dirs.push((name.clone(), meta.clone())),
+            Kind::File => {
+                self.files += 1;
+                self.file_bytes = self.file_bytes.saturating_add(meta.len);
+            }
+            Kind::Symlink(target) => {
+                self.links += 1;
+                self.link_bytes = self.link_bytes.saturating_add(target.len() as u64);
+            }
+            Kind::Fifo | Kind::Socket => self.specials += 1,
+            // A sender tells no tally of a directory that holds one.
+            Kind::Device(_) => {}
+        }
+    }
+
+    /// How many entries.
+    pub(super) fn entries(&self) -> u64 {
+        self.files + self.links + self.specials + self.dirs.len() as u64
+    }
+}
+
 /// A name that stands at the destination and was not asked to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
@@ -279,6 +340,8 @@ pub struct Ours {
 pub enum Answer {
     /// What stands at each path; then what each user and each group becomes.
     Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
+    /// What is in the directory, if it is alike.
+    Compared(Option<Box<Alike>>),
     /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
     /// What each alternate has; nothing where it cannot be said.

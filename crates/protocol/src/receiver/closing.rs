@@ -109,7 +109,7 @@ impl Receiver {
 
     fn hold_back(&mut self, names: u64) {
         let why =
-            if self.told == 0 { "the source is empty" } else { "that looks like an accident" };
+            if self.known == 0 { "the source is empty" } else { "that looks like an accident" };
         let message = format!(
             "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
         );
@@ -120,7 +120,7 @@ impl Receiver {
     fn ask(&mut self, names: u64, extras: Vec<(RelPath, Extra)>) {
         let first = extras.iter().take(MAX_ASKED).map(|(path, _)| path.clone()).collect();
         // All that is listed is in place by now.
-        let question = Question { names, of: self.told.saturating_add(names), first };
+        let question = Question { names, of: self.known.saturating_add(names), first };
         self.asked = Some(extras);
         if self.setting.user_is_here {
             self.jobs.ask(Work::Ask(question), Place::Ask);
@@ -149,7 +149,7 @@ impl Receiver {
 
     /// How many names may be removed: by accident, few; by will, as many as were said.
     fn most_deletes(&self) -> u64 {
-        let listed = self.told;
+        let listed = self.known;
         match self.setting.options.delete {
             Delete::Never => 0,
             Delete::AtMost(most) => most,

@@ -1,9 +1,11 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
+use std::collections::HashSet;
+
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -17,6 +19,7 @@ use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
 use super::linking::first_of;
 use super::owning::Known;
+use super::tallying::gone;
 use super::{Extra, Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
@@ -120,7 +123,7 @@ impl Receiver {
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
             if meta.is_dir() && !path.is_root() {
-                self.announced.insert(path.clone());
+                self.announced.insert(path.clone(), None);
             }
             self.report_settled(meta.len);
             self.notices.push_back(Notice::Entry { path, meta });
@@ -131,7 +134,7 @@ impl Receiver {
     fn check_order(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
         let (last, begins) = match self.listing.take() {
             Some((dir, last)) if dir == section.dir => (last, false),
-            None if self.announced.contains(&section.dir) => (None, true),
+            None if self.announced.contains_key(&section.dir) => (None, true),
             _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
         };
         let mut names = last.iter().chain(section.entries.iter().map(|entry| &entry.name));
@@ -140,6 +143,9 @@ impl Receiver {
         }
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if begins && let Some(meta) = self.announced.get_mut(&section.dir).and_then(Option::take) {
+            self.dirs.push((section.dir.clone(), meta));
         }
         if ends(extent) {
             self.announced.remove(&section.dir);
@@ -196,7 +202,7 @@ impl Receiver {
     fn announce(&mut self, section: &Section) {
         for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
             if let Ok(path) = section.dir.join(&entry.name) {
-                self.announced.insert(path.clone());
+                self.name(&path, None);
                 self.making.insert(path, Vec::new());
             }
         }
@@ -250,8 +256,16 @@ impl Receiver {
         self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
-            self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
+            if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
+                self.keep_later.insert(dir, keep);
+            } else {
+                self.ask_extra(dir, keep);
+            }
         }
+    }
+
+    fn ask_extra(&mut self, dir: RelPath, keep: HashSet<Name>) {
+        self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
     }
 
     fn look(&mut self, no: u64) {
@@ -284,6 +298,7 @@ impl Receiver {
 
     fn lose_dir(&mut self, path: RelPath, lost: Lost) {
         let waiting = self.making.remove(&path);
+        self.keep_later.remove(&path);
         self.lost.insert(path, lost);
         waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
     }
@@ -291,6 +306,9 @@ impl Receiver {
     /// The directory is in place: what waited for it may go on.
     fn release(&mut self, path: &RelPath) {
         let waiting = self.making.remove(path);
+        if let Some(keep) = self.keep_later.remove(path) {
+            self.ask_extra(path.clone(), keep);
+        }
         waiting.into_iter().flatten().for_each(|no| self.look(no));
     }
 
@@ -405,6 +423,10 @@ impl Receiver {
             facts: Facts::of(&meta),
         };
         self.changed(change);
+        if self.is_alike(&path) {
+            self.making.remove(&path);
+            return self.trouble(gone(&path));
+        }
         self.dirs.push((path.clone(), meta));
         if self.setting.options.dry_run {
             self.release(&path);
@@ -439,8 +461,11 @@ impl Receiver {
                 self.changed(change);
             }
         }
-        self.dirs.push((path.clone(), meta));
-        if old.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run || path.is_root() {
+        let is_open = old.mode & OWNER_BITS == OWNER_BITS;
+        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
+            self.dirs.push((path.clone(), meta));
+        }
+        if is_open || self.setting.options.dry_run || path.is_root() {
             self.release(&path);
         } else {
             self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));

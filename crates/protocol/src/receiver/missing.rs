@@ -91,7 +91,7 @@ impl Receiver {
     pub(super) fn may_be_implied(&self, path: &RelPath) -> bool {
         self.setting.options.select.plain_implied_dirs
             && !path.is_root()
-            && (self.announced.contains(path)
+            && (self.announced.contains_key(path)
                 || self.listing.as_ref().is_some_and(|(dir, _)| dir == path))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
+//! Tally   ──► list our own, compare: Tallied
 //! a queued file ──► open its old version, Want ──► Start ──► index old
 //!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
@@ -23,6 +24,7 @@ mod missing;
 mod moved;
 mod owning;
 mod proof;
+mod tallying;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -49,10 +51,11 @@ use linking::Linking;
 use moved::Moved;
 use owning::Owners;
 use proof::ProofPart;
+use tallying::Tallies;
 
 pub use ask::{
-    Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended, New,
-    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
+    Alike, Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended,
+    New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -91,8 +94,12 @@ pub struct Receiver {
     next_section: u64,
     /// Directories that were listed and are not in place yet, and the sections that wait for each.
     making: HashMap<RelPath, Vec<u64>>,
-    /// Directories whose own listing is still to come.
-    announced: HashSet<RelPath>,
+    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
+    /// them need change.
+    announced: HashMap<RelPath, Option<Meta>>,
+    tallies: Tallies,
+    /// Entries listed, or in directories that are alike.
+    known: u64,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
     /// Directories that are not made: what is below them is given up.
@@ -102,6 +109,8 @@ pub struct Receiver {
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: HashSet<Name>,
+    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
+    keep_later: HashMap<RelPath, HashSet<Name>>,
     /// What stands at the destination and not in the list, and how many names each is with all below.
     extras: Vec<(RelPath, Extra)>,
     /// Names that had to go to make way, and count as deletions.
@@ -158,6 +167,7 @@ enum List {
 #[derive(Debug)]
 enum Place {
     Look(u64),
+    Compare(u32),
     Digest(Vec<FileNo>),
     LookBeside(FileNo),
     LookMissing(Vec<RelPath>),
@@ -223,6 +233,7 @@ impl Receiver {
     #[must_use]
     pub fn new(setting: Setting) -> Self {
         Self {
+            tallies: Tallies::new(setting.options.tallied()),
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -235,12 +246,14 @@ impl Receiver {
             sections: BTreeMap::new(),
             next_section: 0,
             making: HashMap::new(),
-            announced: HashSet::from([RelPath::root()]),
+            announced: HashMap::from([(RelPath::root(), None)]),
+            known: 0,
             listing: None,
             lost: HashMap::new(),
             owners: Owners::default(),
             dirs: Vec::new(),
             keep: HashSet::new(),
+            keep_later: HashMap::new(),
             extras: Vec::new(),
             cleared_names: 0,
             root_is_whole: false,
@@ -275,7 +288,7 @@ impl Receiver {
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
-        self.frames.pop_front()
+        self.frames.pop_front().or_else(|| self.tallies.verdicts())
     }
 
     /// The next notice, if any.
@@ -329,6 +342,10 @@ impl Receiver {
             ToReceiver::Listing { dir, own, entries, extent } => {
                 self.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
+            }
+            ToReceiver::Tally { dir, tally } => {
+                self.growing()?;
+                self.tally(dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
                 self.growing()?;
@@ -395,6 +412,7 @@ impl Receiver {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
             }
+            (Place::Compare(no), Answer::Compared(alike)) => self.compared_tally(no, alike),
             (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
                 self.digested(files, digests);
             }
@@ -502,7 +520,7 @@ impl Receiver {
 
     /// Nothing more will be listed: what was announced must have come.
     fn end_list(&mut self, intact: bool) -> Result<(), PeerError> {
-        if !self.announced.is_empty() {
+        if !self.announced.is_empty() || !self.tallies.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
         self.list = List::Complete { intact };
@@ -588,6 +606,7 @@ impl Receiver {
 
     fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
         self.told += entries;
+        self.known += entries;
         // The last frame that fitted the window may reach past it by its own entries.
         let most = ENTRY_WINDOW + MAX_BATCH as u64;
         if self.told - self.settled > most {

@@ -19,6 +19,21 @@ pub(super) struct Owners {
     groups: HashMap<u32, Box<[u8]>>,
 }
 
+impl Owners {
+    /// How many names are known.
+    pub(super) fn len(&self) -> usize {
+        self.users.len() + self.groups.len()
+    }
+
+    /// All users, then all groups, in no order.
+    pub(super) fn lines(&self) -> [Vec<NameLine>; 2] {
+        let lines = |names: &HashMap<u32, Box<[u8]>>| {
+            names.iter().map(|(id, name)| NameLine { id: *id, name: name.clone() }).collect()
+        };
+        [lines(&self.users), lines(&self.groups)]
+    }
+}
+
 /// Numbers of the sender's, each once.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -45,6 +60,7 @@ impl Receiver {
         if !asked || users.is_empty() && groups.is_empty() {
             return Err(PeerError::Unexpected("names of users or groups"));
         }
+        self.tallies.forget_owners();
         learn(&mut self.owners.users, users)?;
         learn(&mut self.owners.groups, groups)
     }

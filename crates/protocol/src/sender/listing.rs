@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_core::links::MUNGED;
 use deltic_core::path::BadPath;
-use deltic_core::{Entry, Kind, Meta, RelPath, Xattr};
+use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
@@ -14,10 +14,14 @@ use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::linking::{Linking, Told, leave_said};
+use super::tallying::Tallies;
 use super::{Inquiry, Listed, Listing, Place, Sender, Work};
 
-/// Directories listed at once: hides the latency of a cold disk.
+/// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
 const LISTS_AT_ONCE: usize = 4;
+const SMALL_AT_ONCE: usize = 64;
+/// Entries that lists at once have together, if directories are as large as the last one was.
+const ENTRIES_AT_ONCE: usize = 4096;
 /// Paths in one frame: the longest fit.
 const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
@@ -29,35 +33,48 @@ const NAMES_AT_ONCE: usize = 1 << 10;
 /// Where the walk stands.
 #[derive(Debug)]
 pub(super) struct Lister {
-    /// Directories still to list; the last is the next.
-    dirs: Vec<RelPath>,
+    /// Directories still to list, the last is the next; and the tally of the directory above, where that was told by it.
+    pub(super) dirs: Vec<(RelPath, Option<u32>)>,
     lists_out: usize,
+    /// Entries of the directory that was listed last.
+    last_len: usize,
     /// Directories listed and not yet told.
-    ready: VecDeque<Ready>,
+    pub(super) ready: VecDeque<Ready>,
+    pub(super) tallies: Tallies,
     next: u64,
     settled: u64,
     intact: bool,
     complete: bool,
-    files: u64,
+    pub(super) files: u64,
     /// The users and groups whose names were told.
     named: (HashSet<u32>, HashSet<u32>),
     linking: Linking,
 }
 
 #[derive(Debug)]
-struct Ready {
-    dir: RelPath,
-    own: Option<Meta>,
-    entries: VecDeque<Entry>,
-    partial: bool,
+pub(super) struct Ready {
+    pub(super) dir: RelPath,
+    pub(super) own: Option<Meta>,
+    pub(super) entries: VecDeque<Entry>,
+    pub(super) partial: bool,
+    /// The tally of the directory above, if that was told by it.
+    pub(super) above: Option<u32>,
+    /// Whether some of the entries are told.
+    has_begun: bool,
+    /// What may stand for the entries.
+    tally: Option<Tally>,
+    /// What stood for them: then what is below is being walked already.
+    pub(super) tallied: Option<u32>,
 }
 
 impl Lister {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(options: &Options) -> Self {
         Self {
-            dirs: vec![RelPath::root()],
+            dirs: vec![(RelPath::root(), None)],
             lists_out: 0,
+            last_len: ENTRIES_AT_ONCE,
             ready: VecDeque::new(),
+            tallies: Tallies::new(options),
             next: 0,
             settled: 0,
             intact: true,
@@ -81,21 +98,34 @@ impl Lister {
         Ok(FileNo(before)..upto)
     }
 
+    /// Entries told and not settled.
+    pub(super) const fn unsettled(&self) -> u64 {
+        self.next - self.settled
+    }
+
     const fn has_room(&self) -> bool {
-        self.next - self.settled < ENTRY_WINDOW
+        self.unsettled() + self.tallies.kept() < ENTRY_WINDOW
+    }
+
+    /// Directories that are listed, or about to be, and wait for anything but their answer.
+    fn ahead(&self) -> usize {
+        self.ready.len() + self.lists_out + self.tallies.parked()
     }
 }
 
 impl Sender {
     /// Tells what is ready and asks for more directories, as far as the window reaches.
     pub(super) fn list_more(&mut self) {
-        while self.lister.has_room() && self.tell_some() {}
-        while self.lister.ready.len() + self.lister.lists_out < LISTS_AT_ONCE {
-            let Some(dir) = self.lister.dirs.pop() else { break };
+        while self.tell_next() {}
+        let at_once = ENTRIES_AT_ONCE / (self.lister.last_len + 1);
+        let at_once = at_once.clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
+        while self.lister.ahead() < at_once {
+            let Some((dir, above)) = self.lister.dirs.pop() else { break };
             self.lister.lists_out += 1;
-            self.jobs.ask(Work::List { dir: dir.clone() }, Place::List(dir));
+            let tally = self.lister.tallies.wants();
+            self.jobs.ask(Work::List { dir: dir.clone(), tally }, Place::List(dir, above));
         }
-        let idle = self.lister.lists_out == 0 && self.lister.ready.is_empty();
+        let idle = self.lister.ahead() == 0 && self.lister.tallies.is_idle();
         if idle && !self.lister.complete {
             self.lister.complete = true;
             self.frames.push_back(ToReceiver::Listed { intact: self.lister.intact });
@@ -103,13 +133,18 @@ impl Sender {
         }
     }
 
-    pub(super) fn listed(&mut self, dir: &RelPath, listed: Result<Listed, Trouble>) {
+    pub(super) fn listed(
+        &mut self,
+        (dir, above): (RelPath, Option<u32>),
+        listed: Result<Listed, Trouble>,
+    ) {
         self.lister.lists_out -= 1;
         let mut listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
         if self.options.follow.munge {
             listed.entries.iter_mut().for_each(unmunge);
         }
+        let is_whole = listed.troubles.is_empty();
         for trouble in listed.troubles {
             self.lister.intact &= trouble.kind == TroubleKind::Skipped;
             self.trouble(trouble);
@@ -117,16 +152,49 @@ impl Sender {
         self.tell_owners(listed.users, listed.groups);
         let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
         if own.is_some() && !self.options.takes(&Kind::Dir) {
-            self.trouble(skipped("directory", dir));
+            self.trouble(skipped("directory", &dir));
             own = None;
             entries.clear();
         }
         let partial = listed.partial;
+        self.lister.last_len = entries.len();
         if !listed.missing.is_empty() {
             self.tell_missing(listed.missing);
         }
-        self.lister.ready.push_back(Ready { dir: dir.clone(), own, entries, partial });
+        let above = above.filter(|above| self.lister.tallies.is_open(*above));
+        let mut ready = Ready {
+            dir,
+            own,
+            entries,
+            partial,
+            above,
+            has_begun: false,
+            tally: None,
+            tallied: None,
+        };
+        ready.tally = self.tally_of(&ready, listed.tally.filter(|_| is_whole));
+        match above.filter(|_| ready.tally.is_none()) {
+            Some(above) => self.lister.tallies.park(above, ready),
+            None => self.lister.ready.push_back(ready),
+        }
         self.list_more();
+    }
+
+    /// Tells what comes next, as far as there is room; whether there was anything.
+    fn tell_next(&mut self) -> bool {
+        // What was begun comes in one piece; then what is owed, for which room is kept.
+        let has_begun = self.lister.ready.front().is_some_and(|ready| ready.has_begun);
+        if !has_begun && let Some(owed) = self.lister.tallies.take_owed() {
+            self.lister.ready.push_front(owed);
+        }
+        let Some(first) = self.lister.ready.front() else { return false };
+        match (first.tallied, first.tally) {
+            (None, Some(tally)) if self.lister.tallies.begin(self.lister.next) => {
+                self.tell_tally(tally)
+            }
+            (Some(_), _) => self.tell_some(),
+            (None, _) => self.lister.has_room() && self.tell_some(),
+        }
     }
 
     /// Tells what users and groups are called, each once; of too many the last stay without a name.
@@ -148,11 +216,12 @@ impl Sender {
     /// Tells one frame's worth of the first directory that is ready; whether there was one.
     fn tell_some(&mut self) -> bool {
         let Some(mut ready) = self.lister.ready.pop_front() else { return false };
-        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let (mut entries, mut bytes, mut taken) = (Vec::new(), 0, 0);
         while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
             let Some(mut entry) = ready.entries.pop_front() else { break };
             bytes += weight(&entry);
-            if self.tells(&ready.dir, &mut entry) {
+            taken += 1;
+            if self.tells((&ready.dir, ready.tallied), &mut entry) {
                 entries.push(entry);
             }
         }
@@ -165,7 +234,12 @@ impl Sender {
             (true, false) => Extent::Last,
             (true, true) => Extent::Part,
         };
+        if ready.tallied.is_some() {
+            self.lister.tallies.tell(taken);
+        }
+        let tallied = ready.tallied;
         if extent == Extent::More {
+            (ready.has_begun, ready.tally) = (true, None);
             self.lister.ready.push_front(ready);
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
@@ -173,6 +247,10 @@ impl Sender {
             entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
+        }
+        if let Some(no) = tallied.filter(|_| extent != Extent::More) {
+            let parked = self.lister.tallies.close(no);
+            self.lister.ready.extend(parked);
         }
         true
     }
@@ -186,7 +264,7 @@ impl Sender {
     }
 
     /// Notes an entry that is told, or says why it is not.
-    fn tells(&mut self, dir: &RelPath, entry: &mut Entry) -> bool {
+    fn tells(&mut self, (dir, tallied): (&RelPath, Option<u32>), entry: &mut Entry) -> bool {
         let path = match dir.join(&entry.name) {
             Ok(path) => path,
             Err(bad) => {
@@ -215,7 +293,7 @@ impl Sender {
             self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         match entry.meta.kind {
-            Kind::Dir => self.lister.dirs.push(path),
+            Kind::Dir if tallied.is_none() => self.lister.dirs.push((path, None)),
             Kind::File => {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
@@ -252,7 +330,7 @@ impl Sender {
         self.notices.push_back(Notice::Trouble(trouble));
     }
 
-    fn report_listed(&mut self) {
+    pub(super) fn report_listed(&mut self) {
         let Lister { files, complete, .. } = self.lister;
         let bytes = self.progress.listed();
         self.notices.push_back(Notice::Listed { files, bytes, complete });
@@ -269,7 +347,7 @@ fn unmunge(entry: &mut Entry) {
 }
 
 /// What an entry is that does not take part.
-fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
+pub(super) fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
     match kind {
         _ if options.takes(kind) => None,
         Kind::File => None,

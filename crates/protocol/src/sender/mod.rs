@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
+//!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
+//! Tallied(unlike)  ──► Listing
 //! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
@@ -15,6 +17,7 @@ mod linking;
 mod listing;
 mod mending;
 mod searching;
+mod tallying;
 mod telling;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -24,7 +27,7 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Timestamp};
+use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally, Timestamp};
 
 use crate::cutting::Part;
 use crate::digests::Digesting;
@@ -52,8 +55,8 @@ const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest i
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// List a directory; answer with [`Answer::Listed`].
-    List { dir: RelPath },
+    /// List a directory, with its `tally` if that is asked for; answer with [`Answer::Listed`].
+    List { dir: RelPath, tally: bool },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
     /// Answer with [`Answer::Opened`].
@@ -165,6 +168,8 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
+    /// What stands for the entries, as [`Options::tallied`] has it, if it was asked for.
+    pub tally: Option<Tally>,
     /// What their users are called, those with a name and in any order; nothing where the options ask for none.
     pub users: Vec<NameLine>,
     /// The same of groups.
@@ -268,7 +273,7 @@ impl Listing {
 /// Where an answer belongs.
 #[derive(Debug)]
 enum Place {
-    List(RelPath),
+    List(RelPath, Option<u32>),
     Open(Handle),
     Scan(Handle, Part),
     Seal(Handle),
@@ -289,7 +294,7 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(_) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
+            Self::List(..) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -299,11 +304,11 @@ impl Sender {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
+            lister: Lister::new(&options),
             options,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
             notices: VecDeque::new(),
-            lister: Lister::new(),
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
@@ -386,6 +391,7 @@ impl Sender {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
+            ToSender::Tallied { alike, unlike } => self.tallied(alike, unlike),
             ToSender::Digest(files) => self.asked(&files),
             ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
             ToSender::Resume { file, key, spec } => {
@@ -434,7 +440,7 @@ impl Sender {
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
-            (Place::List(dir), Answer::Listed(listed)) => self.listed(&dir, listed),
+            (Place::List(dir, above), Answer::Listed(listed)) => self.listed((dir, above), listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
@@ -528,6 +534,9 @@ impl Sender {
         let handle = old.handle;
         self.handles.remove(&handle);
         self.groups_out -= old.groups_unanswered();
+        if old.at_once {
+            return;
+        }
         let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
         for place in forgotten {
             if let Place::Mend { gaps, .. } = place {

@@ -18,6 +18,8 @@ pub struct Case {
     pub new: Tree,
     pub old: Tree,
     pub options: Options,
+    /// Whether directories go by their tallies wherever they may.
+    pub eager: bool,
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
@@ -44,6 +46,7 @@ impl Case {
             new,
             old,
             options,
+            eager: seed % 2 == 1,
             roots,
             leftovers,
             interrupted: BTreeMap::new(),

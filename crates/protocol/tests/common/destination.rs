@@ -10,18 +10,18 @@ use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
 use deltic_core::strategy::Conversation;
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader,
-    RelPath, Span,
+    RelPath, Span, Tally,
 };
 use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New, OldGap,
-    OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
+    Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
 
-use super::source::{bytes_digest, segment, sum};
+use super::source::{bytes_digest, segment, sum, tally_of};
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -62,6 +62,8 @@ pub struct Destination {
     slots: BTreeMap<Handle, Slot>,
     ended: BTreeSet<Handle>,
     pub commits: usize,
+    /// Directories that were as their tallies said.
+    pub alike: u64,
     /// Literal bytes written.
     pub written: u64,
     /// What was put into new versions by copies and by literals, one after the other.
@@ -125,6 +127,7 @@ impl Destination {
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
             commits: 0,
+            alike: 0,
             written: 0,
             placed: Vec::new(),
             whole_passes: 0,
@@ -184,6 +187,7 @@ impl Destination {
             Work::LookBeside { .. } | Work::LinkBeside { .. } | Work::CopyBeside { .. } => {
                 unreachable!("{work:?}")
             }
+            Work::Compare { dir, tally, .. } => Answer::Compared(self.compare(&dir, &tally)),
             Work::Extra { dir, keep } => {
                 let dir_is_real = self.tree.is_dir(&dir);
                 let mut extras = Vec::new();
@@ -256,10 +260,22 @@ impl Destination {
             | Work::Copy { .. }
             | Work::Write { .. }
             | Work::Commit { .. }
-            | Work::Replace { .. }
+            | Work::Replace(_)
             | Work::Confirm { .. }
             | Work::Abandon { .. } => self.rebuild(work),
         }
+    }
+
+    fn compare(&mut self, dir: &RelPath, tally: &Tally) -> Option<Box<Alike>> {
+        if self.dice.percent(self.faults.look) || !self.tree.is_dir(dir) {
+            return None;
+        }
+        let (entries, mut alike) = (self.tree.children(dir), Alike::default());
+        entries.iter().for_each(|entry| alike.add(&entry.name, &entry.meta));
+        let compared = self.options.tallied().expect("tallies are told");
+        let is_alike = tally_of(&entries, compared) == *tally;
+        self.alike += u64::from(is_alike);
+        is_alike.then(|| Box::new(alike))
     }
 
     /// A dry run never comes here.
@@ -531,7 +547,7 @@ impl Destination {
                     self.commit(handle, &path, &meta)
                 }))
             }
-            Work::Replace { path, meta, payload, digest, .. } => {
+            Work::Replace(Small { path, meta, payload, digest, .. }) => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {

@@ -69,6 +69,7 @@ impl Session {
         let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
         source.roots.clone_from(&case.roots);
         source.faults = case.source_faults;
+        source.compared = case.options.tallied().unwrap_or_default();
         let options = case.options.clone();
         let mut destination =
             Destination::new(case.old.clone(), options.clone(), Dice::new(dice.next()));
@@ -81,8 +82,9 @@ impl Session {
             expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),
             ..Setting::default()
         };
+        let sender = Sender::new(options);
         Self {
-            sender: Sender::new(options),
+            sender: if case.eager { sender.eager() } else { sender },
             receiver: Receiver::new(setting),
             source,
             destination,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Meta, Name, Op, RelPath, Span, StrongSum,
+    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath,
+    Span, StrongSum, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
@@ -40,6 +41,8 @@ pub struct Source {
     /// The names at the root that are sent; all of them if `None`.
     pub roots: Option<HashSet<Name>>,
     pub faults: SourceFaults,
+    /// What tallies are taken of.
+    pub compared: Compared,
     pub dice: Dice,
     /// Every content that a name ever had.
     pub versions: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
@@ -102,6 +105,14 @@ pub fn sum(
     })
 }
 
+/// As both ends take it.
+pub fn tally_of(entries: &[Entry], compared: Compared) -> Tally {
+    let key = TallyKey::of(&Key::from_bytes([9; 32]));
+    let mut tallying = Tallying::new(&key, compared);
+    entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+    tallying.tally()
+}
+
 /// The digest that contents are compared by.
 pub fn bytes_digest(bytes: &[u8]) -> Digest {
     let mut digest = FileDigest::new();
@@ -122,6 +133,7 @@ impl Source {
             own,
             roots: None,
             faults: SourceFaults::default(),
+            compared: Compared::default(),
             dice,
             changes: 0,
             open: BTreeMap::new(),
@@ -142,7 +154,7 @@ impl Source {
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::Ask(_) => Answer::Asked(false),
-            Work::List { dir } => Answer::Listed(self.list(&dir)),
+            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
@@ -150,7 +162,12 @@ impl Source {
                 Answer::Opened(opened.and_then(|meta| {
                     let at_once = how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES);
                     let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
-                    Ok(Opened { meta, body: body.transpose()? })
+                    let body = body.transpose()?;
+                    if body.is_some() {
+                        self.open.remove(&handle);
+                        self.closed.insert(handle);
+                    }
+                    Ok(Opened { meta, body })
                 }))
             }
             Work::Scan { handle, spec, segment } => {
@@ -251,7 +268,7 @@ impl Source {
         Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
     }
 
-    fn list(&mut self, dir: &RelPath) -> Result<Listed, Trouble> {
+    fn list(&mut self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
         if self.dice.percent(self.faults.list) || !self.tree.is_dir(dir) {
             return Err(trouble(TroubleKind::Failed, "list: denied"));
         }
@@ -260,7 +277,8 @@ impl Source {
             entries.retain(|entry| roots.contains(&entry.name));
         }
         let own = self.own.clone().filter(|_| dir.is_root());
-        Ok(Listed { own, entries, ..Listed::default() })
+        let tally = tally.then(|| tally_of(&entries, self.compared));
+        Ok(Listed { own, entries, tally, ..Listed::default() })
     }
 
     fn open(&mut self, handle: Handle, path: &RelPath) -> Result<Meta, Trouble> {

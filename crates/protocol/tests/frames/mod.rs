@@ -9,7 +9,7 @@ use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
     Acl, BlockLen, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta, More, Mounts,
-    Name, RelPath, ShortFingerprint, StrongSum, Timestamp, Xattr,
+    Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
@@ -86,6 +86,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
+    let sum = u128::from_le_bytes(*b"0123456789abcdef");
+    let tally = Tally { entries: 300, sum, users: Some(1), groups: None };
     let linked_change = Change {
         path: RelPath::parse(b"b").unwrap(),
         item: Item::File,
@@ -387,6 +389,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
+        ("Tally", ToReceiver::Tally { dir: RelPath::parse(b"dir").unwrap(), tally }.encode()),
+        ("Tallied", ToSender::Tallied { alike: vec![0..3, 4..5], unlike: one(3..4) }.encode()),
     ]
 }
 
@@ -408,6 +412,11 @@ fn sum_lines_of(strong: usize) -> Vec<SumLine> {
     vec![SumLine::New(sum), SumLine::Again(1)]
 }
 
+fn tally() -> impl Strategy<Value = Tally> {
+    (0..9u64, any::<u128>(), option(any::<u128>()), option(any::<u128>()))
+        .prop_map(|(entries, sum, users, groups)| Tally { entries, sum, users, groups })
+}
+
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
         (rel_path(), option(meta()), vec(entry(), 0..4), any_extent()).prop_map(
@@ -416,6 +425,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (vec(name_line(), 0..3), vec(name_line(), 0..3))
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
+        (rel_path(), tally()).prop_map(|(dir, tally)| ToReceiver::Tally { dir, tally }),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
             let line = |(file, digest): (FileNo, Option<[u8; 32]>)| DigestLine {
@@ -474,6 +484,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         vec(file(), 0..4).prop_map(ToSender::Arrived),
+        (ranges(), ranges()).prop_map(|(alike, unlike)| ToSender::Tallied { alike, unlike }),
         vec(file(), 0..4).prop_map(ToSender::Digest),
         (number(), number(), vec(rel_path(), 0..6))
             .prop_map(|(names, of, first)| ToSender::Ask(Question { names, of, first })),

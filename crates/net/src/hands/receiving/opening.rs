@@ -20,7 +20,7 @@ type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> ReceivingHands<S> {
     pub(super) fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
-        let listing = match self.store.list(dir) {
+        let listing = match self.store.list_but(dir, &|name| keep.contains(name)) {
             Ok(listing) => listing,
             // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
             Err(
@@ -33,7 +33,7 @@ impl<S: Store> ReceivingHands<S> {
         if let Some(error) = listing.errors.first() {
             return Err(failed(error));
         }
-        let extras = listing.entries.into_iter().filter(|entry| !keep.contains(&entry.name));
+        let extras = listing.entries.into_iter();
         Ok(extras
             .map(|entry| {
                 let is_dir = entry.meta.is_dir();

@@ -1,0 +1,291 @@
+//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal tallies
+//! mean that there is nothing to do in it.
+//!
+//! Each entry makes a number that nobody can foresee without the key, and numbers are added up: so entries count in any
+//! order, and none must be kept. Owners are apart, because an end that may not give files away does not compare them.
+//! docs/protocol.md, "Tallies", has the bytes.
+
+use std::fmt;
+
+use crate::codec::Put;
+use crate::keyed::{KEY_BYTES, Key};
+use crate::meta::{Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp};
+
+/// Bytes of one sum.
+pub const TALLY_SUM_BYTES: usize = 16;
+
+/// What sums are taken with: nobody who chose names or times before the session can know it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TallyKey([u8; KEY_BYTES]);
+
+impl TallyKey {
+    /// Belongs to the sender's part of the session's key: it lists before it has heard the other's.
+    #[must_use]
+    pub fn of(part: &Key) -> Self {
+        Self(blake3::derive_key(TALLY_CONTEXT, part.as_bytes()))
+    }
+
+    fn hash(&self, bytes: &[u8]) -> [u128; 2] {
+        let hash: [u8; 32] = blake3::keyed_hash(&self.0, bytes).into();
+        let half = |at: usize| {
+            u128::from_le_bytes(hash[at..at + TALLY_SUM_BYTES].try_into().expect("a half"))
+        };
+        [half(0), half(TALLY_SUM_BYTES)]
+    }
+}
+
+impl fmt::Debug for TallyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TallyKey(secret)")
+    }
+}
+
+const TALLY_CONTEXT: &str = "deltic 2026 tally";
+
+/// What a run compares of entries, besides kinds, lengths, times of files, and targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Permission bits.
+    pub modes: bool,
+    /// Of files, only whether anybody may execute them.
+    pub executability: bool,
+    /// Times of directories.
+    pub dir_times: bool,
+    /// Times of symbolic links.
+    pub link_times: bool,
+    /// Times of devices, FIFOs and sockets.
+    pub special_times: bool,
+    /// Owners.
+    pub users: bool,
+    /// Groups.
+    pub groups: bool,
+}
+
+/// What stands for the entries of a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many there are.
+    pub entries: u64,
+    /// Over all but owners and groups.
+    pub sum: u128,
+    /// Over owners, where they are compared.
+    pub users: Option<u128>,
+    /// Over groups, where they are compared.
+    pub groups: Option<u128>,
+}
+
+/// Takes a tally, an entry at a time.
+#[derive(Clone, Debug)]
+pub struct Tallying {
+    key: TallyKey,
+    compared: Compared,
+    tally: Tally,
+    record: Vec<u8>,
+    /// The last number of a user, and of a group, and what it counts as: most entries are of the same.
+    last: [(u32, u128); 2],
+}
+
+impl Tallying {
+    /// Of no entry so far.
+    #[must_use]
+    pub fn new(key: &TallyKey, compared: Compared) -> Self {
+        let zero = key.hash(&0_u32.to_le_bytes())[0];
+        Self {
+            key: *key,
+            compared,
+            tally: Tally {
+                users: compared.users.then_some(0),
+                groups: compared.groups.then_some(0),
+                ..Tally::default()
+            },
+            record: Vec::new(),
+            last: [(0, zero); 2],
+        }
+    }
+
+    /// Adds an entry, its owner and group by the sender's numbers; each name once.
+    pub fn add(&mut self, name: &[u8], meta: &Meta) {
+        self.record.clear();
+        write(&mut self.record, name, meta, self.compared);
+        let [own, tied] = self.key.hash(&self.record);
+        self.tally.entries += 1;
+        self.tally.sum = self.tally.sum.wrapping_add(own);
+        if let Some(users) = &mut self.tally.users {
+            let user = number(&self.key, &mut self.last[0], meta.user.unwrap_or_default());
+            *users = users.wrapping_add(tied.wrapping_mul(user));
+        }
+        if let Some(groups) = &mut self.tally.groups {
+            let group = number(&self.key, &mut self.last[1], meta.group.unwrap_or_default());
+            *groups = groups.wrapping_add(tied.wrapping_mul(group));
+        }
+    }
+
+    /// The tally of all that were added.
+    #[must_use]
+    pub const fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+/// What the number of a user or group counts as.
+fn number(key: &TallyKey, last: &mut (u32, u128), id: u32) -> u128 {
+    if last.0 != id {
+        *last = (id, key.hash(&id.to_le_bytes())[0]);
+    }
+    last.1
+}
+
+/// What is compared of an entry; longer than a number.
+fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
+    let (kind, has_time) = match &meta.kind {
+        Kind::File => (0, true),
+        Kind::Dir => (1, compared.dir_times),
+        Kind::Symlink(_) => (2, compared.link_times),
+        Kind::Fifo => (3, compared.special_times),
+        Kind::Socket => (4, compared.special_times),
+        Kind::Device(Device { class: DeviceClass::Char, .. }) => (5, compared.special_times),
+        Kind::Device(Device { class: DeviceClass::Block, .. }) => (6, compared.special_times),
+    };
+    to.put_u8(kind);
+    to.put_bytes(name);
+    to.put_u8(0);
+    to.put_bytes(&meta.len.to_le_bytes());
+    if has_time {
+        let Timestamp { secs, nanos } = meta.modified;
+        to.put_bytes(&secs.to_le_bytes());
+        to.put_bytes(&nanos.to_le_bytes());
+    }
+    if compared.modes && !meta.is_symlink() {
+        to.put_bytes(&meta.mode.to_le_bytes());
+    } else if compared.executability && meta.is_file() {
+        to.put_u8(u8::from(meta.mode & EXECUTE_BITS != 0));
+    }
+    match &meta.kind {
+        Kind::Symlink(target) => to.put_bytes(target),
+        Kind::Device(Device { major, minor, .. }) => {
+            to.put_bytes(&major.to_le_bytes());
+            to.put_bytes(&minor.to_le_bytes());
+        }
+        Kind::File | Kind::Dir | Kind::Fifo | Kind::Socket => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Compared = Compared {
+        modes: true,
+        executability: false,
+        dir_times: true,
+        link_times: true,
+        special_times: true,
+        users: true,
+        groups: true,
+    };
+
+    fn key() -> TallyKey {
+        TallyKey::of(&Key::from_bytes([7; KEY_BYTES]))
+    }
+
+    fn entry(kind: Kind) -> Meta {
+        let meta = Meta::plain(kind, 5, Timestamp { secs: 1, nanos: 2 }, 0o644);
+        Meta { user: Some(1000), group: Some(100), ..meta }
+    }
+
+    fn tally_of(compared: Compared, entries: &[(&str, Meta)]) -> Tally {
+        let mut tallying = Tallying::new(&key(), compared);
+        entries.iter().for_each(|(name, meta)| tallying.add(name.as_bytes(), meta));
+        tallying.tally()
+    }
+
+    #[test]
+    fn the_order_of_entries_does_not_count() {
+        let (a, b) = (("a", entry(Kind::File)), ("b", entry(Kind::Dir)));
+        let one = tally_of(ALL, &[a.clone(), b.clone()]);
+        assert_eq!(one, tally_of(ALL, &[b.clone(), a.clone()]));
+        assert_ne!(one, tally_of(ALL, std::slice::from_ref(&a)));
+        assert_ne!(tally_of(ALL, &[a]), tally_of(ALL, &[b]));
+    }
+
+    #[test]
+    fn each_thing_that_is_compared_counts_and_nothing_else() {
+        let link = || Kind::Symlink(b"x".as_slice().into());
+        let device = |minor| Kind::Device(Device { class: DeviceClass::Char, major: 1, minor });
+        let time = Timestamp { secs: 1, nanos: 3 };
+        let none = Compared::default();
+        let times = Compared { dir_times: true, link_times: true, special_times: true, ..none };
+        let modes = Compared { modes: true, ..none };
+        let executability = Compared { executability: true, ..none };
+        let users = Compared { users: true, ..none };
+        let groups = Compared { groups: true, ..none };
+        let later = |kind: Kind| Meta { modified: time, ..entry(kind) };
+        let mode = |kind: Kind, mode| Meta { mode, ..entry(kind) };
+        let cases = [
+            (entry(Kind::File), Meta { len: 6, ..entry(Kind::File) }, none, true),
+            (entry(Kind::File), later(Kind::File), none, true),
+            (entry(Kind::Dir), later(Kind::Dir), none, false),
+            (entry(Kind::Dir), later(Kind::Dir), times, true),
+            (entry(link()), later(link()), none, false),
+            (entry(link()), later(link()), times, true),
+            (entry(Kind::Fifo), later(Kind::Fifo), times, true),
+            (entry(Kind::Fifo), entry(Kind::Socket), none, true),
+            (entry(link()), entry(Kind::Symlink(b"y".as_slice().into())), none, true),
+            (entry(device(1)), entry(device(2)), none, true),
+            (entry(Kind::File), mode(Kind::File, 0o600), none, false),
+            (entry(Kind::File), mode(Kind::File, 0o600), modes, true),
+            (entry(link()), mode(link(), 0o600), modes, false),
+            (entry(Kind::File), mode(Kind::File, 0o600), executability, false),
+            (entry(Kind::File), mode(Kind::File, 0o744), executability, true),
+            (entry(Kind::Dir), mode(Kind::Dir, 0o600), executability, false),
+            (entry(Kind::File), Meta { user: Some(0), ..entry(Kind::File) }, none, false),
+            (entry(Kind::File), Meta { user: Some(0), ..entry(Kind::File) }, users, true),
+            (entry(Kind::File), Meta { group: Some(0), ..entry(Kind::File) }, users, false),
+            (entry(Kind::File), Meta { group: Some(0), ..entry(Kind::File) }, groups, true),
+        ];
+        for (one, other, compared, differs) in cases {
+            let tally = |meta: &Meta| tally_of(compared, &[("a", meta.clone())]);
+            assert_eq!(tally(&one) != tally(&other), differs, "{one:?} {other:?} {compared:?}");
+        }
+    }
+
+    #[test]
+    fn owners_that_are_swapped_are_others() {
+        let of = |user| Meta { user: Some(user), ..entry(Kind::File) };
+        let one = tally_of(ALL, &[("a", of(1)), ("b", of(2))]);
+        let other = tally_of(ALL, &[("a", of(2)), ("b", of(1))]);
+        assert_eq!((one.sum, one.groups), (other.sum, other.groups));
+        assert_ne!(one.users, other.users);
+    }
+
+    #[test]
+    fn another_key_makes_another_tally() {
+        let other = TallyKey::of(&Key::from_bytes([8; KEY_BYTES]));
+        let mut tallying = Tallying::new(&other, ALL);
+        tallying.add(b"a", &entry(Kind::File));
+        assert_ne!(tallying.tally().sum, tally_of(ALL, &[("a", entry(Kind::File))]).sum);
+    }
+
+    /// The bytes of docs/protocol.md, "Tallies", written out.
+    #[test]
+    fn a_record_is_as_the_protocol_says() {
+        let mut record = Vec::new();
+        write(&mut record, b"n", &entry(Kind::File), ALL);
+        let expected = [
+            &b"\0n\0"[..],
+            &5_u64.to_le_bytes(),
+            &1_i64.to_le_bytes(),
+            &2_u32.to_le_bytes(),
+            &0o644_u32.to_le_bytes(),
+        ];
+        assert_eq!(record, expected.concat());
+        let key = key();
+        let hash: [u8; 32] = blake3::keyed_hash(&key.0, &record).into();
+        let tied = u128::from_le_bytes(*hash.last_chunk().unwrap());
+        let user: [u8; 32] = blake3::keyed_hash(&key.0, &1000_u32.to_le_bytes()).into();
+        let user = u128::from_le_bytes(*user.first_chunk().unwrap());
+        let tally = tally_of(ALL, &[("n", entry(Kind::File))]);
+        assert_eq!(tally.sum, u128::from_le_bytes(*hash.first_chunk().unwrap()));
+        assert_eq!(tally.users, Some(tied.wrapping_mul(user)));
+    }
+}

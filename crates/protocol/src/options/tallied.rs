@@ -1,0 +1,83 @@
+//! Where a directory's tally may stand for the list of its entries, and what it is taken of.
+
+use deltic_core::{Compared, Follow};
+
+use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
+
+impl Options {
+    /// What a tally of a directory compares, if runs of these options tell tallies. Equal ones mean that every entry is up
+    /// to date and that no other is to go: so they are not told where options find something to do with such an entry, or
+    /// compare more than a tally says. An option of a group has its word here, or nothing builds.
+    #[must_use]
+    pub fn tallied(&self) -> Option<Compared> {
+        let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
+        let Self { remove, select, compare, dry_run: _, delete: _, rules: _, .. } = self;
+        let Self { links: _, whole_file: _, strategy: _, block_bytes: _, writing: _, .. } = self;
+        let Self { compress: _, compress_level: _, threads: _, streams: _, durable: _, .. } = self;
+        let Metadata {
+            users,
+            groups,
+            executability,
+            omit_dir_times,
+            omit_link_times,
+            accessed,
+            acls,
+            xattrs,
+            hard_links,
+            reads_notes,
+            writes_notes,
+            chmod,
+            // They come with attributes, change nothing that is compared, or say which number here is which there.
+            all_xattrs: _,
+            devices: _,
+            specials: _,
+            untouched: _,
+            numeric_ids: _,
+            powers: _,
+            user_map: _,
+            group_map: _,
+        } = metadata;
+        let Links { follow, safe, munge, keep_dirs } = follow;
+        let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
+        let Select {
+            relative,
+            list_only,
+            missing,
+            dirs: _,
+            plain_implied_dirs: _,
+            prune_empty_dirs: _,
+            mkpath: _,
+            existing: _,
+            mounts: _,
+        } = select;
+        let Compare {
+            size_only,
+            ignore_times,
+            window,
+            alternates,
+            // An entry that is equal in all is up to date whatever these say.
+            update: _,
+            existing: _,
+            ignore_existing: _,
+            cached: _,
+            min_bytes: _,
+            max_bytes: _,
+            fuzzy: _,
+        } = compare;
+        let quick = !checksum && !size_only && !ignore_times && *window == Window::Exact;
+        let noted = *reads_notes || *writes_notes;
+        let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
+        let links = *follow == Follow::Never && !safe && !munge && !keep_dirs;
+        let named = !relative && !list_only && *missing != Missing::Delete;
+        let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
+        (*recursive && quick && plain && links && named && kept).then_some(Compared {
+            modes: *modes,
+            executability: *executability,
+            dir_times: *times && !omit_dir_times,
+            link_times: *times && !omit_link_times,
+            special_times: *times,
+            users: *users,
+            groups: *groups,
+        })
+    }
+}

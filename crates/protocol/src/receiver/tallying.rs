@@ -1,0 +1,229 @@
+//! Directories that the sender tells by their tallies: compared with what is here, and asked for where they differ.
+//!
+//! A tally may come before the listing that names its directory: the sender walks on while the directory above is still
+//! compared, or on its way as a listing. What is compared changes nothing, so it need not wait; but the name must come.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::meta::OWNER_BITS;
+use deltic_core::{Compared, Meta, RelPath, Tally};
+
+use crate::error::PeerError;
+use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
+use crate::message::{NameLine, ToSender};
+use crate::report::{Trouble, TroubleKind};
+
+use super::{Alike, Place, Receiver, Work};
+
+/// Tallies that were told.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    compared: Option<Compared>,
+    next: u32,
+    /// Directories that are being compared, or that no listing has named yet.
+    open: HashMap<RelPath, Told>,
+    /// Those that are being compared.
+    comparing: BTreeMap<u32, RelPath>,
+    alike: Vec<u32>,
+    unlike: Vec<u32>,
+    /// What users and groups are called at the sender, until more of them are told.
+    owners: Option<Arc<[Vec<NameLine>; 2]>>,
+}
+
+/// What came of a tally so far.
+#[derive(Debug)]
+struct Told {
+    state: State,
+    /// Whether the directory is known to be one, and what it gets at the end if it is listed.
+    named: bool,
+    meta: Option<Meta>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Comparing,
+    Alike,
+    Unlike,
+}
+
+impl Tallies {
+    pub(super) fn new(compared: Option<Compared>) -> Self {
+        Self { compared, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Names of users or groups were told: what was told before is not all.
+    pub(super) fn forget_owners(&mut self) {
+        self.owners = None;
+    }
+
+    /// The answers that wait to be said.
+    pub(super) fn verdicts(&mut self) -> Option<ToSender> {
+        let (alike, unlike) = (ranges(&mut self.alike), ranges(&mut self.unlike));
+        let some = !(alike.is_empty() && unlike.is_empty());
+        some.then_some(ToSender::Tallied { alike, unlike })
+    }
+}
+
+/// Numbers as ascending ranges; takes them.
+fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
+    numbers.sort_unstable();
+    let ranges = numbers.chunk_by(|one, next| one + 1 == *next);
+    let ranges = ranges.map(|run| run[0]..run[0] + run.len() as u32).collect();
+    numbers.clear();
+    ranges
+}
+
+impl Receiver {
+    pub(super) fn tally(&mut self, dir: RelPath, tally: Tally) -> Result<(), PeerError> {
+        let fits = |compared: Compared| {
+            (compared.users, compared.groups) == (tally.users.is_some(), tally.groups.is_some())
+        };
+        if !self.tallies.compared.is_some_and(fits) {
+            return Err(PeerError::Unexpected("a tally that was not asked for"));
+        }
+        let begun = self.listing.as_ref().is_some_and(|(listed, _)| *listed == dir);
+        if begun || dir.is_root() || self.tallies.open.contains_key(&dir) {
+            return Err(PeerError::Unexpected("a tally of a directory that was told"));
+        }
+        if self.tallies.open.len() >= TALLY_WINDOW {
+            return Err(PeerError::Limit("tallies"));
+        }
+        let announced = self.announced.remove(&dir);
+        if announced.is_none() && !self.may_be_named(&dir) {
+            return Err(PeerError::Unexpected("a tally of a directory that was not listed"));
+        }
+        let no = self.tallies.next;
+        self.tallies.next = no.checked_add(1).ok_or(PeerError::Limit("tallies"))?;
+        let (named, meta) = (announced.is_some(), announced.flatten());
+        self.tallies.open.insert(dir.clone(), Told { state: State::Comparing, named, meta });
+        self.tallies.comparing.insert(no, dir.clone());
+        match self.sender_owners() {
+            Some(owners) => self.jobs.ask(Work::Compare { dir, tally, owners }, Place::Compare(no)),
+            None => self.compared_tally(no, None),
+        }
+        Ok(())
+    }
+
+    /// Whether the directory above is still to be listed.
+    fn may_be_named(&self, dir: &RelPath) -> bool {
+        let Some((above, _)) = dir.split_last() else { return false };
+        self.announced.contains_key(&above)
+            || self.tallies.open.get(&above).is_some_and(|told| told.state != State::Alike)
+    }
+
+    /// What users and groups are called at the sender; `None`, if they are too many to look through them.
+    fn sender_owners(&mut self) -> Option<Arc<[Vec<NameLine>; 2]>> {
+        if self.owners.len() > TALLIED_NAMES {
+            return None;
+        }
+        let owners = &self.owners;
+        let known = self.tallies.owners.get_or_insert_with(|| Arc::new(owners.lines()));
+        Some(Arc::clone(known))
+    }
+
+    pub(super) fn compared_tally(&mut self, no: u32, alike: Option<Box<Alike>>) {
+        let Some(dir) = self.tallies.comparing.remove(&no) else { return };
+        let told = self.tallies.open.get_mut(&dir).expect("what is compared is open");
+        told.state = if alike.is_some() { State::Alike } else { State::Unlike };
+        if told.named {
+            let meta = told.meta.take();
+            self.tallies.open.remove(&dir);
+            if alike.is_none() {
+                self.announced.insert(dir.clone(), meta);
+            }
+        }
+        match alike {
+            Some(alike) => {
+                self.tallies.alike.push(no);
+                self.keep_alike(&dir, *alike);
+            }
+            None => self.tallies.unlike.push(no),
+        }
+    }
+
+    /// All in a directory is up to date; what is in the directories below is still to be told.
+    fn keep_alike(&mut self, dir: &RelPath, alike: Alike) {
+        self.known += alike.entries();
+        self.totals.files += alike.files;
+        self.totals.dirs += alike.dirs.len() as u64;
+        self.totals.links += alike.links;
+        self.totals.specials += alike.specials;
+        let bytes = alike.file_bytes.saturating_add(alike.link_bytes);
+        self.totals.bytes = self.totals.bytes.saturating_add(bytes);
+        self.progress.list(alike.file_bytes);
+        self.report_listed();
+        self.report_settled(alike.file_bytes);
+        for (name, meta) in alike.dirs {
+            let Ok(path) = dir.join(&name) else { continue };
+            if meta.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run {
+                self.name(&path, Some(meta));
+                continue;
+            }
+            self.name(&path, None);
+            self.making.insert(path.clone(), Vec::new());
+            self.dirs.push((path.clone(), meta));
+            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+        }
+    }
+
+    /// A directory of this path is in the list. It may have been told already.
+    pub(super) fn name(&mut self, path: &RelPath, meta: Option<Meta>) {
+        let Some(told) = self.tallies.open.get_mut(path) else {
+            self.announced.insert(path.clone(), meta);
+            return;
+        };
+        match told.state {
+            State::Comparing => (told.named, told.meta) = (true, meta),
+            State::Alike => drop(self.tallies.open.remove(path)),
+            State::Unlike => {
+                self.tallies.open.remove(path);
+                self.announced.insert(path.clone(), meta);
+            }
+        }
+    }
+
+    /// Whether a directory, as named by a listing, was found to be alike.
+    pub(super) fn is_alike(&self, path: &RelPath) -> bool {
+        self.tallies.compared.is_some()
+            && !path.is_root()
+            && !self.announced.contains_key(path)
+            && !self.tallies.open.contains_key(path)
+            && !self.has_begun(path)
+    }
+
+    /// Whether some of a directory was listed before it was known to be in place.
+    fn has_begun(&self, path: &RelPath) -> bool {
+        self.making.get(path).is_none_or(|waiting| !waiting.is_empty())
+    }
+
+    /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not, nothing
+    /// changes in it.
+    pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: &Meta) -> bool {
+        if self.is_alike(path) {
+            return true;
+        }
+        if self.tallies.compared.is_none() || self.has_begun(path) {
+            return false;
+        }
+        let told = self.tallies.open.get_mut(path).map(|told| &mut told.meta);
+        match told.or_else(|| self.announced.get_mut(path)) {
+            Some(kept) => {
+                *kept = Some(meta.clone());
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// What was alike when it was compared is no more.
+pub(super) fn gone(path: &RelPath) -> Trouble {
+    let message = format!("receive {path}: what was there went away meanwhile");
+    Trouble { kind: TroubleKind::Failed, message }
+}
