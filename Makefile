@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build install demo test bench fmt clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build install demo test bench differential fmt clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/bench
@@ -25,6 +25,12 @@ demo: toolchain ## sync one release of a real package over another and show what
 
 test: fmt clippy unit neon docs wasm end-to-end ## everything that CI checks
 	@echo "all checks passed"
+
+# The suite in `unit` tries the same few hundred cases each time, this thousands of others.
+differential: toolchain ## compare with rsync on 5,000 random trees, from another seed each time (CASES, SEED)
+	tools/ensure.sh rsync rsync
+	DELTIC_DIFFERENTIAL_CASES=$(or $(CASES),5000) DELTIC_DIFFERENTIAL_SEED=$(or $(SEED),$(shell date +%s000)) \
+	  cargo test --locked -p deltic --test differential
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync

@@ -55,7 +55,7 @@ impl Setting {
 
     /// The time, in seconds since 1970, as clocks here show it.
     pub(crate) fn time(&self, secs: i64) -> String {
-        self.zone.wall(secs).to_string()
+        self.zone.shown(secs)
     }
 
     /// The name with the source that it is of, as far as that is here and known: of several sources that stand for their
@@ -271,7 +271,7 @@ mod tests {
             style: Style::SENDING,
             operation: "send",
             sources: sources.iter().map(PathBuf::from).collect(),
-            zone: Zone::default(),
+            zone: Zone::utc(),
         }
     }
 

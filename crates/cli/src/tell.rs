@@ -4,7 +4,8 @@
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
 use std::fs::OpenOptions;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_net::plan::Sources;
@@ -50,30 +51,35 @@ pub(crate) enum Said {
     Over,
 }
 
-/// Tells `teller` what comes over `notices` until the run is over; what went wrong decides the exit code.
+/// Tells `teller` what comes over `said` until the run is over; what went wrong decides the exit code. It looks now and
+/// then: to be woken for each notice would cost more than to tell it. Who says that it is over wakes it.
 pub(crate) fn listen(said: &Receiver<Said>, teller: &mut dyn Teller) -> Troubles {
     let start = Instant::now();
-    let mut troubles = Troubles::default();
+    let (mut troubles, mut ticked) = (Troubles::default(), start);
     loop {
-        let first = match said.recv_timeout(TICK) {
-            Ok(said) => Some(said),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return troubles,
-        };
-        for said in first.into_iter().chain(said.try_iter().take(BATCH)) {
-            match said {
-                Said::Notice(notice) => {
+        let mut told = 0;
+        while told < BATCH {
+            match said.try_recv() {
+                Ok(Said::Notice(notice)) => {
                     if let Notice::Trouble(trouble) = &notice {
                         troubles.note(trouble.kind);
                     }
                     teller.tell(&notice);
                 }
-                Said::Question(question) => teller.ask(&question),
-                Said::Answered => teller.answered(),
-                Said::Over => return troubles,
+                Ok(Said::Question(question)) => teller.ask(&question),
+                Ok(Said::Answered) => teller.answered(),
+                Err(TryRecvError::Empty) => break,
+                Ok(Said::Over) | Err(TryRecvError::Disconnected) => return troubles,
             }
+            told += 1;
         }
-        teller.tick(start.elapsed());
+        if told > 0 || ticked.elapsed() >= TICK {
+            ticked = Instant::now();
+            teller.tick(start.elapsed());
+        }
+        if told < BATCH {
+            thread::park_timeout(PAUSE);
+        }
     }
 }
 
@@ -87,6 +93,8 @@ pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
 
 /// Longest silence before a tick.
 const TICK: Duration = Duration::from_millis(200);
+/// Time between two looks, where nothing was found.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Most notices between two ticks.
 const BATCH: usize = 1000;
 /// Time between two progress events.

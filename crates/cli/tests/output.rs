@@ -383,3 +383,21 @@ fn a_run_explains_itself_for_each_file_or_summed_up() {
         }
     }
 }
+
+#[test]
+fn times_are_those_of_the_zone_that_is_named() {
+    for (zone, shown) in [
+        ("", "1970/01/01-00:00:00"),
+        ("<-03>3", "1969/12/31-21:00:00"),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", "1970/01/01-01:00:00"),
+        ("No/Such", "1970/01/01-00:00:00"),
+        (":/no/such", "1970/01/01-00:00:00"),
+        ("../../../etc/passwd", "1970/01/01-00:00:00"),
+    ] {
+        let world = world();
+        world.set_time("src/file", 0);
+        let words = ["sync", "-a", "--out-format=%M", "src/file", "dst/"];
+        let run = Run::of(world.command(DELTIC, words).env("TZ", zone));
+        assert_eq!((run.code, run.stdout.trim()), (Some(0), shown), "{zone} {run:#?}");
+    }
+}

@@ -1,13 +1,14 @@
-//! Filter rules, end to end: what each option takes, leaves out and protects; with rsync and git as judges of whole trees.
+//! Filter rules, end to end: what each option takes, leaves out and protects; with git as judge of whole trees (rsync is one in `differential`).
 
 mod common;
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use common::dice::Dice;
+use common::maker::{Node, Taste, Tree, What};
 use common::{Run, WAYS, Way, World, is_installed, skip};
 
 /// Every path below `dir`; directories end in a slash.
@@ -301,206 +302,12 @@ fn the_receivers_own_files_protect_even_if_they_go_themselves() {
     }
 }
 
-/// A dice that a seed fixes.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-
-    fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len())]
-    }
-
-    /// True once in so many times.
-    fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
-
-const NAMES: [&[u8]; 12] =
-    [b"a", b"b", b"ab", b"a.o", b"core", b"x y", b"\xff\xfe", b"[a]", b"a\\b", b"#c", b"-d", b"*"];
-const DIRS: [&[u8]; 5] = [b"d", b"e", b"d e", b"core", b"w*"];
-const PATTERNS: [&[u8]; 40] = [
-    b"a", b"b", b"a*", b"*b", b"?", b"*.o", b"core", b"core/", b"d/", b"d", b"/d/", b"/a", b"/d/a",
-    b"d/a", b"d/*", b"e/**", b"**/a", b"d/***", b"/d/**/b", b"x y", b"x*", b"\xff*", b"\\[a]",
-    b"[[]a]", b"a\\b", b"a\\\\*", b"#c", b"-*", b"*", b"*/", b"/*", b"**", b"d e/a", b"/e/*.o",
-    b"[!a]", b"**b", b"w*/a", b"/w*/b", b"d**a", b"/**/a",
-];
-
-fn rule(dice: &mut Dice) -> Vec<u8> {
-    let prefix: &[u8] = dice.one::<[u8]>(&[
-        b"- ", b"- ", b"- ", b"+ ", b"+ ", b"H ", b"S ", b"P ", b"P ", b"R ", b"-p ", b"-! ",
-        b"-s ", b"-r ", b"+r ", b"-rs ", b"P,p ", b"-!p ", b"H! ",
-    ]);
-    [prefix, dice.one(&PATTERNS)].concat()
-}
-
-fn rule_file(dice: &mut Dice) -> Vec<u8> {
-    let mut text = Vec::new();
-    for _ in 0..=dice.below(3) {
-        match dice.below(12) {
-            0 => text.extend_from_slice(b"# comment"),
-            1 => text.push(b'!'),
-            2 => text.extend_from_slice(b": .other"),
-            3 => text.extend_from_slice(b":n .other"),
-            _ => text.extend(rule(dice)),
-        }
-        text.push(b'\n');
-    }
-    text
-}
-
-/// Files, directories and files of rules, the latter for both sides alike.
-fn grow(world: &World, dice: &mut Dice) {
-    let mut dirs: Vec<Vec<u8>> = vec![Vec::new()];
-    for depth in 0..3 {
-        for dir in
-            dirs.clone().into_iter().filter(|dir| dir.split(|b| *b == b'/').count() == depth + 1)
-        {
-            for name in DIRS {
-                if dice.once_in(depth + 2) {
-                    dirs.push([&dir, name, b"/"].concat());
-                }
-            }
-        }
-    }
-    for dir in &dirs {
-        let sides: &[&str] =
-            dice.one::<[&str]>(&[&["src", "dst"], &["src", "dst"], &["src"], &["dst"]]);
-        let path = |side: &str, name: &[u8]| {
-            OsString::from_vec([side.as_bytes(), b"/", dir, name].concat())
-        };
-        for side in sides {
-            fs::create_dir_all(world.path(path(side, b""))).expect("it can be made");
-        }
-        for (name, often) in [(".f", 2), (".other", 4), (".rsync-filter", 3), (".cvsignore", 4)] {
-            if dice.once_in(often) {
-                let text = match name {
-                    ".cvsignore" => {
-                        [dice.one::<[u8]>(&[b"a b", b"*.x !\tb", b"! core a*"]), b"\n"].concat()
-                    }
-                    _ => rule_file(dice),
-                };
-                for side in sides {
-                    world.write(path(side, name.as_bytes()), &text);
-                }
-            }
-        }
-        for name in NAMES {
-            for side in sides {
-                if !DIRS.contains(&name) && !dice.once_in(3) {
-                    world.write(path(side, name), "x");
-                }
-            }
-        }
-    }
-}
-
-fn options(dice: &mut Dice) -> Vec<OsString> {
-    let mut words = vec![OsString::from("-r")];
-    for _ in 0..=dice.below(4) {
-        let word = match dice.below(12) {
-            0..=4 => [b"--filter=", &*rule(dice)].concat(),
-            5 => b"-F".to_vec(),
-            6 => [&b"--exclude="[..], dice.one(&PATTERNS)].concat(),
-            7 => [&b"--include="[..], dice.one(&PATTERNS)].concat(),
-            8 => dice.one::<[u8]>(&[b"-C", b"-f:C", b"-f-C", b"-f:sC"]).to_vec(),
-            9 => [
-                b"--filter=-/ ",
-                dice.one::<[u8]>(&[b"src/d/a", b"dst/d/", b"**/src/*", b"dst**b", b"/a"]),
-            ]
-            .concat(),
-            _ => dice
-                .one::<[u8]>(&[
-                    b"-f: .f",
-                    b"-f:n .f",
-                    b"-f:e .f",
-                    b"-f:- .cvsignore",
-                    b"-f:s- .cvsignore",
-                    b"-f:r- .cvsignore",
-                    b"-f:p .f",
-                    b"-f!",
-                    b"-f:/ .f",
-                    b"-f: /.f",
-                    b"-f:nw+ .cvsignore",
-                    b"-f: .other",
-                ])
-                .to_vec(),
-        };
-        words.push(OsString::from_vec(word));
-    }
-    if !dice.once_in(3) {
-        words.push(dice.one(&["--delete", "--delete-excluded"]).into());
-    }
-    words
-}
-
 /// The seeds of a run; `DELTIC_SEEDS=1000..2000` tries others.
 fn seeds() -> std::ops::Range<u64> {
     let words = std::env::var("DELTIC_SEEDS").unwrap_or_default();
     let ends =
         words.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     ends.unwrap_or(0..40)
-}
-
-#[test]
-fn whole_trees_end_as_with_rsync() {
-    if !is_installed("rsync") {
-        return skip("rsync is not installed: nobody else judges the result");
-    }
-    seeds().for_each(ends_as_with_rsync);
-}
-
-/// The files of rules among `paths`.
-fn rule_files(paths: &BTreeSet<String>) -> Vec<&String> {
-    let is_one = |path: &&String| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        [".f", ".other", ".rsync-filter", ".cvsignore"].contains(&name)
-    };
-    paths.iter().filter(is_one).collect()
-}
-
-fn ends_as_with_rsync(seed: u64) {
-    let dice = &mut Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let world = World::new();
-    world.mkdir("src");
-    world.mkdir("dst");
-    grow(&world, dice);
-    let words = options(dice);
-    let source: &OsStr = OsStr::new(dice.one(&["src/", "src/", "src"]));
-    let ends = [source, OsStr::new("dst/")];
-    let before = paths(&world.path("dst"));
-    let copy = Run::of(&mut world.command("cp", ["-a", "dst", "saved"]));
-    assert_eq!(copy.code, Some(0));
-    let all: Vec<&OsStr> = words.iter().map(OsString::as_os_str).chain(ends).collect();
-    let theirs = Run::of(&mut world.command("rsync", &all));
-    // 23: what stands in the way is protected.
-    assert!(matches!(theirs.code, Some(0 | 23)), "{seed} {words:?} {theirs:?}");
-    fs::rename(world.path("dst"), world.path("theirs")).expect("it is there");
-    fs::rename(world.path("saved"), world.path("dst")).expect("it is there");
-    let way = WAYS[dice.below(3)];
-    let deletes = words.iter().any(|word| word.as_bytes().starts_with(b"--delete"));
-    let (from, to) = (way.from(source.to_str().expect("it is text")), way.to("dst/"));
-    let mut ours: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
-    ours.push(OsStr::new("--no-fsync"));
-    ours.extend(deletes.then_some(OsStr::new("--max-delete=1000000")));
-    ours.extend([OsStr::new(&from), OsStr::new(&to)]);
-    let run = world.sync(&ours);
-    assert_eq!(run.code, theirs.code, "{seed} {words:?} {run:?} {theirs:?}");
-    let (ours, theirs) = (paths(&world.path("dst")), paths(&world.path("theirs")));
-    let own: BTreeSet<String> = ours.difference(&theirs).cloned().collect();
-    let (more, less): (Vec<_>, Vec<_>) =
-        (ours.difference(&theirs).collect(), theirs.difference(&ours).collect());
-    // Where files of rules came or went, what either says is protected stays.
-    let same_rules = rule_files(&before) == rule_files(&theirs);
-    assert!(
-        less.is_empty() && (more.is_empty() || !same_rules && before.is_superset(&own)),
-        "{seed} {words:?} {source:?} {way:?}: only ours {more:?}, only theirs {less:?}"
-    );
 }
 
 #[test]
@@ -512,7 +319,7 @@ fn whole_trees_come_as_git_sees_them() {
 }
 
 fn comes_as_git_sees_it(seed: u64) {
-    let dice = &mut Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let dice = &mut Dice::new(seed);
     let world = World::new();
     let lines: &[&[u8]] = &[
         b"a", b"*.o", b"!a.o", b"d/", b"/d/", b"d/a", b"!d/a", b"/a", b"**/b", b"d/**", b"!d/**/b",
@@ -523,23 +330,26 @@ fn comes_as_git_sees_it(seed: u64) {
     let file = |dice: &mut Dice| {
         let mut text = Vec::new();
         for _ in 0..=dice.below(4) {
-            text.extend_from_slice(lines[dice.below(lines.len())]);
-            text.extend_from_slice(dice.one::<[u8]>(&[b"\n", b"\n", b"\r\n"]));
+            let ends: [&[u8]; 3] = [b"\n", b"\n", b"\r\n"];
+            text.extend_from_slice(dice.pick::<&[u8]>(lines));
+            text.extend_from_slice(dice.pick::<&[u8]>(&ends));
         }
         text
     };
-    grow(&world, dice);
-    for dir in ["", "d/", "e/", "d/e/", "d/d e/"] {
-        if dice.once_in(2) && world.exists(format!("src/{dir}")) {
-            world.write(format!("src/{dir}.gitignore"), file(dice));
+    let mut tree = Tree::random(dice, Taste { entries: 60, rules: true, ..Taste::default() });
+    for dir in tree.dirs().into_iter().filter(|dir| dir.components().count() < 3) {
+        if dice.percent(50) {
+            let node = Node { what: What::Text(file(dice)), ..tree.0[Path::new("always")].clone() };
+            tree.0.insert(dir.join(".gitignore"), node);
         }
     }
+    tree.write(&world.path("src"), None);
     let git = |words: &[&str]| {
         let mut command = world.command("git", ["-C", "src", "-c", "core.excludesFile=/dev/null"]);
         Run::of(command.args(words).env("GIT_CONFIG_GLOBAL", "/dev/null"))
     };
     assert_eq!(git(&["init", "-q"]).code, Some(0));
-    if dice.once_in(2) {
+    if dice.percent(50) {
         world.write("src/.git/info/exclude", file(dice));
     }
     let mut list = world.command("git", ["-C", "src", "-c", "core.excludesFile=/dev/null"]);

@@ -93,3 +93,23 @@ fn munged_links_lead_nowhere_and_come_back() {
         assert_eq!(target.to_str(), Some("/rsyncd-munged/dir"), "unmunged and munged again");
     }
 }
+
+#[test]
+fn what_is_left_out_need_not_lead_anywhere() {
+    let world = World::new();
+    world.link("nowhere", "src/link");
+    world.write("src/file", "x");
+    world.ok("-rL --exclude=link src/ dst/");
+    world.fails(23, "-rL --exclude=link/ src/ dst/");
+}
+
+#[test]
+fn a_source_that_is_a_link_to_around_the_destination_is_copied_as_a_link() {
+    let world = World::new();
+    world.link("..", "src/up");
+    world.mkdir("dst");
+    world.ok("-a src/up dst/");
+    assert_eq!(std::fs::read_link(world.path("dst/up")).unwrap(), std::path::Path::new(".."));
+    world.fails(1, "-aL src/up dst/");
+    world.fails(1, "-a src/up/ dst/");
+}

@@ -106,6 +106,34 @@ fn sources_go_once_they_have_arrived_and_no_sooner() {
 }
 
 #[test]
+fn of_a_link_that_was_followed_the_link_goes() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("behind", "x");
+        world.link("../behind", "src/link");
+        let ends = [way.from("src/"), way.to("dst/")];
+        world.ok(&format!("-rtL --remove-source-files {} {}", ends[0], ends[1]));
+        assert_eq!(world.read("dst/link"), b"x", "{way:?}");
+        assert!(!world.exists("src/link") && world.exists("behind"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_source_that_arrives_under_two_names_goes_once() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a/file", "x");
+        world.write("list", "a/\na\n");
+        let words = ["-rt", "--no-R", "--files-from=list", "--remove-source-files"];
+        let ends = [way.from("src/"), way.to("dst/")];
+        let run = world.sync(&[&words[..], &ends.each_ref().map(|end| &**end)].concat());
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?}");
+        assert!(world.exists("dst/file") && world.exists("dst/a/file"), "{way:?}");
+        assert!(!world.exists("src/a/file"), "{way:?}");
+    }
+}
+
+#[test]
 fn a_source_that_is_its_own_destination_stays() {
     let world = world();
     world.fails(1, "--remove-source-files src/file src/");

@@ -155,6 +155,20 @@ fn a_list_may_be_standard_input_or_a_file_of_the_remote_side() {
 }
 
 #[test]
+fn no_directory_is_made_on_the_way_to_nothing() {
+    for way in WAYS {
+        let world = world();
+        world.write("list", "a/missing\na/b/missing\nc/file\nc/missing\n");
+        let run = world.sync(&["-a", "--files-from=list", &way.from("src/"), &way.to("dst/")]);
+        assert_eq!(run.code, Some(23), "{run:#?}");
+        for name in ["a/missing", "a/b/missing", "c/missing"] {
+            assert_eq!(run.stderr.matches(&format!("/{name}: ")).count(), 1, "{way:?} {run:#?}");
+        }
+        assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?}");
+    }
+}
+
+#[test]
 fn a_long_list_travels_in_many_frames() {
     let world = World::new();
     let names: Vec<_> = (0..5000).map(|n| format!("{:0>40}/{n}", n % 7)).collect();

@@ -24,9 +24,9 @@ use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::pool::{Cost, Pool};
 use crate::streams::{News, Role};
-use crate::transport::{RawFrame, ReadEnd};
+use crate::transport::{RawFrame, ReadEnd, Reading};
 
-/// Frames or answers that a machine takes in one go.
+/// Bundles of answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
 /// a kill can cost, which the README bounds.
@@ -50,8 +50,9 @@ pub(crate) trait Machine {
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// The next frame, what it is sent for, and what it may travel on where there are `several` streams.
-    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Purpose, Vec<u8>)>;
+    /// Puts the next frame behind what `to` holds; what it is sent for, and what it may travel on where there are `several`
+    /// streams.
+    fn poll_frame(&mut self, several: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)>;
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
     fn poll_notice(&mut self) -> Option<Notice>;
     /// How often sums were compared.
@@ -63,10 +64,20 @@ pub(crate) trait Machine {
 
 /// Whoever does a machine's work, from any thread.
 pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
-    fn cost(work: &M::Work) -> Cost;
+    fn cost(&self, work: &M::Work) -> Cost;
     /// What its processor time counts as, but for the parts that say otherwise.
     fn stage(work: &M::Work) -> Stage;
     fn perform(&self, work: M::Work) -> M::Answer;
+
+    /// Whether such pieces are cheaper if they are done together.
+    fn may_join(_: &M::Work) -> bool {
+        false
+    }
+
+    /// Does pieces that may be done together; the answers are in the same order.
+    fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
+        works.into_iter().map(|work| self.perform(work)).collect()
+    }
 }
 
 impl Machine for Sender {
@@ -80,16 +91,23 @@ impl Machine for Sender {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self, several: bool) -> Option<(Lane, Purpose, Vec<u8>)> {
+    fn poll_frame(&mut self, several: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)> {
         let (frame, attempt) = self.poll_for_streams()?;
         let purpose = frame.purpose();
         let Some(attempt) = attempt.filter(|_| several) else {
-            return Some((Lane::First, purpose, frame.encode()));
+            frame.encode_behind(to);
+            return Some((Lane::First, purpose));
         };
         let aside = Aside { attempt, frame };
         match aside.encode() {
-            Some(bytes) => Some((Lane::Any, purpose, bytes)),
-            None => Some((Lane::First, purpose, aside.frame.encode())),
+            Some(bytes) => {
+                to.extend_from_slice(&bytes);
+                Some((Lane::Any, purpose))
+            }
+            None => {
+                aside.frame.encode_behind(to);
+                Some((Lane::First, purpose))
+            }
         }
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
@@ -124,8 +142,10 @@ impl Machine for Receiver {
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)
     }
-    fn poll_frame(&mut self, _: bool) -> Option<(Lane, Purpose, Vec<u8>)> {
-        Self::poll_frame(self).map(|frame| (Lane::First, frame.purpose(), frame.encode()))
+    fn poll_frame(&mut self, _: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)> {
+        let frame = Self::poll_frame(self)?;
+        frame.encode_behind(to);
+        Some((Lane::First, frame.purpose()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
         Self::poll_work(self)
@@ -153,7 +173,7 @@ type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::A
 pub(crate) struct Drive {
     /// What comes before the machine's own frames, where it goes to work without waiting for that.
     pub(crate) greeting: Option<(Greeting, Agree)>,
-    pub(crate) frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    pub(crate) frames: mpsc::Receiver<Reading>,
     pub(crate) outlets: Outlets,
     /// Streams that join, or do not.
     pub(crate) news: mpsc::Receiver<News>,
@@ -180,14 +200,14 @@ async fn turn<M: Machine, H: Hands<M>>(
     Drive { mut greeting, mut frames, mut outlets, mut news, threads, monitor }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let watched = monitor.clone();
-    let perform = move |(id, work)| {
-        let stage = H::stage(&work);
-        (id, watched.work(stage, || hands.perform(work)))
+    let (watched, doing) = (monitor.clone(), Arc::clone(&hands));
+    let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
+                        results: &mut Vec<_>| {
+        perform_all::<M, H>(&doing, &watched, bundle, results);
     };
     let (mut pool, mut results) = Pool::new(threads, perform);
     let mut waiting: Option<(WorkId, M::Work)> = None;
-    let (mut answers, mut taken) = (Vec::new(), Vec::new());
+    let mut answers = Vec::new();
     loop {
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
@@ -200,7 +220,7 @@ async fn turn<M: Machine, H: Hands<M>>(
         }
         let has_room = outlets.send_ready(&mut machine);
         if has_room {
-            start_work::<M, H>(&mut machine, &mut pool, &mut waiting);
+            start_work::<M, H>(&hands, &mut machine, &mut pool, &mut waiting);
             // Asking for work may have put frames into the machine's mouth.
             outlets.send_ready(&mut machine);
         }
@@ -226,11 +246,9 @@ async fn turn<M: Machine, H: Hands<M>>(
                 }
             }
             // Some frames at a time: each may add to the backlog.
-            count = frames.recv_many(&mut taken, AT_ONCE), if !machine.is_full() => {
-                if count == 0 {
-                    return Err(ReadEnd::Closed.into());
-                }
-                let mut heard = taken.drain(..);
+            reading = frames.recv(), if !machine.is_full() => {
+                let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
+                let mut heard = reading.into_iter();
                 while let Some(frame) = heard.next() {
                     // What follows the last frame is the stream's end.
                     if machine.is_finished() {
@@ -250,7 +268,7 @@ async fn turn<M: Machine, H: Hands<M>>(
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
                     let ears = Ears {
                         greeting: &mut greeting,
-                        heard: taken.drain(..),
+                        heard: Vec::new().into_iter(),
                         frames: &mut frames,
                     };
                     return last_words(&mut machine, ears, error, watch).await;
@@ -289,8 +307,8 @@ fn take<M: Machine>(
 struct Ears<'a> {
     greeting: &'a mut Option<(Greeting, Agree)>,
     /// What came out of `frames` and is not taken yet: without it, what follows would make no sense.
-    heard: std::vec::Drain<'a, Result<RawFrame, ReadEnd>>,
-    frames: &'a mut mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+    heard: std::vec::IntoIter<Result<RawFrame, ReadEnd>>,
+    frames: &'a mut mpsc::Receiver<Reading>,
 }
 
 /// A stream is gone. What the other end said before that decides how this ends: it may be done, or have told why not;
@@ -315,9 +333,9 @@ async fn hear_out<M: Machine>(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Option<Result<(), SyncError>> {
     while !machine.is_finished() && !machine.is_full() {
-        let frame = match heard.next() {
-            Some(frame) => frame,
-            None => frames.recv().await?,
+        let Some(frame) = heard.next() else {
+            heard = frames.recv().await?.into_iter();
+            continue;
         };
         match frame {
             // They may all go at once.
@@ -340,14 +358,39 @@ pub(crate) fn fewer(message: String) -> Notice {
     Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message })
 }
 
+/// Does what a thread was given at a time: one piece after the other, but together what may be.
+fn perform_all<M: Machine, H: Hands<M>>(
+    hands: &H,
+    monitor: &Monitor,
+    bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
+    results: &mut Vec<(WorkId, M::Answer)>,
+) {
+    let mut bundle = bundle.peekable();
+    while let Some((id, work)) = bundle.next() {
+        let stage = H::stage(&work);
+        if !H::may_join(&work) {
+            results.push((id, monitor.work(stage, || hands.perform(work))));
+            continue;
+        }
+        let (mut ids, mut works) = (vec![id], vec![work]);
+        while let Some((id, work)) = bundle.next_if(|(_, next)| H::may_join(next)) {
+            ids.push(id);
+            works.push(work);
+        }
+        let answers = monitor.work(stage, || hands.perform_together(works));
+        results.extend(ids.into_iter().zip(answers));
+    }
+}
+
 /// Starts work while there is room for it; a piece that finds none waits for the next answer.
 fn start_work<M: Machine, H: Hands<M>>(
+    hands: &H,
     machine: &mut M,
     pool: &mut PoolOf<M>,
     waiting: &mut Option<(WorkId, M::Work)>,
 ) {
     while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
-        let cost = H::cost(&work);
+        let cost = hands.cost(&work);
         if !pool.has_room(cost) {
             *waiting = Some((id, work));
             break;
@@ -411,7 +454,7 @@ mod tests {
     struct Idle;
 
     impl Hands<Receiver> for Idle {
-        fn cost(_: &Work) -> Cost {
+        fn cost(&self, _: &Work) -> Cost {
             Cost::Light
         }
         fn stage(_: &Work) -> Stage {
@@ -423,9 +466,9 @@ mod tests {
     }
 
     /// How a receiver ends that finds all of this in its queue.
-    async fn end_of(heard: Vec<Result<RawFrame, ReadEnd>>) -> Result<(), SyncError> {
-        let (queue, frames) = mpsc::channel(heard.len());
-        heard.into_iter().for_each(|frame| queue.try_send(frame).expect("room for all"));
+    async fn end_of(readings: Vec<Reading>) -> Result<(), SyncError> {
+        let (queue, frames) = mpsc::channel(readings.len());
+        readings.into_iter().for_each(|frames| queue.try_send(frames).expect("room for all"));
         let (first, _said) = mpsc::channel(1);
         let (_, news) = mpsc::channel(1);
         let monitor = Monitor::default();
@@ -444,7 +487,7 @@ mod tests {
     fn raw(bytes: &[u8]) -> Result<RawFrame, ReadEnd> {
         let header = bytes.first_chunk::<HEADER_BYTES>().expect("a frame has a header");
         let kind = Header::decode(*header).expect("it is of a frame").kind;
-        Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec() })
+        Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec().into() })
     }
 
     /// A peer may say for ever that it is alive, as in rsync: it is heard and nothing comes of it. What is no such frame is
@@ -452,20 +495,24 @@ mod tests {
     #[tokio::test]
     async fn signs_of_life_are_heard_and_do_nothing() {
         let alive = (0..100_000).map(|_| raw(&Alive.encode()));
-        let end = end_of(alive.chain([abort("enough")]).collect()).await;
+        let end = end_of(vec![alive.chain([abort("enough")]).collect()]).await;
         assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "enough"), "{end:?}");
-        let long = Ok(RawFrame { kind: Alive.encode()[0], payload: vec![0] });
-        let end = end_of(vec![raw(&Alive.encode()), long]).await;
+        let long = Ok(RawFrame { kind: Alive.encode()[0], payload: vec![0].into() });
+        let end = end_of(vec![vec![raw(&Alive.encode()), long]]).await;
         assert!(matches!(end, Err(SyncError::Protocol(_))), "{end:?}");
     }
 
     #[tokio::test]
     async fn no_frame_behind_a_lost_stream_is_left_out() {
-        // More than are taken in one go: those of the first go come before those that are still in the queue.
-        let behind = (0..2 * AT_ONCE).map(|no| abort(&no.to_string()));
-        let end = end_of(std::iter::once(Err(ReadEnd::Lost)).chain(behind).collect()).await;
+        let behind: Vec<_> = (0..4).map(|no| abort(&no.to_string())).collect();
+        let lost = || Err(ReadEnd::Lost);
+        // Those of the same reading come before those that are still in the queue.
+        let along = std::iter::once(lost()).chain(behind).collect();
+        let end = end_of(vec![along, vec![abort("last")]]).await;
         assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "0"), "{end:?}");
-        let end = end_of(vec![Err(ReadEnd::Lost)]).await;
+        let end = end_of(vec![vec![lost()], vec![abort("next")]]).await;
+        assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "next"), "{end:?}");
+        let end = end_of(vec![vec![lost()]]).await;
         assert!(matches!(end, Err(SyncError::StreamLost)), "{end:?}");
     }
 }

@@ -39,7 +39,7 @@ use deltic_protocol::report::{Notice, Totals};
 
 use plan::{Destination, Sources};
 use session::{Conduct, Further, Session, Watch, dial};
-use transport::{Heard, Link, Part};
+use transport::{Ends, Heard, Part};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +73,7 @@ pub fn run(
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
             if plan.options.recursive {
-                place::check_apart(from, &resolved)?;
+                place::check_apart(from, plan.options.follow.follow, &resolved)?;
             }
             if plan.options.remove.sources {
                 place::check_other(from, &resolved)?;
@@ -185,14 +185,17 @@ async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(),
 }
 
 /// The other end: a child that was told to be it, or a task here.
-fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
+fn connect(plan: &Plan) -> Result<(Ends, Further), SyncError> {
     let host = match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
         _ => None,
     };
     if let Some(host) = host {
         let link = transport::spawn(&plan.remote, host, Part::First)?;
-        return Ok((link, Further::Dial { remote: plan.remote.clone(), host: host.clone() }));
+        return Ok((
+            link.into(),
+            Further::Dial { remote: plan.remote.clone(), host: host.clone() },
+        ));
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
@@ -201,12 +204,14 @@ fn connect(plan: &Plan) -> Result<(Link, Further), SyncError> {
     Ok((ours, Further::Never))
 }
 
-async fn serve(link: Link, conduct: Conduct) -> Result<(), SyncError> {
-    let (session, _) = Session::new(link, conduct);
+async fn serve(ends: Ends, conduct: Conduct) -> Result<(), SyncError> {
+    let (session, _) = Session::new(ends, conduct);
     session.serve(&mut |_| ()).await
 }
 
+/// One thread: whatever takes long is done by those of the pool, and tasks that hand bytes to each other would only wake
+/// each other up if each had its own.
 fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|source| SyncError::Transport { action: "start threads", source })
 }

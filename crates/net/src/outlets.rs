@@ -109,25 +109,39 @@ impl Outlets {
 
     /// Frames that travel together.
     fn next_batch<M: Machine>(&mut self, machine: &mut M) -> Option<(Lane, Vec<u8>)> {
-        let (lane, mut batch) = self.next_frame(machine)?;
+        let (lane, mut batch) = match self.held.pop_front() {
+            Some(held) => held,
+            None => {
+                let mut batch = Vec::new();
+                (self.next_frame(machine, &mut batch)?, batch)
+            }
+        };
         while batch.len() < BATCH_BYTES {
-            let Some((next, frame)) = self.next_frame(machine) else { break };
-            if next != lane {
-                self.held.push_front((next, frame));
+            if let Some((next, _)) = self.held.front()
+                && *next != lane
+            {
                 break;
             }
-            batch.extend_from_slice(&frame);
+            if let Some((_, held)) = self.held.pop_front() {
+                batch.extend_from_slice(&held);
+                continue;
+            }
+            let start = batch.len();
+            let Some(next) = self.next_frame(machine, &mut batch) else { break };
+            if next != lane {
+                self.held.push_front((next, batch.split_off(start)));
+                break;
+            }
         }
         Some((lane, batch))
     }
 
-    fn next_frame<M: Machine>(&mut self, machine: &mut M) -> Option<(Lane, Vec<u8>)> {
-        if let Some(held) = self.held.pop_front() {
-            return Some(held);
-        }
-        let (lane, purpose, frame) = machine.poll_frame(self.outlets.len() > 1)?;
-        self.monitor.count_sent(purpose, frame.len());
-        Some((lane, frame))
+    /// Puts the next frame behind what `to` holds.
+    fn next_frame<M: Machine>(&self, machine: &mut M, to: &mut Vec<u8>) -> Option<Lane> {
+        let start = to.len();
+        let (lane, purpose) = machine.poll_frame(self.outlets.len() > 1, to)?;
+        self.monitor.count_sent(purpose, to.len() - start);
+        Some(lane)
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use deltic_core::Name;
+use deltic_core::{Follow, Name};
 
 use crate::error::SyncError;
 
@@ -84,11 +84,16 @@ fn unusable(path: &Path, why: &str) -> SyncError {
     SyncError::Selection(format!("destination {name}: {why}"))
 }
 
-/// Refuses a destination that lies in one of the source directories: it would be copied into itself.
+/// Refuses a destination that lies in one of the source directories: it would be copied into itself. A source that is a
+/// symlink which nobody follows is no directory.
 ///
 /// # Errors
 /// [`SyncError::Usage`], naming both.
-pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
+pub(crate) fn check_apart(
+    sources: &[PathBuf],
+    follow: Follow,
+    destination: &Resolved,
+) -> Result<(), SyncError> {
     // What is not there yet lies where the nearest directory above it does.
     let mut above = destination.root.clone();
     while !exists(&above) && above != Path::new(".") {
@@ -96,7 +101,11 @@ pub(crate) fn check_apart(sources: &[PathBuf], destination: &Resolved) -> Result
     }
     let Ok(there) = above.canonicalize() else { return Ok(()) };
     let there = there.join(destination.root.strip_prefix(&above).unwrap_or_else(|_| Path::new("")));
-    for source in sources {
+    let stays = |source: &Path| {
+        let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
+        follow == Follow::Never && !is_dir && source.is_symlink()
+    };
+    for source in sources.iter().filter(|source| !stays(source)) {
         let Ok(from) = source.canonicalize() else { continue };
         if from.is_dir() && there.starts_with(&from) {
             let show = |path: &Path| deltic_core::path::printable(path.as_os_str().as_bytes());
@@ -175,9 +184,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
         let resolved = |path: &Path| resolve(&argument(path), None, false).unwrap();
-        assert!(check_apart(&sources, &resolved(&dir.path().join("backup"))).is_err());
-        assert!(check_apart(&sources, &resolved(dir.path())).is_err());
+        assert!(
+            check_apart(&sources, Follow::Never, &resolved(&dir.path().join("backup"))).is_err()
+        );
+        assert!(check_apart(&sources, Follow::Never, &resolved(dir.path())).is_err());
         let other = tempfile::tempdir().unwrap();
-        assert!(check_apart(&sources, &resolved(other.path())).is_ok());
+        assert!(check_apart(&sources, Follow::Never, &resolved(other.path())).is_ok());
+        // A link is copied as one, unless it is followed or stands for what is in it.
+        let link = [dir.path().join("link")];
+        std::os::unix::fs::symlink(".", &link[0]).unwrap();
+        let backup = resolved(&dir.path().join("backup"));
+        assert!(check_apart(&link, Follow::Never, &backup).is_ok());
+        assert!(check_apart(&link, Follow::Dirs, &backup).is_err());
+        assert!(check_apart(&[link[0].join("")], Follow::Never, &backup).is_err());
     }
 }

@@ -5,11 +5,13 @@
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crossbeam_channel as channel;
 use tokio::sync::mpsc;
 
 use deltic_protocol::limits::MAX_THREADS;
+
+use crate::hands::lock;
 
 /// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
 const FLUSHERS: usize = 16;
@@ -40,7 +42,7 @@ impl Cost {
     const fn bundle(self) -> usize {
         match self {
             Self::Heavy | Self::Copy => 1,
-            Self::Light => 16,
+            Self::Light => 32,
             Self::Flush => 4,
         }
     }
@@ -56,7 +58,7 @@ struct Crew<W, R> {
     cost: Cost,
     threads: usize,
     waiting: VecDeque<W>,
-    bundles: channel::Sender<Vec<W>>,
+    bundles: Arc<Queue<W>>,
     bundles_out: usize,
     work_out: usize,
     results: std::marker::PhantomData<fn() -> R>,
@@ -73,10 +75,10 @@ pub(crate) struct Done<R> {
 
 impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
     /// A pool of so many threads that do `work`, 0 for as many as the machine has processors, and where the results come
-    /// out: as bounded as what the pool takes in.
+    /// out: as bounded as what the pool takes in. `work` does what one thread takes at a time, and adds the results in order.
     pub(crate) fn new(
         threads: u32,
-        work: impl Fn(W) -> R + Clone + Send + 'static,
+        work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Clone + Send + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
         let width = width(threads);
         let (done, results) = mpsc::unbounded_channel();
@@ -123,19 +125,19 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
     fn new(
         cost: Cost,
         threads: usize,
-        work: &(impl Fn(W) -> R + Clone + Send + 'static),
+        work: &(impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Clone + Send + 'static),
         done: &mpsc::UnboundedSender<Done<R>>,
     ) -> Self {
-        let (bundles, taken) = channel::unbounded::<Vec<W>>();
+        let bundles = Arc::new(Queue::default());
         for _ in 0..threads {
-            let (work, taken, done) = (work.clone(), taken.clone(), done.clone());
+            let (work, taken, done) = (work.clone(), Arc::clone(&bundles), done.clone());
             std::thread::spawn(move || {
-                for bundle in taken {
+                while let Some(bundle) = taken.take() {
                     let mut results = Vec::with_capacity(bundle.len());
                     let all = AssertUnwindSafe(|| {
                         // Once the session has ended, nobody waits for a result, and nothing more is to be done.
-                        let wanted = bundle.into_iter().take_while(|_| !done.is_closed());
-                        results.extend(wanted.map(&work));
+                        let mut wanted = bundle.into_iter().take_while(|_| !done.is_closed());
+                        work(&mut wanted, &mut results);
                     });
                     let panicked = std::panic::catch_unwind(all).is_err();
                     if done.send(Done { cost, results, panicked }).is_err() {
@@ -159,8 +161,66 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
                 .collect();
             self.bundles_out += 1;
             self.work_out += bundle.len();
-            self.bundles.send(bundle).expect("the threads end after the queue");
+            self.bundles.put(bundle);
         }
+    }
+}
+
+impl<W, R> Drop for Crew<W, R> {
+    fn drop(&mut self) {
+        self.bundles.close();
+    }
+}
+
+/// Bundles on their way to the threads of one crew. Who finds none sleeps at once: channels spin first, which pays where
+/// the next one is a microsecond away, and costs more than the calls where processors are few.
+struct Queue<W> {
+    state: Mutex<Waiting<W>>,
+    filled: Condvar,
+}
+
+struct Waiting<W> {
+    bundles: VecDeque<Vec<W>>,
+    /// Threads that sleep.
+    idle: usize,
+    closed: bool,
+}
+
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        let state = Waiting { bundles: VecDeque::new(), idle: 0, closed: false };
+        Self { state: Mutex::new(state), filled: Condvar::new() }
+    }
+}
+
+impl<W> Queue<W> {
+    fn put(&self, bundle: Vec<W>) {
+        let mut state = lock(&self.state);
+        state.bundles.push_back(bundle);
+        if state.idle > 0 {
+            self.filled.notify_one();
+        }
+    }
+
+    /// The next bundle, once there is one; none, if there will be none.
+    fn take(&self) -> Option<Vec<W>> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(bundle) = state.bundles.pop_front() {
+                return Some(bundle);
+            }
+            if state.closed {
+                return None;
+            }
+            state.idle += 1;
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+
+    fn close(&self) {
+        lock(&self.state).closed = true;
+        self.filled.notify_all();
     }
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -44,7 +43,7 @@ use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::transport::{
-    Counters, Flow, Heard, Link, RawFrame, Stream, read_frame, start_reader, start_writer,
+    Counters, Ends, Flow, Heard, RawFrame, Reader, Stream, read_frame, start_reader, start_writer,
 };
 use crate::user::User;
 
@@ -85,7 +84,7 @@ impl Conduct {
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Reader,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
     flow: Flow,
@@ -124,11 +123,11 @@ pub(crate) enum Further {
 }
 
 impl Session {
-    /// Over `link`; says nothing yet.
-    pub(crate) fn new(link: Link, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
+    /// Over a connection; says nothing yet.
+    pub(crate) fn new(ends: Ends, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
-        let Link { reader, writer, child } = link;
+        let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
         let Conduct { further, cache, user, .. } = conduct;
         let ours = hello();
@@ -476,7 +475,8 @@ impl Session {
         Course { joining, greeting, threads }: Course,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let reader = std::mem::replace(&mut self.reader, Box::new(tokio::io::empty()));
+        let nothing = Reader::Stream(Box::new(tokio::io::empty()));
+        let reader = std::mem::replace(&mut self.reader, nothing);
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
         let (into, frames) = start_reader(reader, &self.flow, heard);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);

@@ -29,7 +29,8 @@ use crate::error::SyncError;
 use crate::monitor::Stage;
 use crate::plan::Remote;
 use crate::transport::{
-    Flow, Frames, Heard, Link, Part, ReadEnd, Stream, farewell, read_frames, spawn, start_writer,
+    Flow, Frames, Heard, Link, Part, ReadEnd, Reader, Stream, Writer, farewell, read_frames, spawn,
+    start_writer,
 };
 
 /// How long streams may take to join. Those that have not by then are done without.
@@ -193,6 +194,7 @@ impl Joined {
     /// Makes a stream one of the session's, after `greeting`.
     fn attach(&self, link: Link, greeting: &[u8]) {
         let Link { reader, writer, child } = link;
+        let writer = Writer::Stream(writer);
         let (batches, writing) = start_writer(writer, &self.flow, Stream::Further);
         if !greeting.is_empty() {
             batches.try_send(greeting.to_vec()).expect("nothing was said before");
@@ -208,13 +210,13 @@ impl Joined {
         let Self { frames, flow, open, .. } = self.clone();
         tokio::spawn(async move {
             let heard = async {
-                let reading = read_frames(reader, &frames, &flow, Stream::Further);
+                let reading = read_frames(Reader::Stream(reader), &frames, &flow, Stream::Further);
                 flow.monitor.clone().watched(Stage::Wire, reading).await;
                 drop(kept);
             };
             let said = async {
                 if let Ok(Err(_)) = writing.await {
-                    frames.send(Err(ReadEnd::Lost)).await.ok();
+                    frames.send(vec![Err(ReadEnd::Lost)]).await.ok();
                 }
             };
             tokio::join!(heard, said);
@@ -403,21 +405,22 @@ impl Drop for SocketWriter {
 mod tests {
     use super::*;
     use crate::session::Conduct;
-    use crate::transport::{RawFrame, start_reader};
+    use crate::transport::{Reading, start_reader};
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
 
     /// What became of a session's streams.
     struct Attached {
         joined: Joined,
-        _frames: mpsc::Receiver<Result<RawFrame, ReadEnd>>,
+        _frames: mpsc::Receiver<Reading>,
         news: mpsc::Receiver<News>,
         closed: mpsc::Receiver<()>,
     }
 
     fn attached() -> Attached {
         let flow = Flow::new(&Conduct::default());
-        let (frames, taken) = start_reader(Box::new(tokio::io::empty()), &flow, Heard::Hello);
+        let (frames, taken) =
+            start_reader(Reader::Stream(Box::new(tokio::io::empty())), &flow, Heard::Hello);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
         let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };
         Attached { joined, _frames: taken, news, closed }

@@ -1,11 +1,14 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
+use std::ops::{Deref, Range};
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -24,22 +27,20 @@ use crate::plan::{Remote, Traffic};
 use crate::session::Conduct;
 use crate::shape::carry;
 
-/// Bytes that a pipe in memory holds.
-const MEMORY_PIPE_BYTES: usize = 1 << 20;
-/// The same beside a shaped link: what waits to be sent, as in the buffer of a socket.
+/// Bytes that a pipe beside a shaped link holds: what waits to be sent, as in the buffer of a socket.
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
-/// Frames between the reader and the driver: with fills of their usual length a few MiB.
-const FRAMES: usize = 8;
-/// Bytes that are asked of the stream at once where frames are small.
+/// Readings between the reader and the driver: with fills of their usual length a few MiB.
+const READINGS: usize = 8;
+/// Bytes that a stream is asked for at once.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Signs of life in the longest silence that the other end bears.
 const BEATS: u32 = 3;
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Both directions to the other end.
+/// Both directions to the other end, over streams of bytes.
 pub(crate) struct Link {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -53,26 +54,103 @@ impl Link {
     }
 }
 
+/// Where bytes of the other end come from.
+pub(crate) enum Reader {
+    Stream(Box<dyn AsyncRead + Send + Unpin>),
+    /// An end in this process: what it sent as one, and what is not taken yet of the last.
+    Memory(mpsc::Receiver<Vec<u8>>, Vec<u8>),
+}
+
+/// Where bytes for the other end go.
+pub(crate) enum Writer {
+    Stream(Box<dyn AsyncWrite + Send + Unpin>),
+    /// An end in this process: what is sent as one arrives as it is, and is not copied.
+    Memory(mpsc::Sender<Vec<u8>>),
+}
+
+/// Where a connection begins and ends here.
+pub(crate) struct Ends {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) child: Option<Child>,
+}
+
+impl From<Link> for Ends {
+    fn from(Link { reader, writer, child }: Link) -> Self {
+        Self { reader: Reader::Stream(reader), writer: Writer::Stream(writer), child }
+    }
+}
+
+impl Reader {
+    /// Waits for bytes and adds them to `bytes`; how many, none at the end.
+    async fn read_more(&mut self, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+        match self {
+            Self::Stream(reader) => {
+                bytes.reserve(BUFFER_BYTES);
+                reader.read_buf(bytes).await
+            }
+            Self::Memory(batches, rest) => {
+                let batch = match std::mem::take(rest) {
+                    rest if rest.is_empty() => batches.recv().await.unwrap_or_default(),
+                    rest => rest,
+                };
+                let len = batch.len();
+                if bytes.is_empty() {
+                    *bytes = batch;
+                } else {
+                    bytes.extend_from_slice(&batch);
+                }
+                Ok(len)
+            }
+        }
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let (batches, rest) = match self.get_mut() {
+            Self::Stream(reader) => return Pin::new(reader).poll_read(context, room),
+            Self::Memory(batches, rest) => (batches, rest),
+        };
+        if rest.is_empty() {
+            *rest = ready!(batches.poll_recv(context)).unwrap_or_default();
+        }
+        let len = rest.len().min(room.remaining());
+        room.put_slice(&rest[..len]);
+        rest.drain(..len);
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// Two ends of one connection inside this process.
-pub(crate) fn memory() -> (Link, Link) {
-    let (one, other) = tokio::io::duplex(MEMORY_PIPE_BYTES);
-    (Link::within(one), Link::within(other))
+pub(crate) fn memory() -> (Ends, Ends) {
+    let [(to_one, from_other), (to_other, from_one)] = [(); 2].map(|()| mpsc::channel(BATCHES));
+    let ends = |from, to| Ends {
+        reader: Reader::Memory(from, Vec::new()),
+        writer: Writer::Memory(to),
+        child: None,
+    };
+    (ends(from_other, to_other), ends(from_one, to_one))
 }
 
 /// The same, with a link of these figures between them.
-pub(crate) fn shaped(figures: Figures) -> (Link, Link) {
+pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (near, far) = (tokio::io::split(near), tokio::io::split(far));
     tokio::spawn(carry(near.0, far.1, figures));
     tokio::spawn(carry(far.0, near.1, figures));
-    (Link::within(one), Link::within(other))
+    (Link::within(one).into(), Link::within(other).into())
 }
 
 /// This process's standard input and output.
-pub(crate) fn stdio() -> Link {
+pub(crate) fn stdio() -> Ends {
     let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }
+    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
 }
 
 /// What a remote shell is started for.
@@ -169,7 +247,27 @@ impl Counters {
 /// A frame as it came.
 pub(crate) struct RawFrame {
     pub(crate) kind: u8,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Piece,
+}
+
+/// Some of what one reading of a stream brought.
+pub(crate) struct Piece {
+    of: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.of[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), of: Arc::new(bytes) }
+    }
 }
 
 /// Why no more frames come.
@@ -187,8 +285,11 @@ pub(crate) enum ReadEnd {
     Lost,
 }
 
+/// What one reading of a stream brought: a frame, and those behind it that came along.
+pub(crate) type Reading = Vec<Result<RawFrame, ReadEnd>>;
+
 /// Frames of all streams on their way to the driver.
-pub(crate) type Frames = mpsc::Sender<Result<RawFrame, ReadEnd>>;
+pub(crate) type Frames = mpsc::Sender<Reading>;
 
 /// Which stream of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +325,24 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// How much of a batch is written at once.
+    fn piece_of(&self, batch: &[u8]) -> usize {
+        self.writing
+            .as_ref()
+            .map_or(batch.len(), |limit| limit.piece())
+            .clamp(1, batch.len().max(1))
+    }
+
+    /// Counts bytes that leave, when it is their turn.
+    async fn count_out(&self, bytes: usize) {
+        if let Some(limit) = &self.writing {
+            limit.wait_for(bytes).await;
+        }
+        self.counters.count_sent(bytes);
+    }
+}
+
 /// Reads one frame.
 pub(crate) async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
@@ -252,23 +371,23 @@ pub(crate) async fn read_frame(
             Err(error) => return Err(ReadEnd::Broken(error)),
         }
     }
-    Ok(RawFrame { kind, payload })
+    Ok(RawFrame { kind, payload: payload.into() })
 }
 
 /// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
 /// Deltic begins with, unless it was `heard`.
 pub(crate) fn start_reader(
-    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    mut reader: Reader,
     flow: &Flow,
     heard: Heard,
-) -> (Frames, mpsc::Receiver<Result<RawFrame, ReadEnd>>) {
-    let (frames, taken) = mpsc::channel(FRAMES);
+) -> (Frames, mpsc::Receiver<Reading>) {
+    let (frames, taken) = mpsc::channel(READINGS);
     let (flow, into) = (flow.clone(), frames.clone());
     tokio::spawn(async move {
         if heard == Heard::Nothing
             && let Err(end) = hear_magic(&mut reader, &flow.counters).await
         {
-            into.send(Err(end)).await.ok();
+            into.send(vec![Err(end)]).await.ok();
             return;
         }
         let reading = read_frames(reader, &into, &flow, Stream::First);
@@ -279,29 +398,23 @@ pub(crate) fn start_reader(
 
 /// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
 /// connection between holds only so much.
-pub(crate) async fn read_frames(
-    reader: Box<dyn AsyncRead + Send + Unpin>,
-    frames: &Frames,
-    flow: &Flow,
-    stream: Stream,
-) {
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, stream: Stream) {
+    let mut arrivals = Arrivals { reader, bytes: Vec::new() };
     loop {
-        let frame = match (read_frame(&mut reader, &flow.counters).await, stream) {
-            (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => return,
-            (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
-                Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind)))
+        let (mut reading, mut last) = (Reading::new(), false);
+        for frame in arrivals.next(&flow.counters).await {
+            let heard = heard_on(stream, frame);
+            last = !matches!(heard, Some(Ok(_)));
+            reading.extend(heard);
+            if last {
+                break;
             }
-            (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Err(ReadEnd::Lost),
-            (frame, _) => frame,
-        };
-        let last = frame.is_err();
-        flow.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        if let (Some(limit), Ok(frame)) = (&flow.reading, &frame) {
-            limit.wait_for(HEADER_BYTES + frame.payload.len()).await;
         }
-        let unheard = frames.send(frame).await.is_err();
-        flow.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(limit) = &flow.reading {
+            let frames = reading.iter().flatten();
+            limit.wait_for(frames.map(|frame| HEADER_BYTES + frame.payload.len()).sum()).await;
+        }
+        let unheard = frames.send(reading).await.is_err();
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
         // end as streams do.
         if last || unheard && stream == Stream::First {
@@ -310,61 +423,155 @@ pub(crate) async fn read_frames(
     }
 }
 
+/// What a stream has brought that is not taken yet.
+struct Arrivals {
+    reader: Reader,
+    bytes: Vec<u8>,
+}
+
+impl Arrivals {
+    /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
+    /// once, and none is copied.
+    async fn next(&mut self, counters: &Counters) -> Reading {
+        if let Err(end) = self.hear_one(counters).await {
+            return vec![Err(end)];
+        }
+        let (mut ends, mut end) = (Vec::new(), 0);
+        while let Ok(Some(Header { kind, len })) = header_of(&self.bytes[end..])
+            && let start = end + HEADER_BYTES
+            && start + len <= self.bytes.len()
+        {
+            end = start + len;
+            ends.push((kind, start..end));
+        }
+        let rest = self.bytes.split_off(end);
+        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        let frame =
+            |(kind, range)| Ok(RawFrame { kind, payload: Piece { of: Arc::clone(&of), range } });
+        ends.into_iter().map(frame).collect()
+    }
+
+    /// Reads until there is a whole frame. Memory follows the bytes that arrive, not the length that was claimed.
+    async fn hear_one(&mut self, counters: &Counters) -> Result<(), ReadEnd> {
+        loop {
+            let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
+            if header.is_some_and(|header| HEADER_BYTES + header.len <= self.bytes.len()) {
+                return Ok(());
+            }
+            match self.reader.read_more(&mut self.bytes).await {
+                Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
+                Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+                // Counted as they come: a long frame on a slow line is no silence.
+                Ok(bytes) => counters.count_received(bytes),
+                Err(error) => return Err(ReadEnd::Broken(error)),
+            }
+        }
+    }
+}
+
+/// What `bytes` begin with, if all of it is there.
+fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
+    bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
+}
+
+/// What the driver hears of what such a stream brought; nothing, if it said that it is over.
+fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
+    match (frame, stream) {
+        (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,
+        (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
+            Some(Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind))))
+        }
+        (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Some(Err(ReadEnd::Lost)),
+        (frame, _) => Some(frame),
+    }
+}
+
 /// Writes batches of frames from a bounded queue until the queue is closed.
 pub(crate) fn start_writer(
-    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    writer: Writer,
     flow: &Flow,
     stream: Stream,
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
-    let (batches, mut taken) = mpsc::channel::<Vec<u8>>(BATCHES);
-    let mut pause = (stream == Stream::First).then(|| flow.pause.subscribe());
-    let Flow { counters, writing: limit, monitor, .. } = flow.clone();
+    let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let (flow, monitor) = (flow.clone(), flow.monitor.clone());
+    let pause = (stream == Stream::First).then(|| flow.pause.subscribe());
+    let said = Said { taken, pause };
     let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
-        while let Some(mut batch) = next_batch(&mut taken, &mut pause).await {
-            while batch.len() < BUFFER_BYTES
-                && let Ok(more) = taken.try_recv()
-            {
-                batch.extend_from_slice(&more);
-            }
-            let piece = limit.as_ref().map_or(batch.len(), |limit| limit.piece()).max(1);
-            for piece in batch.chunks(piece) {
-                if let Some(limit) = &limit {
-                    limit.wait_for(piece.len()).await;
-                }
-                writer.write_all(piece).await?;
-                counters.count_sent(piece.len());
-            }
-            if taken.is_empty() {
-                writer.flush().await?;
-            }
+        match writer {
+            Writer::Stream(writer) => write_all(writer, said, &flow).await,
+            Writer::Memory(to) => pass_on(to, said, &flow).await,
         }
-        writer.flush().await?;
-        writer.shutdown().await
     }));
     (batches, task)
 }
 
-/// What is to be written next: a sign of life, where nothing else has come for as long as a pause may be.
-async fn next_batch(
-    taken: &mut mpsc::Receiver<Vec<u8>>,
-    pause: &mut Option<watch::Receiver<Option<Duration>>>,
-) -> Option<Vec<u8>> {
-    let Some(pause) = pause else { return taken.recv().await };
-    loop {
-        let longest = *pause.borrow_and_update();
-        let silence = async {
-            match longest {
-                Some(longest) => tokio::time::sleep(longest).await,
-                None => std::future::pending().await,
+/// What is to be written.
+struct Said {
+    taken: mpsc::Receiver<Vec<u8>>,
+    /// The longest silence, on the stream that breaks it.
+    pause: Option<watch::Receiver<Option<Duration>>>,
+}
+
+impl Said {
+    /// What comes next: a sign of life, where nothing else has for as long as a pause may be.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let Some(pause) = &mut self.pause else { return self.taken.recv().await };
+        loop {
+            let longest = *pause.borrow_and_update();
+            let silence = async {
+                match longest {
+                    Some(longest) => tokio::time::sleep(longest).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                batch = self.taken.recv() => return batch,
+                () = silence => return Some(Alive.encode()),
+                Ok(()) = pause.changed() => {}
             }
-        };
-        tokio::select! {
-            biased;
-            batch = taken.recv() => return batch,
-            () = silence => return Some(Alive.encode()),
-            Ok(()) = pause.changed() => {}
         }
     }
+}
+
+async fn write_all(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    mut said: Said,
+    flow: &Flow,
+) -> std::io::Result<()> {
+    while let Some(mut batch) = said.next().await {
+        while batch.len() < BUFFER_BYTES
+            && let Ok(more) = said.taken.try_recv()
+        {
+            batch.extend_from_slice(&more);
+        }
+        for piece in batch.chunks(flow.piece_of(&batch)) {
+            flow.count_out(piece.len()).await;
+            writer.write_all(piece).await?;
+        }
+        if said.taken.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await?;
+    writer.shutdown().await
+}
+
+async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std::io::Result<()> {
+    let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    while let Some(batch) = said.next().await {
+        let piece = flow.piece_of(&batch);
+        if piece == batch.len() {
+            flow.count_out(piece).await;
+            to.send(batch).await.map_err(gone)?;
+            continue;
+        }
+        for piece in batch.chunks(piece) {
+            flow.count_out(piece.len()).await;
+            to.send(piece.to_vec()).await.map_err(gone)?;
+        }
+    }
+    Ok(())
 }
 
 /// Spreads bytes evenly over time, whichever streams they are of.

@@ -36,10 +36,20 @@ impl Header {
 /// # Panics
 /// If the payload exceeds [`MAX_FRAME_BYTES`]; whoever builds frames keeps to the limits.
 pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut bytes = vec![kind, 0, 0, 0];
-    fill(&mut bytes);
-    let len = bytes.len() - HEADER_BYTES;
-    assert!(len <= MAX_FRAME_BYTES, "frames are built within their limit");
-    bytes[1..HEADER_BYTES].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
+    let mut bytes = Vec::new();
+    frame_behind(&mut bytes, kind, fill);
     bytes
+}
+
+/// The same behind what `to` holds.
+///
+/// # Panics
+/// As [`framed`].
+pub(crate) fn frame_behind(to: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = to.len();
+    to.extend_from_slice(&[kind, 0, 0, 0]);
+    fill(to);
+    let len = to.len() - start - HEADER_BYTES;
+    assert!(len <= MAX_FRAME_BYTES, "frames are built within their limit");
+    to[start + 1..start + HEADER_BYTES].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
 }

@@ -15,7 +15,7 @@ use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 
 use crate::digests::DigestLine;
 use crate::error::PeerError;
-use crate::frame::framed;
+use crate::frame::frame_behind;
 use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
@@ -427,9 +427,18 @@ macro_rules! frames {
             /// The whole frame, header included.
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
+                let mut bytes = Vec::new();
+                self.encode_behind(&mut bytes);
+                bytes
+            }
+
+            /// The same behind what `to` holds: frames that leave together are copied once.
+            pub fn encode_behind(&self, to: &mut Vec<u8>) {
                 match self {
-                    $(Self::$variant { $($field),* } => framed($number, |to| { $($field.put(to);)* }),)+
-                    $(Self::$tuple($inner) => framed($tuple_number, |to| $inner.put(to)),)*
+                    $(Self::$variant { $($field),* } => {
+                        frame_behind(to, $number, |to| { $($field.put(to);)* });
+                    })+
+                    $(Self::$tuple($inner) => frame_behind(to, $tuple_number, |to| $inner.put(to)),)*
                 }
             }
 

@@ -296,7 +296,9 @@ fn check_compared(case: &Case, session: &Session) {
     }
     for change in &session.told_by_receiver.changes {
         let same = |tree: &Tree| tree.0.get(&change.path).map(|node| node.bytes.clone());
-        if change.item == Item::File && change.action == Action::Updated {
+        // A name of its own may become another one of a file that is the same.
+        let is_linked = change.facts.linked.is_some();
+        if change.item == Item::File && change.action == Action::Updated && !is_linked {
             assert_ne!(same(&case.new), same(&case.old), "{}", change.path);
         }
     }

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::{Name, RelPath};
 use rustix::fs::{
-    self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat,
-    Timestamps, Uid,
+    self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags,
+    SeekFrom, Stat, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -265,9 +265,14 @@ impl Dir {
 
     /// Makes the file `name` to read and write, its owner's alone; it must not exist.
     pub(crate) fn create(&self, name: &Name) -> Result<OwnedFd, Errno> {
+        self.create_as(name, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// The same with this mode, less what the process withholds.
+    pub(crate) fn create_as(&self, name: &Name, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)
+        fs::openat(&self.fd, name.as_bytes(), flags, mode)
     }
 
     /// Makes the directory `name`, its owner's alone.
@@ -293,6 +298,12 @@ impl Dir {
     /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.
     pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
+    }
+
+    /// Moves `name` to `new_name` in `dir`, where nothing may be. Not every file system can.
+    pub(crate) fn rename_new(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        let flags = RenameFlags::NOREPLACE;
+        fs::renameat_with(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), flags)
     }
 
     /// Removes `name`, which is no directory.

@@ -42,6 +42,11 @@ pub trait Tree: Send + Sync + 'static {
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
 
+    /// [`Tree::open`] of each of `paths`; cheaper where those of one directory follow each other.
+    fn open_all(&self, paths: &[RelPath]) -> Vec<Result<Self::Snapshot, StoreError>> {
+        paths.iter().map(|path| self.open(path)).collect()
+    }
+
     /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
     ///
     /// # Errors
@@ -115,6 +120,25 @@ pub trait Store: Tree {
     /// # Errors
     /// Where nothing can be staged.
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
+
+    /// Puts whole new versions in place, each as [`Store::create`], a write and a commit do, but for a leftover where it
+    /// fails: cheaper where those of one directory follow each other.
+    ///
+    /// # Errors
+    /// Of each, in order, those of the three.
+    fn replace_all(&self, files: &[Whole<'_>], keep: Keep) -> Vec<Result<(), StoreError>> {
+        files.iter().map(|file| self.replace(file, keep)).collect()
+    }
+
+    /// The same with one.
+    ///
+    /// # Errors
+    /// Those of the three.
+    fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<(), StoreError> {
+        let rebuild = self.create(file.path, file.bytes.len() as u64)?;
+        rebuild.write(0, file.bytes)?;
+        rebuild.commit(file.commit(keep))
+    }
 
     /// What unfinished rebuilds of `path` left behind, newest first: sources of bytes, of no proven content.
     ///
@@ -291,6 +315,27 @@ pub trait Rebuild: Send + Sync + 'static {
     /// # Errors
     /// Where the staged file cannot be removed.
     fn discard(self) -> Result<(), StoreError>;
+}
+
+/// A whole new version of a file, at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// Where it goes.
+    pub path: &'a RelPath,
+    /// All of its bytes.
+    pub bytes: &'a [u8],
+    /// The sender's metadata of it.
+    pub meta: &'a Meta,
+    /// What [`Store::look`] saw in its place.
+    pub seen: Option<&'a Meta>,
+}
+
+impl<'a> Whole<'a> {
+    /// What puts it in place.
+    pub(crate) fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
+        let replaces = self.seen.map_or(Replaces::Nothing, Replaces::Seen);
+        Commit { meta: self.meta, keep, replaces }
+    }
 }
 
 /// What bytes are that were put together of old versions.

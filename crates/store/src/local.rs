@@ -24,6 +24,7 @@ mod sources;
 mod stage;
 mod store;
 mod touched;
+mod whole;
 mod writing;
 
 #[cfg(test)]

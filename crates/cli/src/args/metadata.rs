@@ -218,7 +218,8 @@ impl MetadataArgs {
 
     /// What they mean, beside `-a` or not; `umask` is asked for only if it matters.
     pub(crate) fn metadata(&self, archive: bool, umask: impl Fn() -> u32) -> Result<Metadata> {
-        let archived = |undone: bool| archive && !undone && !self.no_devices_and_specials;
+        // What is taken out of -a or -D stays out.
+        let taken = self.devices_and_specials || archive && !self.no_devices_and_specials;
         let chmod = self.chmod.join(",");
         let chmod = match ModeRules::parse(&chmod, umask()) {
             _ if self.chmod.is_empty() => ModeRules::default(),
@@ -234,8 +235,8 @@ impl MetadataArgs {
         Ok(Metadata {
             users: own(self.owner, self.no_owner) || !user_map.is_empty(),
             groups: own(self.group, self.no_group) || !group_map.is_empty(),
-            devices: self.devices || self.devices_and_specials || archived(self.no_devices),
-            specials: self.specials || self.devices_and_specials || archived(self.no_specials),
+            devices: self.devices || taken && !self.no_devices,
+            specials: self.specials || taken && !self.no_specials,
             executability: self.executability,
             omit_dir_times: self.omit_dir_times,
             omit_link_times: self.omit_link_times,

@@ -93,6 +93,7 @@ pub(super) fn watched(
             }
         });
         sender.send(Said::Over).ok();
+        telling.thread().unpark();
         (result, telling.join().expect("the teller does not panic"))
     })
 }

@@ -4,7 +4,11 @@
 //! `dst`. Where rsync is installed it judges what Deltic did; where it is not, [`rsync`] says so and the test goes on.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod attrs;
 pub mod csv;
+pub mod dice;
+pub mod look;
+pub mod maker;
 pub mod peer;
 pub mod terminal;
 pub mod tree;
@@ -143,7 +147,13 @@ impl World {
         words: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Command {
         let mut command = Command::new(program);
-        command.args(words).current_dir(self.dir.path()).timeout(PATIENCE);
+        command.args(words);
+        self.settle(command)
+    }
+
+    /// `command`, in this world.
+    pub fn settle(&self, mut command: Command) -> Command {
+        command.current_dir(self.dir.path()).timeout(PATIENCE);
         command
             .env("HOME", self.dir.path())
             .env_remove("DELTIC_RSH")

@@ -45,6 +45,8 @@ pub(crate) struct ReceivingHands<S: Store> {
     /// What tallies are taken with, and what of.
     tallied: (TallyKey, Compared),
     terms: Terms,
+    /// Whether the store flushes what it puts in place.
+    durable: bool,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
     /// How chunks are named in this session.
@@ -59,7 +61,7 @@ pub(crate) struct ReceivingHands<S: Store> {
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
-    fn cost(work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
@@ -70,7 +72,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
-            Work::Commit { .. } | Work::Replace { .. } | Work::SetMeta { .. } | Work::Flush => {
+            Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
+                if self.durable =>
+            {
                 Cost::Flush
             }
             _ => Cost::Light,
@@ -88,7 +92,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Write { .. }
             | Work::Mend { .. }
             | Work::Commit { .. }
-            | Work::Replace { .. }
+            | Work::Replace(_)
             | Work::Flush => Stage::Write,
             Work::Look { .. }
             | Work::Compare { .. }
@@ -109,6 +113,19 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
         }
+    }
+
+    fn may_join(work: &Work) -> bool {
+        matches!(work, Work::Replace(_))
+    }
+
+    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+        let small = |work| match work {
+            Work::Replace(small) => small,
+            other => unreachable!("{other:?} may not join"),
+        };
+        let small: Vec<_> = works.into_iter().map(small).collect();
+        self.replace_all(&small).into_iter().map(Answer::Done).collect()
     }
 
     fn perform(&self, work: Work) -> Answer {
@@ -209,8 +226,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Commit { handle, path, meta, seen, proof } => {
                 Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
             }
-            Work::Replace { path, meta, seen, payload, digest } => {
-                Answer::Done(self.replace(&path, (&meta, seen.as_ref()), (payload, digest)))
+            Work::Replace(small) => {
+                let mut done = self.replace_all(&[small]);
+                Answer::Done(done.pop().expect("one answer for one file"))
             }
             Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
             Work::Abandon { handle } => done(self.abandon(handle)),
@@ -262,6 +280,7 @@ impl<S: Store> ReceivingHands<S> {
             owners: Owners::new(&options.metadata)?,
             tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
             terms,
+            durable: options.durable,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),

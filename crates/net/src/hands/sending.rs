@@ -69,7 +69,7 @@ struct Agreed {
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
-    fn cost(work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
                 Cost::Heavy
@@ -99,16 +99,32 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
         }
     }
 
+    fn may_join(work: &Work) -> bool {
+        matches!(work, Work::Open { .. })
+    }
+
+    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+        let (mut paths, mut rest) = (Vec::new(), Vec::new());
+        for work in works {
+            let Work::Open { handle, path, how, zstd, key } = work else {
+                unreachable!("{work:?} may not join")
+            };
+            paths.push(path);
+            rest.push(((handle, key), (how, zstd)));
+        }
+        let opened = self.tree.open_all(&paths).into_iter();
+        rest.into_iter()
+            .zip(opened)
+            .map(|((of, how), opened)| self.opened(of, how, opened))
+            .collect()
+    }
+
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
             Work::Open { handle, path, how, zstd, key } => {
-                if let Some(key) = key {
-                    let names = self.agreed().terms.fingerprinter_with(&key);
-                    lock(&self.resumed).insert(handle, names);
-                }
-                let opened = self.open(handle, &path, (how, self.packs(zstd)));
-                Answer::Opened(opened.map_err(|error| trouble(&error)))
+                let opened = self.tree.open(&path);
+                self.opened((handle, key), (how, zstd), opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -240,13 +256,28 @@ impl<T: Tree> SendingHands<T> {
         Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
     }
 
-    fn open(
+    fn opened(
+        &self,
+        (handle, key): (Handle, Option<Key>),
+        (how, zstd): (How, bool),
+        snapshot: Result<T::Snapshot, StoreError>,
+    ) -> Answer {
+        if let Some(key) = key {
+            let names = self.agreed().terms.fingerprinter_with(&key);
+            lock(&self.resumed).insert(handle, names);
+        }
+        let zstd = self.packs(zstd);
+        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd)));
+        Answer::Opened(opened.map_err(|error| trouble(&error)))
+    }
+
+    /// Holds a file open, or reads all of it.
+    fn hold(
         &self,
         handle: Handle,
-        path: &RelPath,
+        snapshot: T::Snapshot,
         (how, zstd): (How, Option<i32>),
     ) -> Result<Opened, StoreError> {
-        let snapshot = self.tree.open(path)?;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
             let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);

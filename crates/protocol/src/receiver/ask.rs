@@ -112,7 +112,7 @@ pub enum Work {
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
     /// with [`Answer::Done`].
-    Replace { path: RelPath, meta: Meta, seen: Option<Meta>, payload: Payload, digest: Digest },
+    Replace(Small),
     /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
@@ -124,6 +124,21 @@ pub enum Work {
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
+}
+
+/// A whole file of one block, or empty.
+#[derive(Debug)]
+pub struct Small {
+    /// Where it goes.
+    pub path: RelPath,
+    /// What it gets.
+    pub meta: Meta,
+    /// What stood in its place.
+    pub seen: Option<Meta>,
+    /// Its bytes.
+    pub payload: Payload,
+    /// Their digest, as it was announced.
+    pub digest: Digest,
 }
 
 /// Where a file that is not in place may have an old version.

@@ -1,9 +1,11 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
+use std::collections::HashSet;
+
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -254,8 +256,16 @@ impl Receiver {
         self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
-            self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
+            if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
+                self.keep_later.insert(dir, keep);
+            } else {
+                self.ask_extra(dir, keep);
+            }
         }
+    }
+
+    fn ask_extra(&mut self, dir: RelPath, keep: HashSet<Name>) {
+        self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
     }
 
     fn look(&mut self, no: u64) {
@@ -288,6 +298,7 @@ impl Receiver {
 
     fn lose_dir(&mut self, path: RelPath, lost: Lost) {
         let waiting = self.making.remove(&path);
+        self.keep_later.remove(&path);
         self.lost.insert(path, lost);
         waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
     }
@@ -295,6 +306,9 @@ impl Receiver {
     /// The directory is in place: what waited for it may go on.
     fn release(&mut self, path: &RelPath) {
         let waiting = self.making.remove(path);
+        if let Some(keep) = self.keep_later.remove(path) {
+            self.ask_extra(path.clone(), keep);
+        }
         waiting.into_iter().flatten().for_each(|no| self.look(no));
     }
 

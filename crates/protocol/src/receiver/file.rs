@@ -7,7 +7,8 @@ use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
-    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES,
+    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS,
+    WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options};
@@ -253,8 +254,19 @@ impl Receiver {
         }
         let beside = candidate.is_beside(options.checksum);
         let compare = options.checksum && candidate.old.is_some() && !candidate.compared || beside;
-        let whole = options.whole_file || candidate.meta.len <= WHOLE_BELOW_BYTES;
+        let tiny = candidate.meta.len <= WHOLE_BELOW_BYTES;
+        let whole = options.whole_file || tiny || self.is_lone_block(candidate);
         if whole && !compare { How::Whole } else { self.not_whole() }
+    }
+
+    /// Whether there is nothing to match a short file against, and no need to look for it: what comes whole in one block
+    /// leaves nothing behind when it is interrupted.
+    fn is_lone_block(&self, candidate: &Candidate) -> bool {
+        let Options { strategy, compare, writing, .. } = &self.setting.options;
+        let Candidate { meta, old, beside, .. } = candidate;
+        let alone = old.is_none() && beside.is_none() && compare.fuzzy == Fuzzy::Never;
+        let own = strategy.conversation == Conversation::Recipe && writing.partial_dir.is_none();
+        own && alone && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }
 
     /// How files go that do not go whole.

@@ -55,7 +55,7 @@ use tallying::Tallies;
 
 pub use ask::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended,
-    New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
+    New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 pub use expect::Expect;
 pub use proof::Proof;
@@ -109,6 +109,8 @@ pub struct Receiver {
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: HashSet<Name>,
+    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
+    keep_later: HashMap<RelPath, HashSet<Name>>,
     /// What stands at the destination and not in the list, and how many names each is with all below.
     extras: Vec<(RelPath, Extra)>,
     /// Names that had to go to make way, and count as deletions.
@@ -251,6 +253,7 @@ impl Receiver {
             owners: Owners::default(),
             dirs: Vec::new(),
             keep: HashSet::new(),
+            keep_later: HashMap::new(),
             extras: Vec::new(),
             cleared_names: 0,
             root_is_whole: false,

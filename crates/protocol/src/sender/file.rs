@@ -68,6 +68,8 @@ pub(super) struct Outgoing {
     whole: Whole,
     /// Bytes that the receiver has or that were sent.
     pub(super) settled: u64,
+    /// All of it was read when it was opened: its handle holds nothing.
+    pub(super) at_once: bool,
     /// Where it goes by a strategy of the papers.
     pub(super) talk: Option<Box<Talk>>,
 }
@@ -158,6 +160,7 @@ impl Outgoing {
             old_sums: 0,
             whole: Whole { start: begins.start(), ..Whole::default() },
             settled: begins.start(),
+            at_once: false,
             talk: Talk::new(strategy, how),
         }
     }
@@ -261,7 +264,7 @@ impl Sender {
     /// Sends all of a file that is one block, or empty.
     fn send_body(&mut self, file: FileNo, len: u64, Body { payload, digest }: Body) {
         let outgoing = self.files.get_mut(&file).expect("the caller has the attempt");
-        (outgoing.complete, outgoing.settled) = (true, len);
+        (outgoing.complete, outgoing.at_once, outgoing.settled) = (true, true, len);
         if len > 0 {
             let chunks = std::iter::once(0..1).collect();
             self.frames.push_back(ToReceiver::Fill { file, chunks, payload });

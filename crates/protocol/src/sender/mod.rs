@@ -534,6 +534,9 @@ impl Sender {
         let handle = old.handle;
         self.handles.remove(&handle);
         self.groups_out -= old.groups_unanswered();
+        if old.at_once {
+            return;
+        }
         let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
         for place in forgotten {
             if let Place::Mend { gaps, .. } = place {

@@ -16,7 +16,7 @@ use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
-    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Unseen, Work,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback};
@@ -260,7 +260,7 @@ impl Destination {
             | Work::Copy { .. }
             | Work::Write { .. }
             | Work::Commit { .. }
-            | Work::Replace { .. }
+            | Work::Replace(_)
             | Work::Confirm { .. }
             | Work::Abandon { .. } => self.rebuild(work),
         }
@@ -547,7 +547,7 @@ impl Destination {
                     self.commit(handle, &path, &meta)
                 }))
             }
-            Work::Replace { path, meta, payload, digest, .. } => {
+            Work::Replace(Small { path, meta, payload, digest, .. }) => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {

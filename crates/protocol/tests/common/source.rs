@@ -162,7 +162,12 @@ impl Source {
                 Answer::Opened(opened.and_then(|meta| {
                     let at_once = how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES);
                     let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
-                    Ok(Opened { meta, body: body.transpose()? })
+                    let body = body.transpose()?;
+                    if body.is_some() {
+                        self.open.remove(&handle);
+                        self.closed.insert(handle);
+                    }
+                    Ok(Opened { meta, body })
                 }))
             }
             Work::Scan { handle, spec, segment } => {

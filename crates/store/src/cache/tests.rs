@@ -18,7 +18,7 @@ use super::*;
 /// The `n`th of many versions of as many files, changed long ago.
 fn version(n: u64) -> Version {
     let at = |secs| Timestamp { secs, nanos: 1 };
-    Version { inode: (1, n), len: n, modified: at(5), changed: at(6) }
+    Version { inode: (1, n), len: n, modified: at(5), changed: at(6), names: 1 }
 }
 
 fn digest(n: u64) -> Digest {

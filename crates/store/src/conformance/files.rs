@@ -5,7 +5,7 @@ use std::thread;
 use deltic_core::{Meta, Timestamp};
 
 use super::{KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put};
-use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError};
+use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_commit_shows_what_was_written(&make());
@@ -17,6 +17,8 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_commit_over_another_version_is_a_conflict(&make());
     a_commit_takes_the_place_of_what_was_seen(&make());
     modes_and_times_are_kept_as_asked(&make());
+    whole_files_are_put_in_place_each_by_itself(&make());
+    a_whole_file_is_what_its_commit_would_have_made(&make);
     anything_but_a_file_cannot_be_opened(&make());
 }
 
@@ -185,6 +187,76 @@ fn modes_and_times_are_kept_as_asked(store: &impl Store) {
         let meta = Meta { modified: Timestamp { secs, nanos: 999_999_999 }, ..file_meta() };
         store.set_meta(&path("file"), &meta, KEEP_ALL).expect("set");
         assert_eq!(store.look(&path("file")).expect("look"), Some(meta));
+    }
+}
+
+fn whole_files_are_put_in_place_each_by_itself(store: &impl Store) {
+    store.make_dir(&path("dir")).expect("make a directory");
+    put(store, "dir/old", b"old");
+    put(store, "dir/theirs", b"seen");
+    let (old, theirs) = (meta(store, "dir/old"), meta(store, "dir/theirs"));
+    put(store, "dir/theirs", b"changed since");
+    put(store, "dir/unseen", b"unseen");
+    let long = pattern(100_000);
+    let files: [(&str, &[u8], Option<&Meta>, bool); 8] = [
+        ("dir/new", b"new", None, true),
+        ("dir/old", b"newer", Some(&old), true),
+        ("dir/theirs", b"mine", Some(&theirs), false),
+        ("dir/unseen", b"mine", None, false),
+        ("dir/gone", b"mine", Some(&old), false),
+        ("missing/file", b"mine", None, false),
+        ("dir/empty", b"", None, true),
+        ("long", &long, None, true),
+    ];
+    let paths = files.map(|(at, ..)| path(at));
+    let sent = file_meta();
+    let whole = |((_, bytes, seen, _), path)| Whole { path, bytes, meta: &sent, seen };
+    let whole: Vec<_> = files.into_iter().zip(&paths).map(whole).collect();
+    let done = store.replace_all(&whole, KEEP_ALL);
+    for ((at, content, _, works), done) in files.into_iter().zip(done) {
+        assert_eq!(done.is_ok(), works, "{at}: {done:?}");
+        if works {
+            assert_eq!(bytes(store, at), content, "{at}");
+            assert_eq!(meta(store, at).modified, WHEN, "{at}");
+        }
+    }
+    assert_eq!(bytes(store, "dir/theirs"), b"changed since");
+    assert_eq!(bytes(store, "dir/unseen"), b"unseen");
+    assert!(store.look(&path("dir/gone")).expect("look").is_none());
+}
+
+fn a_whole_file_is_what_its_commit_would_have_made<S: Store>(make: &impl Fn() -> S) {
+    let times = Keep { times: true, ..Keep::default() };
+    for keep in [Keep::default(), times, KEEP_ALL] {
+        for mode in [0o644, 0o755, 0o600, 0o666, 0o400, 0o4755, 0o2750, 0o1777, 0] {
+            for old in [None, Some(0o640), Some(0o4711)] {
+                let (one, other) = (make(), make());
+                let sent = Meta { mode, len: 4, ..file_meta() };
+                let begin = |store: &S| {
+                    let mode = old?;
+                    put(store, "file", b"old");
+                    let was = Meta { mode, ..file_meta() };
+                    store.set_meta(&path("file"), &was, KEEP_ALL).expect("set");
+                    Some(meta(store, "file"))
+                };
+                let seen = begin(&one);
+                let (at, bytes) = (path("file"), &b"mine"[..]);
+                let whole = Whole { path: &at, bytes, meta: &sent, seen: seen.as_ref() };
+                let done = one.replace_all(&[whole], keep);
+                assert!(matches!(done[..], [Ok(())]), "{done:?}");
+                let seen = begin(&other);
+                let rebuild = other.create(&at, 4).expect("create");
+                rebuild.write(0, bytes).expect("write");
+                rebuild
+                    .commit(Whole { seen: seen.as_ref(), ..whole }.commit(keep))
+                    .expect("commit");
+                let [mut one, mut other] = [meta(&one, "file"), meta(&other, "file")];
+                if !keep.times {
+                    (one.modified, other.modified) = (WHEN, WHEN);
+                }
+                assert_eq!(one, other, "{mode:o} over {old:?} with {keep:?}");
+            }
+        }
     }
 }
 

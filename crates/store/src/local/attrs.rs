@@ -89,6 +89,32 @@ impl<'a> Attrs<'a> {
         owned || acls || xattrs || inherits || executability && self.mode.is_none()
     }
 
+    /// The mode that a file may be made with which belongs to `owner` then: the one that it is to get, where nothing but
+    /// times is to be set besides; else its owner's alone, for nobody may read it before it is as it should be.
+    pub(super) fn birth_mode(&self, owner: (u32, u32)) -> Mode {
+        match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
+            Some(mode) => Mode::from_raw_mode(mode),
+            None => Mode::RUSR | Mode::WUSR,
+        }
+    }
+
+    /// Sets it on a file that was just made, and then was `born`.
+    pub(super) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Result<(), Errno> {
+        let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
+        if !has_mode || !self.suits((born.st_uid, born.st_gid)) {
+            return self.set(on);
+        }
+        self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
+    }
+
+    /// Whether a new file of this user and group lacks mode and times at most.
+    fn suits(&self, (user, group): (u32, u32)) -> bool {
+        let Keep { acls, xattrs, .. } = self.keep;
+        let is_owner = self.meta.user.is_none_or(|wanted| wanted == user)
+            && self.meta.group.is_none_or(|wanted| wanted == group);
+        is_owner && !acls && !xattrs && self.heritage == Heritage::default()
+    }
+
     /// Sets it.
     pub(super) fn set(&self, on: On<'_>) -> Result<(), Errno> {
         let mode = match () {

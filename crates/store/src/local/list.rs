@@ -40,8 +40,9 @@ pub(super) fn list_but(
                 Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
                     listing.entries.push(Entry { name, meta });
                 }
-                // One that vanished meanwhile is no entry.
+                // One that vanished meanwhile is no entry, and what is left out need not be looked at.
                 Ok(_) | Err(Errno::NOENT) => {}
+                Err(_) if !judge.admits(&name, false, fate) => {}
                 Err(errno) => {
                     let path = path.join(&name).unwrap_or_else(|_| path.clone());
                     listing.errors.push(StoreError::new("look at", &path, errno));

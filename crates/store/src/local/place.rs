@@ -42,6 +42,20 @@ impl Place {
         }
     }
 
+    /// Moves `staged` of `from` here, where nothing may be.
+    pub(super) fn land_new(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
+        match from.rename_new(staged, &self.dir, &self.name) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                // This file system cannot tell and move in one step.
+                match self.dir.find(&self.name)? {
+                    Some(_) => Err(Errno::EXIST),
+                    None => from.rename(staged, &self.dir, &self.name),
+                }
+            }
+            landed => landed,
+        }
+    }
+
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.
     pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {

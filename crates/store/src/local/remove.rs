@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::{Meta, Name, RelPath, See};
+use deltic_core::{Meta, Name, RelPath};
+use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::place::Place;
-use super::snapshot::{file_type, look_at};
+use super::snapshot::file_type;
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -31,14 +32,25 @@ enum Step {
     Remove,
 }
 
-/// Removes what is at `place`, if it `is` what was listed.
-pub(super) fn remove_unchanged(place: &Place, is: &Meta, see: See) -> Result<(), StoreError> {
-    let found = look_at(&place.dir, &place.name, see.plain()).at("remove", &place.path)?;
+/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone already
+/// may have had two names in the list.
+pub(super) fn remove_unchanged(
+    place: &Place,
+    is: &Meta,
+    found: Result<Meta, Errno>,
+) -> Result<(), StoreError> {
+    let found = match found {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.at("remove", &place.path)?,
+    };
     let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
     if !same || found.is_dir() {
         return Err(StoreError::Changed { path: place.path.clone() });
     }
-    place.dir.remove_file(&place.name).at("remove", &place.path)
+    match place.dir.remove_file(&place.name) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.at("remove", &place.path),
+    }
 }
 
 /// Removes `path` and everything below it that the filter admits.

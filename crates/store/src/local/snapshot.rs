@@ -31,7 +31,7 @@ pub struct Version {
     pub(crate) len: u64,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
-    names: u64,
+    pub(crate) names: u64,
 }
 
 impl LocalSnapshot {
@@ -133,11 +133,18 @@ impl Version {
         self.inode.0
     }
 
-    /// Whether this is `other`, or was until that got another name or lost one: such changes its ctime too. Our own renames
-    /// take names away from what others at the destination are names of as well.
+    /// Whether this is `other`, as far as can be said of a file with several names: what becomes of another one of them
+    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well, and we
+    /// touch one where another is to be replaced.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
-        self == other || self.names != other.names && renamed == other
+        self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Whether this is `other`'s file, and has more names than the one it was looked at by: what it is now stays under
+    /// those. Their attributes are ours to set, which shows here as well.
+    pub(crate) fn stays_elsewhere(self, other: Self) -> bool {
+        self.inode == other.inode && self.names > 1
     }
 
     /// Length in bytes.

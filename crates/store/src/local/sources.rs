@@ -286,6 +286,28 @@ impl Sources {
             .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
+    /// Opens `path`; where it is in the directory of the `last` place, and of the same argument, that one's handle serves
+    /// again.
+    fn open_after<'a>(
+        &'a self,
+        path: &RelPath,
+        last: &mut Option<(&'a Dir, Place)>,
+    ) -> Result<LocalSnapshot, StoreError> {
+        const OPEN: &str = "open";
+        let dir = self.dir_of(OPEN, path)?;
+        let place = match last.take() {
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, OPEN, path)?,
+            _ => Place::of(dir, OPEN, path)?,
+        };
+        let (_, place) = last.insert((dir, place));
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow::opens(follow, &place.dir, &place.name, path) {
+            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
+        } else {
+            LocalSnapshot::open(&place.dir, &place.name, path, see)
+        }
+    }
+
     fn list_root(&self) -> Listing {
         let mut all = Listing::default();
         let mut entries = self.list_below(&mut all, &RelPath::root());
@@ -305,12 +327,20 @@ impl Sources {
     /// The names that arguments below `dir` go through or mean, and the first argument of each.
     fn list_below(&self, all: &mut Listing, dir: &RelPath) -> Vec<(usize, Entry)> {
         let (mut entries, mut last) = (Vec::new(), None);
+        // What leads only to what is not there does not take part either.
+        let mut missing = Vec::new();
         for (no, name) in self.below(dir) {
             if last == Some(name) {
                 continue;
             }
-            last = Some(name);
             let source = &self.args[no];
+            if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
+                missing.push((name, source.arg.error("look at", errno)));
+                continue;
+            }
+            // Those beside it are told of where it is listed.
+            missing.retain(|(other, _)| *other != name);
+            last = Some(name);
             match source.look_at(dir, name, &self.options) {
                 Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
                     all.skipped.extend(dir.join(&entry.name));
@@ -320,6 +350,9 @@ impl Sources {
                 Err(error) if self.options.ignore_missing && is_missing(&error) => {}
                 Err(error) => all.errors.push(error),
             }
+        }
+        if !self.options.ignore_missing {
+            all.errors.extend(missing.into_iter().map(|(_, error)| error));
         }
         entries
     }
@@ -500,18 +533,17 @@ impl Tree for Sources {
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
-        let dir = self.dir_of("open", path)?;
-        let place = Place::of(dir, "open", path)?;
-        let SourceOptions { follow, see, .. } = self.options;
-        if follow::opens(follow, &place.dir, &place.name, path) {
-            LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
-        } else {
-            LocalSnapshot::open(&place.dir, &place.name, path, see)
-        }
+        self.open_after(path, &mut None)
+    }
+
+    fn open_all(&self, paths: &[RelPath]) -> Vec<Result<LocalSnapshot, StoreError>> {
+        let mut last = None;
+        paths.iter().map(|path| self.open_after(path, &mut last)).collect()
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = Place::of(self.dir_of("remove", path)?, "remove", path)?;
-        remove_unchanged(&place, is, self.options.see)
+        let how = (self.options.follow, self.options.see.plain());
+        remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
     }
 }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use deltic_core::{Fingerprint, Name, RelPath};
-use rustix::fs::{self, AtFlags, FlockOperation, OFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
@@ -86,14 +86,19 @@ impl Stages {
         Ok(Self { root, whose, mount, homes, held, last, user })
     }
 
-    /// A new file for `place`.
+    /// A new file for `place`, its owner's alone.
     pub(super) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
+        self.create_as(place, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// The same of this mode, less what the process withholds.
+    pub(super) fn create_as(&self, place: &Place, mode: Mode) -> Result<Staged, StoreError> {
         let (home, name) = (self.home(place)?, new_name(&place.path));
-        let create = || match self.enter(&home)?.create(&name) {
+        let create = || match self.enter(&home)?.create_as(&name, mode) {
             // Somebody removed it by hand.
             Err(Errno::NOENT) => {
                 self.let_go(&home);
-                self.enter(&home)?.create(&name)
+                self.enter(&home)?.create_as(&name, mode)
             }
             created => created,
         };
@@ -235,8 +240,10 @@ impl Stages {
 
     /// Removes the leftovers of `path`, which is committed.
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
-        let known =
-            lock(&self.homes).get_mut(home).and_then(|known| known.as_mut()?.remove(&key(path)));
+        let known = lock(&self.homes).get_mut(home).and_then(|known| {
+            let known = known.as_mut().filter(|known| !known.is_empty())?;
+            known.remove(&key(path))
+        });
         let Some(known) = known else { return };
         let Ok(dir) = self.dir(home) else { return };
         for leftover in known {

@@ -11,6 +11,7 @@ use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::process;
 
 use super::attrs::{Attrs, On, set_mode, umask};
 use super::backup::{Backup, Goes};
@@ -25,12 +26,13 @@ use super::remove::{remove, remove_unchanged};
 use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
+use super::whole::put_new;
 use super::writing::Writing;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, check_path, lock,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
 };
 
 /// A local directory that is written to.
@@ -72,6 +74,8 @@ pub(super) struct Inner {
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
+    /// User and group of what this process makes.
+    pub(super) owner: (u32, u32),
     pub(super) heritages: Heritages,
     /// Directories that still lack their mode: those made here, and those that were opened to their owner, with the mode
     /// that they had.
@@ -129,6 +133,7 @@ impl LocalStore {
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
+            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
             heritages: Heritages::default(),
             unfinished: Mutex::default(),
         })))
@@ -162,7 +167,7 @@ impl LocalStore {
     fn open_to_owner(&self, place: &Place) {
         let Ok(stat) = place.dir.stat(&place.name) else { return };
         let closed = stat.st_mode & OWNER_BITS != OWNER_BITS;
-        if !closed || rustix::process::geteuid().is_root() {
+        if !closed || process::geteuid().is_root() {
             return;
         }
         let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
@@ -185,6 +190,19 @@ impl LocalStore {
         }
     }
 
+    /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
+    fn place_after(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Place, StoreError> {
+        match last.take() {
+            Some(place) => place.next(&self.0.root, action, path),
+            None => self.place(action, path),
+        }
+    }
+
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
     fn look_after(
         &self,
@@ -194,10 +212,7 @@ impl LocalStore {
         if path.is_root() {
             return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
         }
-        let place = match last.take() {
-            Some(place) => place.next(&self.0.root, LOOK, path),
-            None => self.place(LOOK, path),
-        };
+        let place = self.place_after(LOOK, path, last);
         let look = |place: &Place| self.look_in(place).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
@@ -348,6 +363,11 @@ impl Inner {
         }
     }
 
+    /// Whether new versions come to their place in the usual way.
+    fn puts_plainly(&self) -> bool {
+        self.temp.is_none() && self.writing == Writing::default() && !self.see.noted
+    }
+
     /// Where new files grow.
     pub(super) fn growing(&self) -> &Stages {
         self.temp.as_ref().unwrap_or(&self.stages)
@@ -405,7 +425,7 @@ impl Inner {
         let from = End { file: file.as_fd(), device: stat.st_dev };
         let to = End { file: staged.file.as_fd(), device };
         at(self.copier.copy(from, 0..stat.st_size as u64, to, 0))?;
-        let root = rustix::process::geteuid().is_root();
+        let root = process::geteuid().is_root();
         let see = See { users: root, groups: root, ..self.see };
         let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
@@ -445,7 +465,9 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        remove_unchanged(&self.place("remove", path)?, is, self.0.see)
+        let place = self.place("remove", path)?;
+        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        remove_unchanged(&place, is, found)
     }
 }
 
@@ -473,6 +495,18 @@ impl Store for LocalStore {
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
         LocalRebuild::new(Arc::clone(&self.0), path, len)
+    }
+
+    fn replace_all(&self, files: &[Whole<'_>], keep: Keep) -> Vec<Result<(), StoreError>> {
+        let mut last = None;
+        let mut replace = |file: &Whole<'_>| {
+            if file.seen.is_some() || !self.0.puts_plainly() {
+                return self.replace(file, keep);
+            }
+            let place = self.place_after("create", file.path, &mut last)?;
+            put_new(&self.0, last.insert(place), (file, keep))
+        };
+        files.iter().map(&mut replace).collect()
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {

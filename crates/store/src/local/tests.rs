@@ -184,6 +184,26 @@ fn replacing_a_hard_link_leaves_its_other_name_alone() {
 }
 
 #[test]
+fn each_name_of_a_file_is_replaced_whatever_became_of_the_others() {
+    let (root, store) = new_store();
+    fs::write(root.path().join("a"), b"old").unwrap();
+    for name in ["b", "c"] {
+        fs::hard_link(root.path().join("a"), root.path().join(name)).unwrap();
+    }
+    let old = ["a", "b", "c"].map(|name| store.open(&path(name)).unwrap());
+    for (name, old) in ["a", "b", "c"].into_iter().zip(&old) {
+        // Further than the clock of file times ticks.
+        thread::sleep(Duration::from_millis(20));
+        let rebuild = store.create(&path(name), 3).unwrap();
+        rebuild.write(0, name.as_bytes()).unwrap();
+        rebuild.write(1, b"ew").unwrap();
+        let replaces = Replaces::Version(old);
+        rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces }).unwrap();
+        assert_eq!(fs::read(root.path().join(name)).unwrap(), [name.as_bytes(), b"ew"].concat());
+    }
+}
+
+#[test]
 fn an_old_file_loses_its_privileges_unless_they_are_sent() {
     let (root, store) = new_store();
     let file = root.path().join("file");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use deltic_core::RelPath;
 
 /// How new versions come to their place. By default each grows in a staging directory of the destination and is renamed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writing {
     /// Zeros become holes (`--sparse`).
     pub sparse: bool,

@@ -1,13 +1,13 @@
 //! The end of an attempt: a new version is put in place, or given up.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use deltic_core::recipe::{Digest, digest_of};
+use deltic_core::recipe::digest_of;
 use deltic_core::{Meta, RelPath};
-use deltic_protocol::message::Payload;
-use deltic_protocol::receiver::Proof;
+use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError};
+use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 use super::panes::Panes;
 use super::writing::unpacked;
@@ -55,25 +55,28 @@ impl<S: Store> ReceivingHands<S> {
         rebuild.commit(commit).map_err(|error| setback(&error))
     }
 
-    /// A whole small file at once: nothing of it is staged before all of it is proven.
-    pub(super) fn replace(
-        &self,
-        path: &RelPath,
-        (meta, seen): (&Meta, Option<&Meta>),
-        (payload, digest): (Payload, Digest),
-    ) -> Result<(), Setback> {
-        let bytes = unpacked(payload, meta.len as usize).ok_or_else(|| unproven(path))?;
-        let chunk = (!bytes.is_empty()).then(|| self.names.chunk(&bytes));
-        if digest_of(chunk.iter()) != digest {
-            return Err(unproven(path));
-        }
-        let write = || {
-            let rebuild = self.store.create(path, meta.len)?;
-            rebuild.write(0, &bytes)?;
-            let replaces = seen.map_or(Replaces::Nothing, Replaces::Seen);
-            rebuild.commit(Commit { meta, keep: self.keep, replaces })
+    /// Whole small files at once: nothing of one is staged before all of it is proven.
+    pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), Setback>> {
+        let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
+        let files: Vec<_> = (small.iter().zip(&proven))
+            .filter_map(|(Small { path, meta, seen, .. }, bytes)| {
+                let bytes = bytes.as_deref()?;
+                Some(Whole { path, bytes, meta, seen: seen.as_ref() })
+            })
+            .collect();
+        let mut done = self.store.replace_all(&files, self.keep).into_iter();
+        let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
+            let done = proven.as_ref().and_then(|_| done.next());
+            done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| setback(&e)))
         };
-        write().map_err(|error| setback(&error))
+        small.iter().zip(&proven).map(result).collect()
+    }
+
+    /// The bytes of a whole small file, if they are those that were announced.
+    fn proven<'a>(&self, Small { meta, payload, digest, .. }: &'a Small) -> Option<Cow<'a, [u8]>> {
+        let bytes = unpacked(payload, meta.len as usize)?;
+        let chunk = (!bytes.is_empty()).then(|| self.names.chunk(&bytes));
+        (digest_of(chunk.iter()) == *digest).then_some(bytes)
     }
 
     pub(super) fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {

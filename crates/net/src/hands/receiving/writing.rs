@@ -1,5 +1,6 @@
 //! Filling a new version: copies, literals and mended gaps.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,7 +84,7 @@ impl<S: Store> ReceivingHands<S> {
         (pieces, payload, between): (&[receiver::Piece], Payload, &[CopyRun]),
     ) -> Result<Vec<Fingerprint>, Setback> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
-        let bytes = unpacked(payload, len).ok_or_else(|| unproven(path))?;
+        let bytes = unpacked(&payload, len).ok_or_else(|| unproven(path))?;
         let fingerprints =
             checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
         let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
@@ -108,7 +109,7 @@ impl<S: Store> ReceivingHands<S> {
         path: &RelPath,
         (gaps, bytes, payload): (&[Patch], u32, Payload),
     ) -> Result<Vec<Option<Mended>>, Setback> {
-        let deltas = unpacked(payload, bytes as usize).ok_or_else(|| unproven(path))?;
+        let deltas = unpacked(&payload, bytes as usize).ok_or_else(|| unproven(path))?;
         let mut deltas = Reader::new(&deltas);
         let new_len = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
         let mut new = Vec::with_capacity(new_len.sum());
@@ -268,11 +269,13 @@ fn checked(
 }
 
 /// Exactly `len` bytes, or nothing.
-pub(super) fn unpacked(payload: Payload, len: usize) -> Option<Vec<u8>> {
+pub(super) fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
     debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
     let bytes = match payload {
-        Payload::Plain(bytes) => bytes,
-        Payload::Zstd(frame) => within(Stage::Pack, || zstd::bulk::decompress(&frame, len)).ok()?,
+        Payload::Plain(bytes) => Cow::Borrowed(&bytes[..]),
+        Payload::Zstd(frame) => {
+            within(Stage::Pack, || zstd::bulk::decompress(frame, len)).ok()?.into()
+        }
     };
     (bytes.len() == len).then_some(bytes)
 }

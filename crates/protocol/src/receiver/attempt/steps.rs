@@ -12,7 +12,7 @@ use crate::limits::{
     LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
-use crate::receiver::{Place, Receiver, Work};
+use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback};
 
@@ -395,10 +395,10 @@ impl Receiver {
         }
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place();
-        let path = incoming.candidate.path.clone();
-        let seen = incoming.candidate.seen.clone();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
+        let path = incoming.candidate.path.clone();
+        let seen = incoming.candidate.seen.clone();
         if let Some(late) = attempt.talk.as_mut().and_then(|talk| talk.take_late()) {
             let differs = attempt.literal > 0;
             self.copy(handle, late, differs);
@@ -414,10 +414,8 @@ impl Receiver {
             let payload = attempt.body.take().unwrap_or(Payload::Plain(Vec::new()));
             let payload_bytes = meta.len as usize;
             self.backlog_bytes += payload_bytes;
-            self.jobs.ask(
-                Work::Replace { path, meta, seen, payload, digest },
-                Place::Replace { handle, payload_bytes },
-            );
+            let small = Small { path, meta, seen, payload, digest };
+            self.jobs.ask(Work::Replace(small), Place::Replace { handle, payload_bytes });
         } else if attempt.is_identical(in_place) {
             attempt.settling = true;
             let proof = attempt.proof(digest);

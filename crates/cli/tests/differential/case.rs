@@ -1,0 +1,229 @@
+//! A case: trees, options, who runs it and where its ends are.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::dice::Dice;
+use crate::common::look::look;
+use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
+use crate::common::{DELTIC, SHELL, Way, World, is_root};
+use crate::compare::{Asked, Both};
+use crate::{NO_KINDS, options};
+
+/// All that makes a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    /// Whether an ordinary user runs it; else whoever runs this test.
+    pub(crate) lowered: bool,
+    pub(crate) way: Way,
+    /// Choice by choice; the first is what is carried at all.
+    pub(crate) options: Vec<Vec<OsString>>,
+    pub(crate) sources: Vec<OsString>,
+    pub(crate) new: Tree,
+    pub(crate) old: Tree,
+    pub(crate) alternates: [Tree; 2],
+    /// Names for `--files-from`.
+    pub(crate) list: Vec<OsString>,
+    /// Lines of a file of patterns.
+    pub(crate) patterns: Vec<Vec<u8>>,
+}
+
+/// What a program did.
+pub(crate) struct End {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Case {
+    pub(crate) fn random(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed);
+        let options = options(dice);
+        let asked = Asked::new(&options.concat());
+        let lowered = is_root() && dice.percent(40);
+        let taste = Taste {
+            entries: if asked.rules() { 30 } else { 16 },
+            kinds: true,
+            foreign: is_root() && !lowered && dice.percent(50),
+            notes: asked.has("-A") || asked.part("-X") || dice.percent(15),
+            closed: lowered && asked.may_be_closed() && dice.percent(20),
+            rules: asked.rules(),
+            loops: !asked.follows(),
+            long: !asked.has("-b") && dice.percent(30),
+        };
+        let is_said =
+            |word: &&str| if word.len() == 2 { asked.has(word) } else { asked.part(word) };
+        let turns = !NO_KINDS.iter().any(|word| is_said(word));
+        let new = Tree::random(dice, taste);
+        let edits = if asked.rules() { 16 } else { 8 };
+        let mut old = new.edited(dice, taste, edits, turns);
+        let mut way = *dice.pick(&[Way::Local, Way::Local, Way::Push, Way::Pull]);
+        // rsync tells only the end that it starts here.
+        if asked.has("--no-super") && way == Way::Push {
+            way = Way::Local;
+        }
+        // What is only touched changes under its other names as well, also those that do not take part.
+        if asked.touches() || way != Way::Local {
+            old.part_names();
+        }
+        let alternates = [3, 6].map(|edits| new.edited(dice, taste, edits, turns));
+        let sources = sources(dice, &asked, &new);
+        let pattern = |dice: &mut Dice| dice.pick(&PATTERNS).to_vec();
+        Self {
+            seed,
+            lowered,
+            way,
+            sources,
+            list: list(dice, &new),
+            patterns: (0..1 + dice.below(3)).map(|_| pattern(dice)).collect(),
+            options,
+            new,
+            old,
+            alternates,
+        }
+    }
+
+    /// What differs, if anything.
+    pub(crate) fn difference(&self) -> Option<String> {
+        let asked = Asked::new(&self.options.concat());
+        let world = World::new();
+        self.write(&world);
+        let before = look(&world.path("o"));
+        let theirs = self.run(&world, "rsync", "t/dst/");
+        let source = look(&world.path("src"));
+        if asked.consumes() {
+            fs::remove_dir_all(world.path("src")).expect("it is there");
+            self.new.write(&world.path("src"), self.owner());
+        }
+        let ours = self.run(&world, DELTIC, "o/dst/");
+        let both =
+            Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
+        let differences = both.differences(&ours, &theirs);
+        (!differences.is_empty()).then(|| {
+            let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
+            let mut text = format!("seed {}, {:?}, {user}:", self.seed, self.way);
+            for (program, target) in [("deltic", "o/dst/"), ("rsync", "t/dst/")] {
+                write!(text, "\n  {program} {:?}", self.words(program, target)).expect("a string");
+            }
+            for difference in differences {
+                write!(text, "\n    {difference}").expect("a string");
+            }
+            for (program, end) in [("deltic", ours), ("rsync", theirs)] {
+                write!(text, "\n  {program} {:?}: {}", end.code, end.stderr).expect("a string");
+            }
+            text
+        })
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.lowered.then_some(SOMEBODY)
+    }
+
+    fn write(&self, world: &World) {
+        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
+        self.new.write(&world.path("src"), self.owner());
+        for (tree, name) in self.alternates.iter().zip(["alt1", "alt2"]) {
+            tree.write(&world.path(name), self.owner());
+        }
+        for side in ["o", "t"] {
+            world.mkdir(side);
+            if let Some(owner) = self.owner() {
+                own(&world.path(side), owner, owner);
+            }
+            self.old.write(&world.path(format!("{side}/dst")), self.owner());
+        }
+        world.write("away", "far off");
+        let list: Vec<&[u8]> = self.list.iter().map(|name| name.as_bytes()).collect();
+        world.write("zero", list.join(&0));
+        let plain = |name: &&&[u8]| !name.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+        world.write("list", list.iter().filter(plain).copied().collect::<Vec<_>>().join(&b'\n'));
+        world.write("patterns", self.patterns.join(&b'\n'));
+    }
+
+    fn words(&self, program: &str, target: &str) -> Vec<OsString> {
+        let first: &[&str] = match program {
+            // The shell here runs words as they are, so that rsync must not escape them.
+            "rsync" => &["-@-1", "-s", "-e", SHELL],
+            _ => &["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
+        };
+        let mut words: Vec<OsString> = first.iter().map(OsString::from).collect();
+        words.extend(["-i", "--stats", "-8"].map(OsString::from));
+        let asked = Asked::new(&self.options.concat());
+        if program != "rsync" && asked.deletes() && !asked.part("--max-delete") {
+            words.push("--force-delete".into());
+        }
+        words.extend(self.options.iter().flatten().cloned());
+        for source in &self.sources {
+            let host: &[u8] = if self.way == Way::Pull { b"h:" } else { b"" };
+            words.push(OsString::from_vec([host, source.as_bytes()].concat()));
+        }
+        words.push(self.way.to(target).into());
+        words
+    }
+
+    fn run(&self, world: &World, program: &str, target: &str) -> End {
+        let mut command = std::process::Command::new(program);
+        command.args(self.words(program, target));
+        if self.lowered {
+            command.uid(SOMEBODY).gid(SOMEBODY);
+        }
+        let mut command = world.settle(assert_cmd::Command::from_std(command));
+        let output = command.output().expect("the program starts");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        End { code: output.status.code(), stdout, stderr }
+    }
+}
+
+/// Mostly what is in `src`; else `src` itself, or names in it.
+fn sources(dice: &mut Dice, asked: &Asked, new: &Tree) -> Vec<OsString> {
+    // A remote name is a pattern to both.
+    let plain = |path: &&PathBuf| {
+        path.as_os_str().as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'/')
+    };
+    let names: Vec<&PathBuf> = new.0.keys().filter(plain).collect();
+    let all = vec!["src/".into()];
+    if asked.part("--files-from") || names.is_empty() {
+        return all;
+    }
+    match dice.below(if asked.has("-R") { 4 } else { 8 }) {
+        0 => vec!["src".into()],
+        1 | 2 => {
+            let prefix = *dice.pick(&["src", "src", "src/."]);
+            let name = |path: &PathBuf| Path::new(prefix).join(path).into_os_string();
+            let [first, second] = [dice.pick(&names), dice.pick(&names)];
+            let mut some = vec![name(first)];
+            // Of equal names the first counts, even if it is not there.
+            if first.file_name() != second.file_name() {
+                some.push(name(second));
+            }
+            if asked.part("missing-args") {
+                some.push("src/missing".into());
+            }
+            some
+        }
+        _ => all,
+    }
+}
+
+/// Some names of `new`, and one that is not there.
+fn list(dice: &mut Dice, new: &Tree) -> Vec<OsString> {
+    let paths: Vec<(&PathBuf, &Node)> = new.0.iter().collect();
+    let name = |dice: &mut Dice| {
+        let (path, node) = *dice.pick(&paths);
+        let is_dir = matches!(node.what, What::Dir);
+        let after = if is_dir && dice.percent(50) { "/" } else { "" };
+        let name = if dice.percent(6) { OsStr::new("missing") } else { path.as_os_str() };
+        [OsStr::new(dice.pick(&["./", "./", "/", ""])), name, OsStr::new(after)]
+            .into_iter()
+            .collect()
+    };
+    (0..1 + dice.below(5)).map(|_| name(dice)).collect()
+}

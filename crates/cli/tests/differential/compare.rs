@@ -1,0 +1,355 @@
+//! What two ends of a case have to agree in, and where they are meant not to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::case::{Case, End};
+use crate::common::look::{Kind, Look, look};
+use crate::common::maker::{RULE_FILES, What};
+use crate::common::{Way, World};
+
+type Looks = BTreeMap<PathBuf, Look>;
+
+/// What the words of a case ask for.
+pub(crate) struct Asked(Vec<String>);
+
+impl Asked {
+    pub(crate) fn new(words: &[OsString]) -> Self {
+        Self(words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    /// Whether there is just this word.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|other| other == word)
+    }
+
+    /// Whether this is part of a word.
+    pub(crate) fn part(&self, part: &str) -> bool {
+        self.0.iter().any(|word| word.contains(part))
+    }
+
+    fn starts(&self, start: &str) -> bool {
+        self.0.iter().any(|word| word.starts_with(start))
+    }
+
+    pub(crate) fn deletes(&self) -> bool {
+        self.0.iter().any(|word| word.starts_with("--delete") && !word.contains("missing"))
+    }
+
+    pub(crate) fn rules(&self) -> bool {
+        let all = ["-f", "--filter", "-F", "-C", "--exclude", "--include"];
+        all.iter().any(|start| self.starts(start))
+    }
+
+    /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
+    pub(crate) fn may_be_closed(&self) -> bool {
+        !self.deletes()
+            && !self.part("-X")
+            && !["-m", "-c", "-n", "--existing", "-A"].iter().any(|word| self.has(word))
+    }
+
+    /// Whether links are followed.
+    pub(crate) fn follows(&self) -> bool {
+        ["-L", "-k", "-K", "--copy-unsafe-links"].iter().any(|word| self.has(word))
+    }
+
+    /// Whether the source is another one after a run.
+    pub(crate) fn consumes(&self) -> bool {
+        self.has("--remove-source-files") || self.has("-UU")
+    }
+
+    /// Whether what becomes of a name may change others of its file.
+    pub(crate) fn touches(&self) -> bool {
+        let words = ["-I", "-c", "--no-whole-file", "--size-only", "-H", "--inplace"];
+        words.iter().any(|word| self.has(word)) || self.part("--append")
+    }
+
+    fn carries(&self, letter: char) -> bool {
+        let bundle = |word: &String| !word.starts_with("--") && word.contains([letter, 'a']);
+        self.0.first().is_some_and(bundle)
+    }
+
+    fn perms(&self) -> bool {
+        self.carries('p') || self.has("-p") || self.has("-A")
+    }
+
+    fn times(&self) -> Times {
+        let loose = self.part("window") || self.starts("-@") || self.has("-b") || self.has("-I");
+        match (self.carries('t'), loose) {
+            (false, _) => Times::None,
+            (true, true) => Times::OfFiles,
+            (true, false) => Times::All,
+        }
+    }
+}
+
+/// Which times are compared.
+#[derive(Clone, Copy, PartialEq)]
+enum Times {
+    None,
+    OfFiles,
+    All,
+}
+
+/// Both targets of a case, and what they were made of.
+pub(crate) struct Both<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) asked: &'a Asked,
+    pub(crate) world: &'a World,
+    pub(crate) before: &'a Looks,
+    /// The source as rsync left it.
+    pub(crate) source: &'a Looks,
+}
+
+impl Both<'_> {
+    /// Each name and each line that is not the same in both, if it should be.
+    pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
+        let mut all = Vec::new();
+        if ours.code != theirs.code {
+            all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
+        }
+        let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
+        all.extend(self.names(&now, ours.code));
+        if self.tells_alike() {
+            all.extend(self.lines(ours, theirs));
+            all.extend(self.figures(ours, theirs));
+        }
+        let source = look(&self.world.path("src"));
+        if self.asked.has("--remove-source-files") && !source.keys().eq(self.source.keys()) {
+            let names = |looks: &Looks| looks.keys().cloned().collect::<BTreeSet<_>>();
+            let (ours, theirs) = (names(&source), names(self.source));
+            let differ: Vec<_> = ours.symmetric_difference(&theirs).collect();
+            all.push(format!("left at the source by one only: {differ:?}"));
+        }
+        all
+    }
+
+    /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
+    /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
+    fn tells_alike(&self) -> bool {
+        let asked = self.asked;
+        let untimed = asked.times() == Times::None && self.finds_equal();
+        let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
+        let implied = asked.has("--no-implied-dirs");
+        let links = asked.has("-H") || asked.part("--append");
+        !asked.part("-dest=") && !links && !asked.has("-I") && !untimed && !shared && !implied
+    }
+
+    /// Each `-i` line of one only.
+    fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
+        let (ours, theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        let only = |who, one: &BTreeSet<String>, other| {
+            one.difference(other)
+                .map(|line| format!("told by {who} only: {line}"))
+                .collect::<Vec<_>>()
+        };
+        [only("deltic", &ours, &theirs), only("rsync", &theirs, &ours)].concat()
+    }
+
+    /// What is itemised, but for what is meant to differ.
+    fn told_lines(&self, stdout: &str) -> BTreeSet<String> {
+        let is_item = |line: &&str| {
+            let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
+                && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
+                && line.as_bytes().get(11) == Some(&b' ');
+            kind || line.starts_with("*deleting ") && !self.asked.has("-b")
+        };
+        let all: Vec<String> =
+            stdout.lines().filter(is_item).filter_map(|line| self.told_line(line)).collect();
+        let gone = |line: &str| Some(line.strip_prefix("*deleting   ")?.to_owned());
+        let names = all.iter().filter(|line| !line.ends_with('/') && gone(line).is_none());
+        // Of what is in the way as a directory, or goes with one, rsync tells each name.
+        let mut dirs: BTreeSet<String> = names
+            .filter_map(|line| Some(format!("{}/", line.get(12..)?.split(" -> ").next()?)))
+            .collect();
+        dirs.extend(all.iter().filter_map(|line| gone(line)).filter(|name| name.ends_with('/')));
+        let below = |line: &String| {
+            gone(line)
+                .is_some_and(|name| dirs.iter().any(|dir| name.starts_with(dir) && name != *dir))
+        };
+        all.iter().filter(|line| !below(line)).cloned().collect()
+    }
+
+    fn told_line(&self, line: &str) -> Option<String> {
+        // With -8 rsync lets a DEL pass, and controls beyond ASCII.
+        let mut line = line.replace('\u{7f}', "\\#177");
+        for control in '\u{80}'..='\u{9f}' {
+            line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
+        }
+        if line.starts_with('*') || line.contains("+++++++++") {
+            return Some(line);
+        }
+        let (mut marks, name) = (line.as_bytes()[..11].to_vec(), &line[11..]);
+        // Whether bytes travelled: what has equal content is touched.
+        if marks[0] != b'c' {
+            marks[0] = b'.';
+        }
+        // rsync sees times of directories change by what it deleted, and leaves them alone with -b.
+        if marks[1] == b'd' && (self.asked.deletes() || self.asked.times() != Times::All) {
+            marks[4] = b'.';
+        }
+        // A change of owner clears setuid, and rsync tells of that instead.
+        if self.case.new.0.values().any(|node| node.mode & 0o6000 != 0) {
+            marks[5..8].fill(b'.');
+        }
+        let starts = name == " ./" && self.asked.part("--files-from");
+        let marks = String::from_utf8(marks).expect("marks are ASCII");
+        (marks[2..] != *"........." && !starts).then(|| format!("{marks}{name}"))
+    }
+
+    /// Each line of `--stats` that both have and that says something else.
+    fn figures(&self, ours: &End, theirs: &End) -> Vec<String> {
+        let line = |end: &End, start: &str| {
+            end.stdout.lines().find(|line| line.starts_with(start)).map(str::to_owned)
+        };
+        let alike = |start: &str| line(ours, start) == line(theirs, start);
+        let told = |start: &&str| {
+            format!("deltic {:?} · rsync {:?}", line(ours, start), line(theirs, start))
+        };
+        // What is skipped for its kind, pruned, or named twice, rsync counts.
+        let asked = self.asked;
+        let skips = !asked.has("-a") || asked.starts("--no-") || asked.has("-m") || asked.rules();
+        let named = self.case.sources.len() > 1 || asked.part("--files-from");
+        if ours.code != Some(0) {
+            return Vec::new(); // What fails to arrive rsync has counted.
+        }
+        let mut counted = vec!["Number of created files:"];
+        if !self.finds_equal() {
+            counted.push("Number of regular files transferred:");
+        }
+        if !skips && !named {
+            counted.extend(["Number of files:", "Total file size:"]);
+        }
+        counted.iter().filter(|start| !alike(start)).map(told).collect()
+    }
+
+    fn names(&self, [ours, theirs]: &[Looks; 2], code: Option<i32>) -> Vec<String> {
+        let linked = self.linked();
+        let source = look(&self.world.path("src"));
+        let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        let (asked, mut all) = (self.asked, Vec::new());
+        for name in names {
+            let told = |looks: &Looks| looks.get(name).map(|look| self.told(name, look, &linked));
+            let (here, there) = (told(ours), told(theirs));
+            let was = told(self.before);
+            let below = name.strip_prefix("dst").ok();
+            let new =
+                below.and_then(|name| source.get(name)).map(|look| self.told(name, look, &linked));
+            let stays = here.is_some() && there.is_none() && self.before.contains_key(name);
+            let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
+            // A directory from which not the same was removed.
+            let around = new.is_none() && is_dir(ours) && is_dir(theirs);
+            // A name that begins with `./` brings the directory that it starts in only with rsync; and the target that is no
+            // part of the transfer changes with what is staged in it.
+            let start = name == Path::new("dst")
+                && (asked.part("--files-from") || self.case.sources != ["src/"]);
+            let gave_way = there.is_none() && self.is_backup_of_one(name);
+            let meant = start
+                || gave_way
+                || (stays || around) && (code != Some(0) || self.rules_moved(ours))
+                || around && self.finds_equal()
+                || here.is_none() && self.finds_equal() && self.is_backup(name);
+            if here != there && !meant {
+                let [new, was, here, there] =
+                    [new, was, here, there].map(|told| told.unwrap_or_else(|| "nothing".into()));
+                let name = name.as_os_str().as_bytes().escape_ascii();
+                all.push(format!("{name}: {new} over {was} · deltic {here} · rsync {there}"));
+            }
+        }
+        all
+    }
+
+    /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
+    fn finds_equal(&self) -> bool {
+        let asked = self.asked;
+        let words = ["-I", "--no-whole-file", "-H"];
+        self.case.way != Way::Local || words.iter().any(|word| asked.has(word))
+    }
+
+    /// What has the name of a backup and gives way to a directory, or is deleted, rsync does not keep again.
+    fn is_backup_of_one(&self, name: &Path) -> bool {
+        let last = name.file_name().unwrap_or_default().as_bytes();
+        self.asked.has("-b") && (last.ends_with(b"~~") || last.ends_with(b".old.old"))
+    }
+
+    fn is_backup(&self, name: &Path) -> bool {
+        let last = name.file_name().unwrap_or_default().as_bytes();
+        let is_kept = name.components().any(|part| part.as_os_str() == "kept");
+        self.asked.has("-b") && (is_kept || last.ends_with(b"~") || last.ends_with(b".old"))
+    }
+
+    /// Whether files of rules came or went at the target: what either says is protected stays.
+    fn rules_moved(&self, now: &Looks) -> bool {
+        let files = |looks: &Looks| {
+            let is_one = |name: &&PathBuf| {
+                name.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
+            };
+            let content = |name: &PathBuf| (name.clone(), looks[name].content.clone());
+            looks.keys().filter(is_one).map(content).collect::<Vec<_>>()
+        };
+        self.asked.rules() && files(now) != files(self.before)
+    }
+
+    /// What is to be equal of a name: times of this run are all one, and links to the alternates are told.
+    fn told(&self, name: &Path, look: &Look, linked: &BTreeSet<u64>) -> String {
+        let is_kept = name.components().any(|part| part.as_os_str() == "kept");
+        if is_kept && look.kind == Kind::Dir {
+            return "dir".into();
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let asked = self.asked;
+        let perms = asked.perms();
+        let bits = match look.kind {
+            Kind::Link => 0,
+            _ if perms => 0o7777,
+            _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
+            _ => 0o777,
+        };
+        // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
+        let spared = self.is_backup(name) || asked.part("max-delete");
+        let bits = if self.case.lowered && spared { bits & 0o7577 } else { bits };
+        let times = asked.times();
+        let timed = match look.kind {
+            Kind::Dir => times == Times::All && !asked.has("-O"),
+            Kind::Link => times == Times::All && !asked.has("-J"),
+            _ => times != Times::None,
+        };
+        let (secs, nanos) = look.modified;
+        let fresh = (secs as u64).abs_diff(now) < 86_400;
+        let time = if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
+        // What is not written again keeps what was not asked for.
+        let kept = self.finds_equal();
+        let (user, group) = if kept { (0, 0) } else { look.owner };
+        let mut text = format!("{time} {:o} {user}:{group} {}", look.mode & bits, look.content);
+        if look.device != 0 {
+            text += &format!(" {:x}", look.device);
+        }
+        if asked.has("-UU") && look.kind == Kind::File {
+            text += &format!(" read {}", look.accessed);
+        }
+        for (note, value) in &look.notes {
+            let is_acl = note.starts_with("system.");
+            let carried = if is_acl { asked.has("-A") } else { asked.part("-X") };
+            if carried || !kept && (perms || !is_acl) {
+                text += &format!(" {note}={}", value.escape_ascii());
+            }
+        }
+        if linked.contains(&look.inode) {
+            text += " linked";
+        }
+        if asked.has("-H") && look.kind != Kind::Dir {
+            text += &format!(" of {} names", look.names);
+        }
+        text
+    }
+
+    /// Files of the alternates, which a target may have further names of.
+    fn linked(&self) -> BTreeSet<u64> {
+        let alternates = ["alt1", "alt2"].map(|name| look(&self.world.path(name)));
+        let files = alternates.iter().flat_map(BTreeMap::values);
+        files.filter(|look| look.kind != Kind::Dir).map(|look| look.inode).collect()
+    }
+}
