@@ -558,7 +558,8 @@ impl Receiver {
         }
         let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
-            return self.report_settled(meta.len);
+            self.report_settled(meta.len);
+            return self.miss(file);
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));

@@ -617,7 +617,7 @@ impl Receiver {
     }
 }
 
-/// Asks for the next extent's names to be kept apart from the last's.
+/// Whether nothing more of a directory is listed behind a section of this extent.
 fn ends(extent: Extent) -> bool {
     matches!(extent, Extent::Last | Extent::Part)
 }
