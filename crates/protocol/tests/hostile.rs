@@ -477,7 +477,6 @@ impl Target {
     }
 
     fn plain() -> Self {
-        // So that a file of a few kilobytes is told in groups.
         let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
@@ -506,7 +505,8 @@ impl Target {
 
     fn wanted() -> Self {
         let mut target = Self::plain();
-        target.take([want(A)]).unwrap();
+        // What is resumed is told in groups, however short it is.
+        target.take([resume(A, ChunkerSpec::for_len(3000))]).unwrap();
         target
     }
 
