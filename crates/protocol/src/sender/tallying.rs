@@ -15,7 +15,7 @@ use std::ops::Range;
 use deltic_core::{Compared, Kind, RelPath, Tally};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH, TALLIED_ENTRIES, TALLY_WINDOW};
+use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
 use crate::message::ToReceiver;
 use crate::options::Options;
 
@@ -258,7 +258,6 @@ impl Sender {
         alike: Vec<Range<u32>>,
         unlike: Vec<Range<u32>>,
     ) -> Result<(), PeerError> {
-        const { assert!(MAX_BATCH >= TALLY_WINDOW, "all answers fit a frame") };
         for no in alike.into_iter().flatten() {
             self.alike(no)?;
         }

@@ -157,10 +157,7 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
 /// A regular file of `most` names or fewer, that nobody else may write.
 fn is_ours(stat: &Stat, most: u64) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file()
-        && owner
-        && names(stat.st_nlink) <= most
-        && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file() && owner && names(stat.st_nlink) <= most && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.
