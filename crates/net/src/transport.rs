@@ -323,9 +323,7 @@ impl Flow {
     pub(crate) fn beats(&self, silence: Option<Duration>) {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
-}
 
-impl Flow {
     /// How much of a batch is written at once.
     fn piece_of(&self, batch: &[u8]) -> usize {
         self.writing

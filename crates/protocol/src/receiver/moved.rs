@@ -8,8 +8,7 @@
 //!
 //! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files with
 //! an old version do not wait for it. What is below the listed directories is looked at in any case, as it was looked at
-//! for the list; of the rest of the destination no more than what is wanted is worth
-//! (docs/decisions/0022-moved-files-are-found-by-a-chart.md).
+//! for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
