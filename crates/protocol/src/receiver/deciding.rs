@@ -518,7 +518,7 @@ impl Receiver {
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
-        let arrived = self.arriving.remove(&change.path);
+        let arrived = self.arrivals.take(&change.path);
         match done {
             Ok(()) => {
                 arrived.into_iter().for_each(|file| self.arrive(file));
@@ -528,13 +528,6 @@ impl Receiver {
                 arrived.into_iter().for_each(|file| self.miss(file));
                 self.trouble(setback.trouble);
             }
-        }
-    }
-
-    /// An entry is here as listed once a change of it is done.
-    fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.remove.sources || self.linking.leads(file) {
-            self.arriving.insert(path.clone(), file);
         }
     }
 
