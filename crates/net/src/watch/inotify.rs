@@ -121,8 +121,9 @@ impl Kernel {
                 inotify::add_watch(&self.queue, &*place, flags | follow)
             }
             Some(opened) => {
-                let held = format!("/proc/self/fd/{}/.", opened?.as_raw_fd());
-                inotify::add_watch(&self.queue, held, flags)
+                let held = opened?;
+                let way = format!("/proc/self/fd/{}/.", held.as_raw_fd());
+                inotify::add_watch(&self.queue, way, flags)
             }
         }
     }
