@@ -2227,6 +2227,11 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             }]))
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
+        Work::Land if fails => {
+            let trouble = trouble(TroubleKind::Failed);
+            Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
+        }
+        Work::Land => Answer::Landed(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
         Work::Remove { .. } => {
             let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
