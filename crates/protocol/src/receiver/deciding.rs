@@ -119,6 +119,9 @@ impl Receiver {
 
     /// Tells entries, and does nothing else with them.
     fn list_only(&mut self, section: Section) {
+        for (nth, entry) in section.entries.iter().enumerate() {
+            self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
+        }
         let own = section.own.map(|meta| (RelPath::root(), meta));
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
@@ -143,6 +146,9 @@ impl Receiver {
         }
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if begins {
+            self.tallies.pay(&section.dir);
         }
         if begins && let Some(meta) = self.announced.get_mut(&section.dir).and_then(Option::take) {
             self.dirs.push((section.dir.clone(), meta));
