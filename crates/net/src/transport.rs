@@ -214,7 +214,7 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
 pub(crate) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Frames that have come and wait to be taken.
+    /// Readings of streams that wait to be taken.
     waiting: AtomicUsize,
 }
 
@@ -408,11 +408,13 @@ pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, st
                 break;
             }
         }
+        flow.counters.waiting.fetch_add(1, Ordering::Relaxed);
         if let Some(limit) = &flow.reading {
             let frames = reading.iter().flatten();
             limit.wait_for(frames.map(|frame| HEADER_BYTES + frame.payload.len()).sum()).await;
         }
         let unheard = frames.send(reading).await.is_err();
+        flow.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
         // end as streams do.
         if last || unheard && stream == Stream::First {
@@ -599,5 +601,35 @@ impl Limit {
         let turn = Instant::now().max(*next);
         *next = turn + pause;
         turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets the other tasks go as far as they can.
+    async fn rest() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// It is not the other end that is silent then.
+    #[tokio::test]
+    async fn who_does_not_take_what_has_come_is_behind() {
+        let flow = Flow::new(&Conduct::default());
+        let (to, from) = mpsc::channel(READINGS + 1);
+        let reader = Reader::Memory(from, Vec::new());
+        let (_frames, mut taken) = start_reader(reader, &flow, Heard::Hello);
+        for count in 0..=READINGS {
+            assert!(!flow.counters.is_behind(), "{count} readings have room");
+            to.send(Alive.encode()).await.expect("the reader reads");
+            rest().await;
+        }
+        assert!(flow.counters.is_behind());
+        assert_eq!(taken.recv().await.map(|reading| reading.len()), Some(1));
+        rest().await;
+        assert!(!flow.counters.is_behind());
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct Moved {
     waiting: BTreeMap<FileNo, Candidate>,
     /// Names looked at for it.
     names: u64,
+    has_files: bool,
     /// Length in bytes of all files that were to be looked for.
     wanted_bytes: u64,
     twins: Luck,
@@ -139,7 +140,8 @@ impl Receiver {
             return self.jobs.ask(Work::Chart { near, names: NAMES_AT_ONCE }, Place::Chart);
         }
         for (_, mut candidate) in std::mem::take(&mut self.moved.waiting) {
-            candidate.may_have_moved = true;
+            // A first copy finds nothing there, and need not look.
+            candidate.may_have_moved = self.moved.has_files;
             self.queue.push(candidate);
         }
     }
@@ -161,9 +163,10 @@ impl Receiver {
         self.dirs.iter().map(|(dir, _)| dir).filter(highest).cloned().collect()
     }
 
-    pub(super) fn charted(&mut self, Charted { names, unseen }: Charted) {
+    pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
         self.moved.names = self.moved.names.saturating_add(names);
         self.moved.chart = Chart::Left(unseen);
+        self.moved.has_files = has_files;
     }
 
     /// A file under way is matched against another one: nothing is to take that one's place meanwhile.
