@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn options_of_rsync_that_are_missing_are_explained() {
-        assert_eq!(not_yet(&sync("-avH a b").unwrap_err()).map(|(word, _)| word), Some("-H"));
+        assert_eq!(not_yet(&sync("-avN a b").unwrap_err()).map(|(word, _)| word), Some("-N"));
         assert_eq!(not_yet(&sync("--fooo a b").unwrap_err()), None);
     }
 

@@ -2,6 +2,8 @@
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 
+use deltic_core::{Kind, Meta, RelPath};
+
 /// Largest payload of one frame, in bytes.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// Most entries, groups, chunks or ranges in one frame.
@@ -84,7 +86,7 @@ pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most files of which one name was told and others may come.
 pub const MAX_LINKED: usize = 1 << 20;
-/// Bytes of the first names of all of them.
+/// Bytes of the first names of all of them, and of the targets of those that are symbolic links.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
@@ -95,6 +97,15 @@ pub const FEW_DELETES: u64 = 20;
 
 /// Most names that a question shows before many are removed.
 pub const MAX_ASKED: usize = 5;
+
+/// What a file counts as of [`MAX_LINKED_BYTES`], whose first name is `path`.
+pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
+    let target = match &meta.kind {
+        Kind::Symlink(target) => target.len(),
+        _ => 0,
+    };
+    path.as_bytes().len() + target
+}
 
 #[cfg(test)]
 mod tests {

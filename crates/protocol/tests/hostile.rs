@@ -13,7 +13,7 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::Linked;
+use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -22,15 +22,15 @@ use deltic_core::{
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_XATTRS_BYTES, TALLY_WINDOW,
-    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES,
+    TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Append, Compare, Delete, Metadata, Missing, Options, Remove, Select,
-    Writing,
+    AlternateUse, Alternates, Append, Compare, Delete, Links, Metadata, Missing, Options, Remove,
+    Select, Writing,
 };
 use deltic_protocol::receiver::{self, Receiver, Setting};
 use deltic_protocol::report::{
@@ -477,7 +477,6 @@ impl Target {
     }
 
     fn plain() -> Self {
-        // So that a file of a few kilobytes is told in groups.
         let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
@@ -506,7 +505,8 @@ impl Target {
 
     fn wanted() -> Self {
         let mut target = Self::plain();
-        target.take([want(A)]).unwrap();
+        // What is resumed is told in groups, however short it is.
+        target.take([resume(A, ChunkerSpec::for_len(3000))]).unwrap();
         target
     }
 
@@ -1111,6 +1111,29 @@ fn files_of_several_names_are_bounded_while_more_names_may_come() {
     assert_eq!(error, PeerError::Limit("files of several names"));
     let least = MAX_LINKED_BYTES / (at.len() + 9);
     assert!((least..=least + 101).contains(&told), "{told}");
+}
+
+#[test]
+fn what_links_of_several_names_point_at_is_bounded_too() {
+    let metadata = Metadata { hard_links: true, ..Metadata::default() };
+    let options = Options { links: false, metadata, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let target = vec![b'x'; MAX_TEXT_BYTES].into_boxed_slice();
+    let link = Meta { kind: Kind::Symlink(target), ..dir() };
+    let mut told = 0;
+    let error = loop {
+        let names: Vec<String> = (0..100).map(|n| format!("{:08}", told + n)).collect();
+        let entries: Vec<_> =
+            names.iter().map(|name| (name.as_str(), first(2, link.clone()))).collect();
+        told += names.len();
+        if let Err(error) = victim.take([listing("", &entries, Extent::More)]) {
+            break error;
+        }
+        victim.frames.clear();
+    };
+    assert_eq!(error, PeerError::Limit("files of several names"));
+    let least = MAX_LINKED_BYTES / (MAX_TEXT_BYTES + 8);
+    assert!((least..=least + 100).contains(&told), "{told}");
 }
 
 #[test]
@@ -1982,6 +2005,40 @@ fn events<F: Clone + std::fmt::Debug + 'static>(
     prop::collection::vec(prop_oneof![3 => frame.prop_map(Event::Frame), 2 => work], 0..60)
 }
 
+fn link() -> Meta {
+    Meta { kind: Kind::Symlink(b"x"[..].into()), ..dir() }
+}
+
+/// A listing of the root as a part of the transfer.
+fn whole_root(entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
+    match listing("", entries, extent) {
+        ToReceiver::Listing { dir: at, entries, extent, .. } => {
+            ToReceiver::Listing { dir: at, own: Some(dir()), entries, extent }
+        }
+        other => other,
+    }
+}
+
+/// What is done with links of one file, names that are in the way, lists, deletions and files that are there.
+fn likely_ways() -> impl prop::strategy::Strategy<Value = Options> {
+    let appends = [Append::Never, Append::Blindly, Append::Verified];
+    (any::<[bool; 10]>(), prop::sample::select(appends.to_vec())).prop_map(|(flags, append)| {
+        let [hard_links, list_only, asks, force, sources, inplace, delay, existing, safe, prune] =
+            flags;
+        let metadata = Metadata { hard_links, ..options().metadata };
+        // Few lists are for nothing but to be shown.
+        let list_only = list_only && prune && safe;
+        let missing = if sources && force { Missing::Delete } else { Missing::Fail };
+        let select = Select { list_only, prune_empty_dirs: prune, missing, ..Select::default() };
+        let remove = Remove { asks, force, sources: sources && safe, ..Remove::default() };
+        let append = if inplace { append } else { Append::Never };
+        let writing = Writing { inplace, append, delay: delay && !inplace, ..Writing::default() };
+        let follow = Links { safe, ..Links::default() };
+        let compare = Compare { existing: existing && prune, ..Compare::default() };
+        Options { metadata, select, remove, writing, follow, compare, ..options() }
+    })
+}
+
 /// Frames that fit a small tree more often than any would.
 fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
     let scripted: Vec<ToReceiver> = [
@@ -1992,7 +2049,17 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         tally("c/b"),
         tally("c/b/b"),
         listing("c/b", &[("a", file_of(3000)), ("b", dir())], Extent::Last),
+        whole_root(&[("a", first(3, file_of(3000))), ("b", back(1)), ("c", dir())], Extent::Last),
+        listing("", &[("a", first(2, link())), ("b", back(1)), ("c", dir())], Extent::More),
+        listing("c", &[("a", back(3)), ("b", dir())], Extent::Last),
+        listing("c", &[("a", back(2)), ("b", first(2, dir()))], Extent::Part),
         ToReceiver::Listed { intact: true },
+        ToReceiver::Missing(vec![path("x")]),
+        ToReceiver::Gone(Vec::new()),
+        ToReceiver::Allow(true),
+        owners(7, "ann"),
+        recipe(&[1000, 2000]),
+        recipe(&[3000]),
         chunks(one(0..1), &[1000, 2000]),
         chunks(one(1..2), &[3000]),
         groups(&[(3000, 2)]),
@@ -2005,7 +2072,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..10usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..14usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -2018,6 +2085,15 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 end(),
                 failed(attempt),
                 digests(A),
+                recipe(&[1000, 2000]),
+                recipe(&[3000]),
+                fill(one(0..1), 5),
+                ToReceiver::Start {
+                    file: A,
+                    meta: file_of(30_000),
+                    how: How::Tail,
+                    spec: blocks(),
+                },
             ][which]
                 .clone();
             numbered(frame, FileNo(file))
@@ -2031,6 +2107,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Start { meta, how, spec, .. } => ToReceiver::Start { file, meta, how, spec },
         ToReceiver::Groups { groups, .. } => ToReceiver::Groups { file, groups },
         ToReceiver::Chunks { groups, chunks, .. } => ToReceiver::Chunks { file, groups, chunks },
+        ToReceiver::Recipe { chunks, .. } => ToReceiver::Recipe { file, chunks },
         ToReceiver::Fill { chunks, payload, .. } => ToReceiver::Fill { file, chunks, payload },
         ToReceiver::Mended { gaps, bytes, payload, .. } => {
             ToReceiver::Mended { file, gaps, bytes, payload }
@@ -2045,7 +2122,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
 }
 
 fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
-    let about = (0..4u64, 0..13usize).prop_map(|(file, which)| {
+    let about = (0..4u64, 0..19usize).prop_map(|(file, which)| {
         let file = FileNo(file);
         let ask = ToSender::Digest(vec![file]);
         let same = Done::Same { touched: false, differs: Differs::default() };
@@ -2063,6 +2140,15 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             tallied(one(0..file.0 as u32 + 1), Vec::new()),
             tallied(Vec::new(), one(0..file.0 as u32 + 1)),
             ToSender::Append { file, from: 1000 * file.0 },
+            ToSender::Append {
+                file,
+                from: [1, 2999, i64::MAX as u64 - 1, u64::MAX][file.0 as usize],
+            },
+            tallied(one(file.0 as u32..file.0 as u32 + 1), Vec::new()),
+            tallied(Vec::new(), one(file.0 as u32..file.0 as u32 + 1)),
+            ToSender::Ask(Question { names: 7, of: 8, first: vec![path("a")] }),
+            ToSender::Arrived(vec![file]),
+            ToSender::Arrived(Vec::new()),
         ][which]
             .clone()
     });
@@ -2141,6 +2227,11 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             }]))
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
+        Work::Land if fails => {
+            let trouble = trouble(TroubleKind::Failed);
+            Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
+        }
+        Work::Land => Answer::Landed(Vec::new()),
         Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
         Work::Remove { .. } => {
             let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
@@ -2149,7 +2240,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Chart { names, .. } => {
             let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
-            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+            let has_files = luck > 20;
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
         }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
@@ -2232,7 +2324,7 @@ fn claims_of_length_buy_a_bounded_look_around() {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
                 let unseen = receiver::Unseen::Far;
-                receiver::Answer::Charted(receiver::Charted { names, unseen })
+                receiver::Answer::Charted(receiver::Charted { names, unseen, has_files: true })
             }
             work => {
                 opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
@@ -2294,9 +2386,16 @@ fn a_tally_is_of_a_directory_that_is_or_will_be_listed_and_told_once() {
     let mut victim = named();
     victim.take([tally("d/e")]).unwrap();
     assert_eq!(victim.refusal(tally("d/e")), told);
+    let mut unlike = named();
+    unlike.take([tally("d")]).unwrap();
+    assert_eq!(unlike.frames.last(), Some(&tallied(Vec::new(), one(0..1))));
+    assert_eq!(unlike.refusal(tally("d")), told);
     let mut begun = named();
     begun.take([listing("d", &[("e", dir())], Extent::More)]).unwrap();
     assert_eq!(begun.refusal(tally("d")), told);
+    // Names ascend: this one does not come any more.
+    assert_eq!(begun.refusal(tally("d/b")), unlisted);
+    assert_eq!(begun.take([tally("d/f")]), Ok(()));
     let mut over = named();
     over.take([listing("d", &[], Extent::Last), ToReceiver::Listed { intact: true }]).unwrap();
     let late = PeerError::Unexpected("more after the end of the list");
@@ -2476,7 +2575,11 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
                 meta: meta[(luck as usize + n) % 4].clone(),
             };
             let mut entries: Vec<_> = (0..4).map(entry).collect();
-            if at.is_root() {
+            for entry in entries.iter_mut().take(usize::from(luck % 3)) {
+                let inode = Inode { device: 1, number: u64::from(luck % 2) };
+                entry.meta.set_linked(Some(Linked::Inode(inode, 2 + u32::from(luck % 5))));
+            }
+            if at.components().count() < 3 {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
             let tally = tally.then(|| tally_of(&entries, Compared::default()));
@@ -2540,11 +2643,15 @@ proptest! {
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
         compare in likely_compare(),
+        ways in prop::option::of(likely_ways()),
+        user_is_here: bool,
     ) {
         let [dry_run, checksum, whole_file, recursive] = flags;
         let recursive = !recursive || dry_run;
-        let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..options() };
-        let mut machine = Receiver::new(Setting { options, ..Setting::default() });
+        let ways = ways.unwrap_or_else(options);
+        let compare = Compare { existing: ways.compare.existing, ..compare };
+        let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..ways };
+        let mut machine = Receiver::new(Setting { options, user_is_here, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {
             match event {
@@ -2568,8 +2675,10 @@ proptest! {
         events in events(likely_to_sender()),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
         checksum: bool,
+        ways in prop::option::of(likely_ways()),
+        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded]),
     ) {
-        let options = Options { strategy, checksum, ..options() };
+        let options = Options { strategy, checksum, delete, ..ways.unwrap_or_else(options) };
         let mut machine = Sender::new(options).eager();
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });

@@ -1,7 +1,8 @@
 //! The kernel's events, on a thread of their own: reading them must not wait, or they are lost.
 //!
-//! Here paths below a root are resolved anew, which the store never does: a watch says that something changed, and what it is
-//! then the store looks at, through its own handles.
+//! A watch is of what a name is at that moment, and the kernel has one for each directory, whatever way leads there. So paths
+//! below a root are resolved as the store does, and no symlink is passed: by way of one, what somebody put in a directory's
+//! place could take the watch of another directory away. What has changed the store looks at, through its own handles.
 
 #![expect(
     clippy::disallowed_methods,
@@ -11,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -25,6 +26,7 @@ use deltic_store::local::SourceArg;
 use deltic_store::{STAGING_NAME, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::Shared;
@@ -46,6 +48,8 @@ pub(super) struct Site {
 const BUFFER_BYTES: usize = 64 << 10;
 /// Events that are read before the others hear of them.
 const AT_ONCE: usize = 1024;
+/// Tries of a resolution that a concurrent rename disturbed.
+const MAX_TRIES: usize = 8;
 /// How often a root that is not there is looked for.
 const LOOK_FOR_ROOT: Duration = Duration::from_secs(1);
 /// How often it is tried whether all directories can be watched by now.
@@ -105,6 +109,24 @@ impl Kernel {
         let tree = site.tree();
         Self { queue, site, tree }
     }
+
+    fn add(&self, dir: &RelPath) -> Result<i32, Errno> {
+        let place = self.site.place(dir).ok_or(Errno::NOENT)?;
+        let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
+        match self.site.open_below(dir) {
+            Some(Err(Errno::NOSYS | Errno::PERM)) | None => {
+                // A root may be named by way of a link, as a source may.
+                let follows = dir.is_root();
+                let follow = if follows { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
+                inotify::add_watch(&self.queue, &*place, flags | follow)
+            }
+            Some(opened) => {
+                let held = opened?;
+                let way = format!("/proc/self/fd/{}/.", held.as_raw_fd());
+                inotify::add_watch(&self.queue, way, flags)
+            }
+        }
+    }
 }
 
 impl Site {
@@ -116,6 +138,24 @@ impl Site {
     fn place(&self, path: &RelPath) -> Option<PathBuf> {
         let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
         Some(arg.dir().join(OsStr::from_bytes(path.as_bytes())))
+    }
+
+    /// Opens a directory below an argument, passing no symlink; `None` for what is none.
+    fn open_below(&self, path: &RelPath) -> Option<Result<OwnedFd, Errno>> {
+        let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
+        let below = &path.as_bytes()[arg.path().as_bytes().len()..];
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let open = |root: PathBuf| {
+            let root = fs::openat(CWD, root, flags, Mode::empty())?;
+            let open = || fs::openat2(&root, below, flags, Mode::empty(), resolve);
+            let mut tries = std::iter::repeat_with(open).take(MAX_TRIES);
+            let opened = tries.find(|tried| !matches!(tried, Err(Errno::AGAIN | Errno::INTR)));
+            opened.unwrap_or(Err(Errno::AGAIN))
+        };
+        (!below.is_empty()).then(|| open(self.place(arg.path()).ok_or(Errno::NOENT)?))
     }
 
     /// Whether all directories are there.
@@ -143,11 +183,7 @@ impl Ground for Kernel {
     }
 
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched> {
-        let place = self.site.place(dir).ok_or(Unwatched::Nothing)?;
-        // A root may be named by way of a link, as a source may.
-        let follow = if dir.is_root() { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
-        let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK | follow;
-        match inotify::add_watch(&self.queue, &*place, flags) {
+        match self.add(dir) {
             Ok(no) => Ok(WatchNo(no)),
             Err(Errno::NOSPC | Errno::NOMEM) => Err(Unwatched::TooMany),
             Err(_) => Err(Unwatched::Nothing),
@@ -268,4 +304,37 @@ pub(super) fn is_dir(arg: &SourceArg) -> std::io::Result<bool> {
     let path = arg.dir().join(OsStr::from_bytes(arg.path().as_bytes()));
     let meta = if arg.path().is_root() { path.metadata() } else { Path::symlink_metadata(&path) };
     meta.map(|meta| meta.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    /// The kernel knows one watch of a directory: asked by another way, it would say the same number, and the directory
+    /// would not be watched under its own name any more.
+    #[test]
+    fn a_symlink_in_the_way_takes_no_watch_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("real/x")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("root", dir.path().join("named")).unwrap();
+        let named = |end: &str| SourceArg::new(dir.path().join(end).as_os_str()).unwrap();
+        for (arg, prefix) in [(named("root/"), ""), (named("named/"), ""), (named("root"), "root/")]
+        {
+            let options = Options { recursive: true, ..Options::default() };
+            let site = Site { dirs: vec![arg], files: Vec::new(), options };
+            let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+            let mut ground = Kernel::new(queue, site);
+            let mut watch = |text: &str| ground.watch(&path(&format!("{prefix}{text}")));
+            assert!(watch("real").is_ok());
+            assert!(watch("real/x").is_ok());
+            assert_eq!(watch("link/x"), Err(Unwatched::Nothing));
+            assert_eq!(watch("link"), Err(Unwatched::Nothing));
+        }
+    }
 }

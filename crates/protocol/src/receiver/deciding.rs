@@ -119,6 +119,9 @@ impl Receiver {
 
     /// Tells entries, and does nothing else with them.
     fn list_only(&mut self, section: Section) {
+        for (nth, entry) in section.entries.iter().enumerate() {
+            self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
+        }
         let own = section.own.map(|meta| (RelPath::root(), meta));
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
@@ -143,6 +146,9 @@ impl Receiver {
         }
         if section.own.is_some() && !(begins && section.dir.is_root()) {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if begins {
+            self.tallies.pay(&section.dir);
         }
         if begins && let Some(meta) = self.announced.get_mut(&section.dir).and_then(Option::take) {
             self.dirs.push((section.dir.clone(), meta));
@@ -518,7 +524,7 @@ impl Receiver {
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
-        let arrived = self.arriving.remove(&change.path);
+        let arrived = self.arrivals.take(&change.path);
         match done {
             Ok(()) => {
                 arrived.into_iter().for_each(|file| self.arrive(file));
@@ -528,13 +534,6 @@ impl Receiver {
                 arrived.into_iter().for_each(|file| self.miss(file));
                 self.trouble(setback.trouble);
             }
-        }
-    }
-
-    /// An entry is here as listed once a change of it is done.
-    fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.remove.sources || self.linking.leads(file) {
-            self.arriving.insert(path.clone(), file);
         }
     }
 
@@ -558,7 +557,8 @@ impl Receiver {
         }
         let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
-            return self.report_settled(meta.len);
+            self.report_settled(meta.len);
+            return self.miss(file);
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));

@@ -17,7 +17,7 @@ use deltic_core::meta::{Inode, Linked};
 use deltic_core::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES};
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 use crate::message::FileNo;
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::Setback;
@@ -31,7 +31,7 @@ use super::{Place, Receiver, Work};
 #[derive(Debug, Default)]
 pub(super) struct Linking {
     files: HashMap<FileNo, Shared>,
-    /// Of how many of them more names may be told, and the bytes of the first names of these.
+    /// Of how many of them more names may be told, and the bytes of the first names of these and of their targets.
     open: usize,
     open_bytes: usize,
     /// The names that lead and are on their way, and which file each is of.
@@ -51,7 +51,7 @@ struct Shared {
     meta: Meta,
     /// The name that leads.
     path: RelPath,
-    /// Of the first name.
+    /// Of the first name, and of what it points at.
     path_bytes: usize,
     /// How many names are still to be told, and how many of those told are to be decided.
     untold: u32,
@@ -102,7 +102,7 @@ impl Linking {
 
     /// Notes the first name of a file.
     fn open(&mut self, file: FileNo, path: RelPath, (meta, names): (&Meta, u32)) {
-        let path_bytes = path.as_bytes().len();
+        let path_bytes = linked_bytes(&path, meta);
         self.open += 1;
         self.open_bytes += path_bytes;
         let shared = Shared {
@@ -331,6 +331,37 @@ impl Receiver {
                 }
                 self.decide_alone(file, name.path, (name.meta, name.seen));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Extent, ToReceiver};
+    use crate::options::{Metadata, Options, Select};
+    use crate::receiver::Setting;
+    use deltic_core::{Entry, Kind, Name, Timestamp};
+
+    #[test]
+    fn a_list_that_is_only_shown_keeps_nothing_of_files_of_several_names() {
+        let metadata = Metadata { hard_links: true, ..Metadata::default() };
+        let select = Select { list_only: true, ..Select::default() };
+        let options = Options { recursive: true, metadata, select, ..Options::default() };
+        let mut machine = Receiver::new(Setting { options, ..Setting::default() });
+        let entry = |name: &str, linked| {
+            let mut meta = Meta::plain(Kind::File, 1, Timestamp::default(), 0o644);
+            meta.set_linked(Some(linked));
+            Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
+        };
+        for names in [["a", "b"], ["c", "d"]] {
+            let linked = [Linked::First(2), Linked::Back(1)];
+            let entries = names.into_iter().zip(linked).map(|(name, linked)| entry(name, linked));
+            let (dir, entries) = (RelPath::root(), entries.collect());
+            let frame = ToReceiver::Listing { dir, own: None, entries, extent: Extent::More };
+            machine.handle(frame).unwrap();
+            assert!(machine.linking.files.is_empty(), "{:?}", machine.linking);
+            assert!(machine.linking.leaders.is_empty(), "{:?}", machine.linking);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A tally may come before the listing that names its directory: the sender walks on while the directory above is still
 //! compared, or on its way as a listing. What is compared changes nothing, so it need not wait; but the name must come.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub(super) struct Tallies {
     open: HashMap<RelPath, Told>,
     /// Those that are being compared.
     comparing: BTreeMap<u32, RelPath>,
+    /// Those that were found to be unlike and whose listings have not begun.
+    owed: HashSet<RelPath>,
     alike: Vec<u32>,
     unlike: Vec<u32>,
     /// What users and groups are called at the sender, until more of them are told.
@@ -62,6 +64,11 @@ impl Tallies {
         self.owners = None;
     }
 
+    /// The listing of a directory begins.
+    pub(super) fn pay(&mut self, dir: &RelPath) {
+        self.owed.remove(dir);
+    }
+
     /// The answers that wait to be said.
     pub(super) fn verdicts(&mut self) -> Option<ToSender> {
         const { assert!(TALLY_WINDOW <= MAX_BATCH, "all answers fit a frame") };
@@ -89,7 +96,8 @@ impl Receiver {
             return Err(PeerError::Unexpected("a tally that was not asked for"));
         }
         let begun = self.listing.as_ref().is_some_and(|(listed, _)| *listed == dir);
-        if begun || dir.is_root() || self.tallies.open.contains_key(&dir) {
+        let told = self.tallies.open.contains_key(&dir) || self.tallies.owed.contains(&dir);
+        if begun || dir.is_root() || told {
             return Err(PeerError::Unexpected("a tally of a directory that was told"));
         }
         if self.tallies.open.len() >= TALLY_WINDOW {
@@ -113,7 +121,13 @@ impl Receiver {
 
     /// Whether the directory above is still to be listed.
     fn may_be_named(&self, dir: &RelPath) -> bool {
-        let Some((above, _)) = dir.split_last() else { return false };
+        let Some((above, name)) = dir.split_last() else { return false };
+        if let Some((listed, last)) = &self.listing
+            && *listed == above
+        {
+            // Names ascend: those before it have come, or will not.
+            return last.as_ref().is_none_or(|last| *last < name);
+        }
         self.announced.contains_key(&above)
             || self.tallies.open.get(&above).is_some_and(|told| told.state != State::Alike)
     }
@@ -144,7 +158,10 @@ impl Receiver {
                 self.tallies.alike.push(no);
                 self.keep_alike(&dir, *alike);
             }
-            None => self.tallies.unlike.push(no),
+            None => {
+                self.tallies.unlike.push(no);
+                self.tallies.owed.insert(dir);
+            }
         }
     }
 

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use deltic_core::meta::{Inode, Linked};
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
-use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES};
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 
 /// Files of which one name was told and others may come.
 #[derive(Debug, Default)]
 pub(super) struct Linking {
     open: HashMap<Inode, First>,
-    /// Of the paths of all of them.
+    /// Of the paths of all of them, and of what they point at.
     bytes: usize,
     /// Whether there were more of them than either end may remember.
     crowded: bool,
@@ -56,7 +56,7 @@ impl Linking {
             }
             return Told::Linked;
         }
-        let path_bytes = path.as_bytes().len();
+        let path_bytes = linked_bytes(path, meta);
         if self.open.len() == MAX_LINKED || self.bytes + path_bytes > MAX_LINKED_BYTES {
             meta.set_linked(None);
             let said = std::mem::replace(&mut self.crowded, true);

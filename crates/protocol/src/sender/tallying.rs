@@ -1,4 +1,5 @@
-//! Directories that are told by their tallies, and listed only if the receiver finds them to be other than its own.
+//! Directories that are told by their tallies, and listed only if the receiver finds them to be other than its own
+//! (docs/decisions/0021).
 //!
 //! ```text
 //! listed ──► Tally told, entries kept ──► alike: dropped

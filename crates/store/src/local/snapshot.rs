@@ -279,7 +279,7 @@ fn linked(stat: &Stat) -> Linked {
 }
 
 /// The type of a count of names differs between platforms.
-fn names(count: impl TryInto<u64>) -> u64 {
+pub(super) fn names(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
