@@ -14,9 +14,9 @@ fn root() -> PathBuf {
 /// All files below `dir` whose names end in `end`; what was built is not looked at.
 fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
-        if entry.file_type().unwrap().is_dir() {
+    for entry in fs::read_dir(dir).expect("the repository").map(|entry| entry.expect("an entry")) {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if path.is_dir() {
             if !name.starts_with('.') && !name.starts_with("target") && name != "out" {
                 found.extend(files(&path, end));
             }
