@@ -96,7 +96,7 @@ impl From<&SyncError> for Exit {
         match error {
             SyncError::Usage(_) => Self::Usage,
             SyncError::Incompatible(_) => Self::Incompatible,
-            SyncError::Selection(_) => Self::Selection,
+            SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) => Self::Files,
             SyncError::Protocol(_)
@@ -160,7 +160,10 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
             Some("what has arrived is kept: run the same command again")
         }
         SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
-        SyncError::Selection(_) | SyncError::Refused(_) | SyncError::Interrupted => None,
+        SyncError::Selection(_)
+        | SyncError::SelectionThere(_)
+        | SyncError::Refused(_)
+        | SyncError::Interrupted => None,
     }
 }
 
@@ -189,6 +192,7 @@ mod tests {
             (SyncError::Usage(String::new()), 1),
             (SyncError::Incompatible(String::new()), 2),
             (SyncError::Selection(String::new()), 3),
+            (SyncError::SelectionThere(String::new()), 3),
             (SyncError::Transport { action: "read", source: io() }, 10),
             (SyncError::Refused(String::new()), 11),
             (SyncError::Protocol(String::new()), 12),

@@ -61,11 +61,16 @@ fn short(outcome: &Outcome, dry_run: bool, color: bool) -> Vec<String> {
     let failed = (totals.failed > 0).then(|| {
         paint("31", format!("{} names failed, each was named", HumanCount(totals.failed)))
     });
+    let removed = match totals.deleted {
+        0 => String::new(),
+        1 => ", 1 name removed".to_owned(),
+        names => format!(", {} names removed", HumanCount(names)),
+    };
     let told = [
         paint(
             if totals.failed > 0 { "33" } else { "32" },
             format!(
-                "{} of {} files transferred: {} new, {} already there",
+                "{} of {} files transferred: {} new, {} already there{removed}",
                 HumanCount(totals.transferred),
                 HumanCount(totals.files),
                 HumanBytes(totals.literal),
@@ -219,10 +224,13 @@ mod tests {
     fn a_person_reads_three_lines() {
         assert_eq!(
             short(&outcome(), false, false).join("\n"),
-            "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there\n\
+            "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, 7 names removed\n\
              sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
              total size is 5.00 GiB, speedup is 4,128.15"
         );
+        let mut tidy = outcome();
+        tidy.totals.deleted = 0;
+        assert!(short(&tidy, false, false)[0].ends_with("already there"));
         let dry = short(&outcome(), true, false);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
     }

@@ -363,12 +363,10 @@ impl Teller for Events {
 
 /// Writes a trouble to standard error. What was left out on purpose is no error.
 fn complain(trouble: &Trouble, view: &View) {
-    let hint = match trouble.kind {
-        TroubleKind::Skipped if view.quiet || view.info.nonreg == 0 => return,
-        TroubleKind::DeleteLimit => Some("--max-delete=N allows N deletions, --force-delete any"),
-        TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::Skipped => None,
-    };
-    output::complain(&trouble.message, hint);
+    if trouble.kind == TroubleKind::Skipped && (view.quiet || view.info.nonreg == 0) {
+        return;
+    }
+    output::complain(&trouble.message, None);
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal.
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
-//!   it, and it keeps the owner, ACL and attributes that are not carried.
+//!   it, and it keeps the owner, ACL and attributes that are not carried, and its other names.
 //! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
 //!   looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
@@ -169,6 +169,7 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
+    ("-I", "--no-whole-file"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),

@@ -62,6 +62,7 @@ fn manual_pages_hold_every_option_and_every_command() {
     for option in options(&world) {
         assert!(plain.contains(&option), "the page lacks {option}");
     }
+    assert!(plain.contains(".SH SYNOPSIS\ndeltic sync [OPTIONS] SRC... DEST\n.SH DESCRIPTION"));
     assert!(page.starts_with(".ie") && page.contains(".TH deltic-sync 1"), "{}", &page[..200]);
     let run = Run::of(&mut world.command(DELTIC, ["man", "--dir", "share/man1"]));
     assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), "", ""));

@@ -185,6 +185,12 @@ fn options_that_pass_names_over_leave_the_others_together() {
         world.ok(&words(way, "-aH --ignore-existing"));
         assert_eq!(world.read("dst/a"), b"stays");
         assert_eq!(world.inode("dst/b"), world.inode("dst/d/e/z"), "{way:?}");
+        let world = linked();
+        world.write("dst/a", noise(6000, 2));
+        world.ok(&words(way, "-aH --append"));
+        assert_eq!(world.read("dst/a"), noise(6000, 2), "{way:?}");
+        assert_eq!(world.read("dst/b"), world.read("src/b"), "{way:?}");
+        assert_eq!(world.inode("dst/b"), world.inode("dst/d/e/z"), "{way:?}");
     }
 }
 

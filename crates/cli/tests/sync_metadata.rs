@@ -255,6 +255,22 @@ fn numbers_become_those_that_the_maps_say() {
 }
 
 #[test]
+fn a_directory_whose_mode_keeps_its_owner_out_is_flushed_all_the_same() {
+    if !as_root() || !is_installed("setpriv") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/closed/file", "x");
+    // The second run closes the destination itself too.
+    for source in ["src/closed", "src/"] {
+        let run = as_somebody(&world, DELTIC, &["sync", "-a", "--chmod=D311", source, "dst"]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        assert_eq!(world.read("dst/closed/file"), b"x");
+        assert_eq!(world.mode("dst/closed") & 0o777, 0o311);
+    }
+}
+
+#[test]
 fn an_ordinary_user_sets_what_is_his_and_skips_the_rest() {
     if !as_root() || !is_installed("setpriv") {
         return;

@@ -27,6 +27,18 @@ fn set(words: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn only_another_machine_is_called_the_other_end() {
+    for way in WAYS {
+        let world = world();
+        world.write("dst", "a file");
+        let run = world.fails(3, &format!("-a {} {}", way.from("src/"), way.to("dst/x")));
+        assert!(run.stderr.contains("destination "), "{way:?}: {run:#?}");
+        let reported = run.stderr.contains("the other end reports: ");
+        assert_eq!(reported, way == Way::Push, "{way:?}: {run:#?}");
+    }
+}
+
+#[test]
 fn a_slash_at_the_end_of_a_source_means_its_contents() {
     for way in WAYS {
         for (from, wanted) in [

@@ -72,7 +72,6 @@ fn each_difference_is_a_line_and_nothing_is_changed() {
             "kind empty",
             "kind was",
             "missing new",
-            "missing new/below",
             "missing only here",
         ];
         assert_eq!(

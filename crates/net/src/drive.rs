@@ -407,7 +407,7 @@ fn gone() -> SyncError {
 impl From<Abort> for SyncError {
     fn from(Abort { cause, message }: Abort) -> Self {
         match cause {
-            AbortCause::Selection => Self::Selection(format!("the other end reports: {message}")),
+            AbortCause::Selection => Self::SelectionThere(message),
             AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
             AbortCause::Stream => Self::StreamLost,
         }

@@ -11,8 +11,11 @@ pub enum SyncError {
     /// A source or the destination cannot be used at all.
     #[error("{0}")]
     Selection(String),
+    /// The same, said by the other end of what is on its machine.
+    #[error("the other end reports: {0}")]
+    SelectionThere(String),
     /// The remote shell or program could not be started.
-    #[error("start {program}: {source}")]
+    #[error("start {program}: {}", reason(source))]
     Start {
         /// What was to be started.
         program: String,
@@ -71,4 +74,20 @@ pub enum SyncError {
     /// Ctrl-C, or another signal to end.
     #[error("interrupted; run the same command again to go on where it stopped")]
     Interrupted,
+}
+
+impl SyncError {
+    /// The words of a run whose other end is a task of this very process, on this machine.
+    pub(crate) fn of_one_process(self) -> Self {
+        match self {
+            Self::SelectionThere(why) => Self::Selection(why),
+            other => other,
+        }
+    }
+}
+
+/// The system's words as in other messages: without their number, in lower case.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }

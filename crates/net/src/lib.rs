@@ -165,6 +165,7 @@ pub fn join() -> Result<(), SyncError> {
 
 async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
     let (link, further) = connect(plan)?;
+    let is_remote = matches!(further, Further::Dial { .. });
     let counters = Arc::clone(&conduct.counters);
     let (session, child) = Session::new(link, Conduct { further, ..conduct });
     match (dial(session, plan, watch).await, counters.heard()) {
@@ -175,6 +176,7 @@ async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(),
             let error = transport::farewell(child, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
+        (Err(error), _) if !is_remote => Err(error.of_one_process()),
         // What is no Deltic may not know that it should end.
         (Err(error), Heard::Nothing) => Err(error),
         (Err(error), Heard::Hello) => {

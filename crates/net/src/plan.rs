@@ -25,7 +25,8 @@ pub struct Plan {
     pub patience: Patience,
     /// Whether chunks are named by BLAKE3, though both ends have something faster.
     pub by_blake3: bool,
-    /// The directory in which this end keeps what it knows of files, if it may ([`Compare::cached`](deltic_protocol::options::Compare)).
+    /// The directory in which this end keeps what it knows of files, if it may
+    /// ([`Compare::cached`](deltic_protocol::options::Compare)).
     pub cache: Option<PathBuf>,
 }
 

@@ -574,9 +574,10 @@ fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
 /// What the other end should be told of our error, unless it told us or is gone.
 fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
-        SyncError::Disconnected(_) | SyncError::Refused(_) | SyncError::Transport { .. } => {
-            return None;
-        }
+        SyncError::Disconnected(_)
+        | SyncError::Refused(_)
+        | SyncError::SelectionThere(_)
+        | SyncError::Transport { .. } => return None,
         SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
         SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
         SyncError::StreamLost => AbortCause::Stream,

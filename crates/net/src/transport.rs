@@ -214,7 +214,7 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
 pub(crate) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Frames that have come and wait to be taken.
+    /// Readings of streams that wait to be taken.
     waiting: AtomicUsize,
 }
 
@@ -323,15 +323,23 @@ impl Flow {
     pub(crate) fn beats(&self, silence: Option<Duration>) {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
-}
 
-impl Flow {
     /// How much of a batch is written at once.
     fn piece_of(&self, batch: &[u8]) -> usize {
         self.writing
             .as_ref()
             .map_or(batch.len(), |limit| limit.piece())
             .clamp(1, batch.len().max(1))
+    }
+
+    /// Counts bytes that came, and holds the next back until it is their turn, which is no silence of the other end.
+    async fn count_in(&self, bytes: usize) {
+        self.counters.count_received(bytes);
+        if let Some(limit) = &self.reading {
+            self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+            limit.wait_for(bytes).await;
+            self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts bytes that leave, when it is their turn.
@@ -402,7 +410,7 @@ pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, st
     let mut arrivals = Arrivals { reader, bytes: Vec::new() };
     loop {
         let (mut reading, mut last) = (Reading::new(), false);
-        for frame in arrivals.next(&flow.counters).await {
+        for frame in arrivals.next(flow).await {
             let heard = heard_on(stream, frame);
             last = !matches!(heard, Some(Ok(_)));
             reading.extend(heard);
@@ -410,11 +418,9 @@ pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, st
                 break;
             }
         }
-        if let Some(limit) = &flow.reading {
-            let frames = reading.iter().flatten();
-            limit.wait_for(frames.map(|frame| HEADER_BYTES + frame.payload.len()).sum()).await;
-        }
+        flow.counters.waiting.fetch_add(1, Ordering::Relaxed);
         let unheard = frames.send(reading).await.is_err();
+        flow.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
         // end as streams do.
         if last || unheard && stream == Stream::First {
@@ -432,8 +438,8 @@ struct Arrivals {
 impl Arrivals {
     /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
     /// once, and none is copied.
-    async fn next(&mut self, counters: &Counters) -> Reading {
-        if let Err(end) = self.hear_one(counters).await {
+    async fn next(&mut self, flow: &Flow) -> Reading {
+        if let Err(end) = self.hear_one(flow).await {
             return vec![Err(end)];
         }
         let (mut ends, mut end) = (Vec::new(), 0);
@@ -452,7 +458,7 @@ impl Arrivals {
     }
 
     /// Reads until there is a whole frame. Memory follows the bytes that arrive, not the length that was claimed.
-    async fn hear_one(&mut self, counters: &Counters) -> Result<(), ReadEnd> {
+    async fn hear_one(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
             let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
             if header.is_some_and(|header| HEADER_BYTES + header.len <= self.bytes.len()) {
@@ -462,7 +468,7 @@ impl Arrivals {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
                 // Counted as they come: a long frame on a slow line is no silence.
-                Ok(bytes) => counters.count_received(bytes),
+                Ok(bytes) => flow.count_in(bytes).await,
                 Err(error) => return Err(ReadEnd::Broken(error)),
             }
         }
@@ -608,15 +614,40 @@ impl Limit {
 mod tests {
     use super::*;
 
+    /// Lets the other tasks go as far as they can.
+    async fn rest() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// It is not the other end that is silent then.
+    #[tokio::test]
+    async fn who_does_not_take_what_has_come_is_behind() {
+        let flow = Flow::new(&Conduct::default());
+        let (to, from) = mpsc::channel(READINGS + 1);
+        let reader = Reader::Memory(from, Vec::new());
+        let (_frames, mut taken) = start_reader(reader, &flow, Heard::Hello);
+        for count in 0..=READINGS {
+            assert!(!flow.counters.is_behind(), "{count} readings have room");
+            to.send(Alive.encode()).await.expect("the reader reads");
+            rest().await;
+        }
+        assert!(flow.counters.is_behind());
+        assert_eq!(taken.recv().await.map(|reading| reading.len()), Some(1));
+        rest().await;
+        assert!(!flow.counters.is_behind());
+    }
+
     /// The frames of a stream that arrives in these pieces, up to why no more come.
     async fn heard(pieces: Vec<Vec<u8>>) -> (Vec<(u8, Vec<u8>)>, ReadEnd) {
         let (to, from) = mpsc::channel(pieces.len().max(1));
         pieces.into_iter().for_each(|piece| to.try_send(piece).expect("room for all"));
         drop(to);
         let mut arrivals = Arrivals { reader: Reader::Memory(from, Vec::new()), bytes: Vec::new() };
-        let (mut frames, counters) = (Vec::new(), Counters::default());
+        let (mut frames, flow) = (Vec::new(), Flow::new(&Conduct::default()));
         loop {
-            for frame in arrivals.next(&counters).await {
+            for frame in arrivals.next(&flow).await {
                 match frame {
                     Ok(RawFrame { kind, payload }) => frames.push((kind, payload.to_vec())),
                     Err(end) => return (frames, end),

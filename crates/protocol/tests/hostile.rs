@@ -477,7 +477,6 @@ impl Target {
     }
 
     fn plain() -> Self {
-        // So that a file of a few kilobytes is told in groups.
         let target = Self::with(Self::tree(), Options { checksum: true, ..options() });
         assert!(target.frames.contains(&ToReceiver::Listed { intact: true }));
         target
@@ -506,7 +505,8 @@ impl Target {
 
     fn wanted() -> Self {
         let mut target = Self::plain();
-        target.take([want(A)]).unwrap();
+        // What is resumed is told in groups, however short it is.
+        target.take([resume(A, ChunkerSpec::for_len(3000))]).unwrap();
         target
     }
 
@@ -2240,7 +2240,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Chart { names, .. } => {
             let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
-            Answer::Charted(Charted { names: names * u64::from(luck), unseen })
+            let has_files = luck > 20;
+            Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
         }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
@@ -2323,7 +2324,7 @@ fn claims_of_length_buy_a_bounded_look_around() {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
                 let unseen = receiver::Unseen::Far;
-                receiver::Answer::Charted(receiver::Charted { names, unseen })
+                receiver::Answer::Charted(receiver::Charted { names, unseen, has_files: true })
             }
             work => {
                 opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));

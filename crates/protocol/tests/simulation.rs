@@ -211,7 +211,7 @@ fn nest(case: &mut Case) {
         }
     }
     // What is alike need not be all that there is.
-    if case.seed % 2 == 0 {
+    if case.seed.is_multiple_of(2) {
         let below = path("x/y/z");
         let inner = case.new.0.iter().filter(|(at, _)| at.starts_with(&below));
         let inner: Vec<_> = inner.map(|(at, node)| (at.clone(), node.clone())).collect();

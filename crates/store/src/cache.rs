@@ -4,7 +4,7 @@
 //! what is changed within a tick of the clock before it was read is not noted at all ([`Moment`]), as git holds it with what it
 //! calls racy entries. Whatever is wrong with the cache, the file is read: no call here fails.
 //!
-//! It is one file, a table whose buckets are found by a hash of device and inode ([0020](../../../docs/decisions)):
+//! It is one file, a table whose buckets are found by a hash of device and inode (docs/decisions/0023):
 //!
 //! ```text
 //! bucket = the lowest bits of the hash, as many as there are buckets      both are powers of two; the file's length says it

@@ -287,7 +287,8 @@ pub trait Rebuild: Send + Sync + 'static {
     /// As [`Rebuild::write`].
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError>;
 
-    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading and writing is no slower.
+    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading
+    /// and writing is no slower.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool;
 
     /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the

@@ -39,11 +39,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn page(command: clap::Command) -> Result<String> {
+fn page(mut command: clap::Command) -> Result<String> {
     let name = named(&command);
     let mut text = Vec::new();
+    let usage = usage(&mut command);
     clap_mangen::Man::new(command.name(name)).render(&mut text).context("write a manual page")?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage))
+}
+
+/// `deltic sync [OPTIONS] SRC... DEST`, as `--help` has it.
+fn usage(command: &mut clap::Command) -> String {
+    let usage = command.render_usage().to_string();
+    usage.trim_start_matches("Usage:").trim().to_owned()
+}
+
+/// `page` with `usage` for a synopsis: all options by name, of which there are two hundred, tell nobody anything.
+fn with_synopsis(page: &str, usage: &str) -> String {
+    const HEAD: &str = ".SH SYNOPSIS\n";
+    let (before, rest) = page.split_once(HEAD).unwrap_or((page, ""));
+    let after = rest.find(".SH ").map_or("", |next| &rest[next..]);
+    format!("{before}{HEAD}{}\n{after}", usage.replace('-', "\\-"))
 }
 
 /// `deltic-sync`, as manual pages are called.

@@ -56,7 +56,7 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
 /// Runs one sync and tells of it; how it ended.
 pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
     let mut teller = tell::teller(request, output(request));
-    // Each would wake the teller, thousands of times for one large file.
+    // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
     let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);

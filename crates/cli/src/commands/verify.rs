@@ -1,18 +1,20 @@
 //! `deltic verify`: a dry run that compares everything, told in other words.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stderr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::value_parser;
+use deltic_core::RelPath;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove};
-use deltic_protocol::report::{Action, Change, Notice, TroubleKind};
+use deltic_protocol::report::{Action, Change, Item, Notice, TroubleKind};
 
 use crate::args::filters::Filters;
 use crate::args::{MetadataArgs, Words, shell};
@@ -39,7 +41,7 @@ use super::sync::watched;
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
 pub(crate) struct Args {
     /// A B: two directories, or two files. One of them may be on another machine, as `[user@]host:path`
-    #[arg(value_name = "PATH", num_args = 2, required = true)]
+    #[arg(value_name = "PATH", required = true)]
     operands: Vec<OsString>,
     /// Compare attributes: the same as -ptgo
     #[arg(short, long)]
@@ -111,6 +113,10 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 fn plan(args: &Args) -> Result<Plan> {
+    ensure!(
+        args.operands.len() == 2,
+        "two trees, or two files, are compared; write `deltic verify A B`"
+    );
     let (sources, destination) = ends(&args.operands)?;
     Ok(Plan {
         by_blake3: false,
@@ -177,6 +183,8 @@ fn options(args: &Args) -> Result<Options> {
 /// Tells differences, to people or programs.
 struct Differences {
     found: u64,
+    /// Directories that B lacks, without those below others of them.
+    missing: HashSet<RelPath>,
     json: bool,
     quiet: bool,
     progress: Progress,
@@ -196,7 +204,29 @@ impl Differences {
             output.line(Event::start(plan).line());
         }
         let (json, quiet) = (args.json, args.quiet);
-        Self { found: 0, json, quiet, progress: Progress::new(live), output }
+        Self {
+            found: 0,
+            missing: HashSet::new(),
+            json,
+            quiet,
+            progress: Progress::new(live),
+            output,
+        }
+    }
+
+    /// Whether `change` is of a name in a directory that was told as missing; one that is missing now is remembered.
+    fn is_below_missing(&mut self, change: &Change) -> bool {
+        if change.action != Action::Created {
+            return false;
+        }
+        let above = std::iter::successors(change.path.split_last(), |(dir, _)| dir.split_last());
+        if above.into_iter().any(|(dir, _)| self.missing.contains(&dir)) {
+            return true;
+        }
+        if change.item == Item::Dir {
+            self.missing.insert(change.path.clone());
+        }
+        false
     }
 
     fn line(&mut self, line: impl AsRef<[u8]>) {
@@ -222,6 +252,9 @@ impl Teller for Differences {
         match notice {
             Notice::Changed(change) => {
                 self.found += 1;
+                if self.is_below_missing(change) {
+                    return;
+                }
                 let differences = differences(change);
                 if self.json {
                     return self.line(Event::difference(change, differences).line());
@@ -312,6 +345,7 @@ mod tests {
         for words in ["a", "a b c", "h:a g:b", ""] {
             assert!(plan_of(words).is_err(), "{words}");
         }
+        assert!(plan_of("a -e ssh h:b --cached").is_ok(), "options stand anywhere");
         let remote = plan_of("h:a b").unwrap().sources;
         assert!(matches!(remote, Sources::Remote { paths, .. } if paths == ["a/"]));
         assert!(

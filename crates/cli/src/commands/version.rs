@@ -28,7 +28,8 @@ fn for_people() -> String {
     format!(
         "deltic  version {}  protocol {}\n\
          Capabilities:\n    \
-         symlinks, nanosecond times, resumed transfers, several streams\n\
+         symlinks, hard links, devices, owners, ACLs, xattrs, atimes, nanosecond times,\n    \
+         sparse files, in place, append, resumed transfers, moved files, several streams\n\
          Instruction sets of this machine:\n    {}\n\
          Strategies:\n    {}\n\
          Checksum list:\n    blake3 (proof of every file)\n\

@@ -60,7 +60,7 @@ impl Case {
         };
         let is_said =
             |word: &&str| if word.len() == 2 { asked.has(word) } else { asked.part(word) };
-        let turns = !NO_KINDS.iter().any(|word| is_said(word));
+        let turns = !NO_KINDS.iter().any(is_said);
         let new = Tree::random(dice, taste);
         let edits = if asked.rules() { 16 } else { 8 };
         let mut old = new.edited(dice, taste, edits, turns);

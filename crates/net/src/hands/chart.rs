@@ -111,10 +111,11 @@ impl Chart {
             let files = listing.entries.iter().filter(|entry| entry.meta.is_file());
             let found = files.map(|entry| (&entry.name, entry.meta.len, entry.meta.modified));
             if !lock(&self.files).add(&dir, found) {
-                return Charted { names: seen, unseen: Unseen::Nothing };
+                return Charted { names: seen, unseen: Unseen::Nothing, has_files: true };
             }
         }
-        Charted { names: seen, unseen: walk.unseen() }
+        let has_files = !lock(&self.files).files.is_empty();
+        Charted { names: seen, unseen: walk.unseen(), has_files }
     }
 
     /// Opens the file that is most likely an old version of `path`, whose new one has this length in bytes and this time;
@@ -346,7 +347,7 @@ mod tests {
         let chart = Chart::default();
         let mut seen = Vec::new();
         loop {
-            let Charted { names, unseen } = chart.draw(&store, vec![path("near")], 1);
+            let Charted { names, unseen, .. } = chart.draw(&store, vec![path("near")], 1);
             seen.push((names, unseen));
             if unseen == Unseen::Nothing {
                 break;

@@ -110,7 +110,7 @@ impl Owners {
         self.is_privileged
     }
 
-    /// The sender's number of this user of ours, if there is one alone.
+    /// A number of the sender's that becomes this user of ours.
     pub(crate) fn user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         self.user_map.back(ours, told)
     }
@@ -157,8 +157,12 @@ impl Map {
     }
 
     /// By the first rule that fits; else by name, but for the superuser; else the number as it is.
-    fn of(&self, NameLine { id, name }: &NameLine) -> u32 {
-        self.known.of(*id, || match self.rules.target(*id, name) {
+    fn of(&self, line: &NameLine) -> u32 {
+        self.known.of(line.id, || self.decide(line))
+    }
+
+    fn decide(&self, NameLine { id, name }: &NameLine) -> u32 {
+        match self.rules.target(*id, name) {
             Some(To::Id(target)) => *target,
             Some(To::Name(target)) => self.targets[target],
             None if *id == 0 => 0,
@@ -166,18 +170,18 @@ impl Map {
                 let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
                 name.and_then(self.find).unwrap_or(*id)
             }
-        })
+        }
     }
 }
 
 impl Map {
-    /// The number that becomes `ours`, of those that were told with their names and of the one that is the same.
+    /// A number that becomes `ours`: one that was told with its name, or the one that is the same. What that one becomes is
+    /// not remembered: its name may be told yet.
     fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         let same = NameLine { id: ours, name: Box::default() };
-        let untold = (!told.iter().any(|line| line.id == ours)).then_some(&same);
-        let mut all = told.iter().chain(untold).filter(|line| self.of(line) == ours);
-        let first = all.next()?.id;
-        all.next().is_none().then_some(first)
+        let is_told = told.iter().any(|line| line.id == ours);
+        let untold = (!is_told && self.decide(&same) == ours).then_some(ours);
+        told.iter().find(|line| self.of(line) == ours).map(|line| line.id).or(untold)
     }
 }
 
@@ -224,3 +228,45 @@ fn group_id(name: &str) -> Option<u32> {
 }
 
 const MAX_KNOWN: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: u32, name: &str) -> NameLine {
+        NameLine { id, name: name.as_bytes().into() }
+    }
+
+    /// Here `a` is 10 and `b` 20.
+    fn map(rules: &str) -> Map {
+        let find = |name: &str| match name {
+            "a" => Some(10),
+            "b" => Some(20),
+            _ => None,
+        };
+        Map::new(&IdRules::parse(rules).unwrap(), find).unwrap()
+    }
+
+    #[test]
+    fn a_number_of_ours_is_theirs_that_becomes_it() {
+        let told = [line(1, "a"), line(2, "c"), line(10, "b")];
+        let map = map("");
+        assert_eq!(map.back(10, &told), Some(1));
+        assert_eq!(map.back(20, &told), Some(10));
+        assert_eq!(map.back(2, &told), Some(2));
+        assert_eq!(map.back(7, &told), Some(7));
+        // The sender's 1 becomes 10.
+        assert_eq!(map.back(1, &told), None);
+        // Any of several will do: where it is another that an entry there is of, tallies differ.
+        assert_eq!(map.back(20, &[line(20, "d"), line(10, "b")]), Some(20));
+    }
+
+    #[test]
+    fn a_name_that_is_told_later_counts_from_then_on() {
+        let map = map("");
+        assert_eq!(map.back(30, &[]), Some(30));
+        assert_eq!(map.of(&line(30, "a")), 10);
+        assert_eq!(map.back(30, &[line(30, "a")]), None);
+        assert_eq!(map.back(10, &[line(30, "a")]), Some(30));
+    }
+}

@@ -170,6 +170,8 @@ pub struct Charted {
     pub names: u64,
     /// Where there are more.
     pub unseen: Unseen,
+    /// Whether the chart has a file by now that something may be matched against.
+    pub has_files: bool,
 }
 
 /// Where names are that were not looked at.

@@ -99,7 +99,7 @@ impl Receiver {
             }
             (Cleared::Nothing, Ok(_)) => {}
             (Cleared::Other { change, .. }, Err(trouble)) => {
-                self.arriving.remove(&change.path);
+                self.arrivals.take(&change.path);
                 self.miss(file);
                 self.trouble(trouble);
             }

@@ -1,12 +1,12 @@
-//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete, sweep, set directories, flush, let
-//! sources go that have arrived, say so.
+//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete, sweep,
+//! set directories, flush, let sources go that have arrived, say so.
 //!
 //! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
 
 use deltic_core::RelPath;
 
 use crate::error::PeerError;
-use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_ASKED, MAX_BATCH};
+use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_ASKED};
 use crate::message::ToSender;
 use crate::options::Delete;
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Question, Trouble, TroubleKind};
@@ -31,7 +31,8 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        let waits = self.comparing.first().is_some() || self.leaving || self.asked.is_some();
+        let waits =
+            self.comparing.first().is_some() || self.arrivals.are_leaving() || self.asked.is_some();
         if busy || waits || self.closing == Some(Closing::Finished) {
             return;
         }
@@ -61,17 +62,6 @@ impl Receiver {
         if self.setting.options.writing.delay {
             self.ask_to_close(Work::Land, Place::Land);
         }
-    }
-
-    /// What did not get its name did not arrive.
-    pub(super) fn landed(&mut self, failed: Vec<(RelPath, Trouble)>) {
-        for (path, trouble) in failed {
-            if let Some(file) = self.waiting.remove(&path) {
-                self.arrived.retain(|arrived| *arrived != file);
-            }
-            self.trouble(trouble);
-        }
-        self.waiting.clear();
     }
 
     fn delete(&mut self, intact: bool) {
@@ -199,28 +189,6 @@ impl Receiver {
         if let Err(setback) = done {
             self.trouble(setback.trouble);
         }
-    }
-
-    /// Not before all is flushed: what goes at the source must be safe here.
-    fn tell_arrived(&mut self) {
-        if self.arrived.is_empty() {
-            return;
-        }
-        for files in self.arrived.chunks(MAX_BATCH) {
-            self.frames.push_back(ToSender::Arrived(files.to_vec()));
-        }
-        self.frames.push_back(ToSender::Arrived(Vec::new()));
-        self.leaving = true;
-    }
-
-    /// What arrived is gone at the sender, but for this.
-    pub(super) fn gone(&mut self, troubles: Vec<Trouble>) -> Result<(), PeerError> {
-        if !std::mem::take(&mut self.leaving) {
-            return Err(PeerError::Unexpected("the end of what did not arrive"));
-        }
-        self.totals.failed += troubles.len() as u64;
-        self.notices.extend(troubles.into_iter().map(Notice::Trouble));
-        Ok(())
     }
 
     fn finish(&mut self) {

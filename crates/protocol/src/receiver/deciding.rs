@@ -524,7 +524,7 @@ impl Receiver {
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
-        let arrived = self.arriving.remove(&change.path);
+        let arrived = self.arrivals.take(&change.path);
         match done {
             Ok(()) => {
                 arrived.into_iter().for_each(|file| self.arrive(file));
@@ -534,13 +534,6 @@ impl Receiver {
                 arrived.into_iter().for_each(|file| self.miss(file));
                 self.trouble(setback.trouble);
             }
-        }
-    }
-
-    /// An entry is here as listed once a change of it is done.
-    fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.remove.sources || self.linking.leads(file) {
-            self.arriving.insert(path.clone(), file);
         }
     }
 
@@ -564,7 +557,8 @@ impl Receiver {
         }
         let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
-            return self.report_settled(meta.len);
+            self.report_settled(meta.len);
+            return self.miss(file);
         }
         let beside_is_it =
             beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));

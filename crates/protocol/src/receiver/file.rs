@@ -263,8 +263,10 @@ impl Receiver {
     /// leaves nothing behind when it is interrupted.
     fn is_lone_block(&self, candidate: &Candidate) -> bool {
         let Options { strategy, compare, writing, .. } = &self.setting.options;
-        let Candidate { meta, old, beside, .. } = candidate;
-        let alone = old.is_none() && beside.is_none() && compare.fuzzy == Fuzzy::Never;
+        let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
+        let is_sought =
+            compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
+        let alone = old.is_none() && beside.is_none() && !is_sought;
         let own = strategy.conversation == Conversation::Recipe && writing.partial_dir.is_none();
         own && alone && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }

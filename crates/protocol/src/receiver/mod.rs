@@ -9,6 +9,7 @@
 //! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
 //! ```
 
+mod arriving;
 mod ask;
 mod attempt;
 mod beside;
@@ -40,6 +41,7 @@ use crate::streams::Aside;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
+use arriving::Arrivals;
 use attempt::{Asked, Gap, IndexPart};
 use beside::{Beside, Waiting};
 use clearing::Cleared;
@@ -121,13 +123,7 @@ pub struct Receiver {
     comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
-    /// Entries that are here as listed, and those that will be once a change is done; if their sources are to go.
-    arrived: Vec<FileNo>,
-    arriving: HashMap<RelPath, FileNo>,
-    /// Of those that are here, what waits for its name.
-    waiting: HashMap<RelPath, FileNo>,
-    /// Whether the sender removes what arrived.
-    leaving: bool,
+    arrivals: Arrivals,
     /// Sources that are not there.
     missing: Vec<RelPath>,
     /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
@@ -261,10 +257,7 @@ impl Receiver {
             moved: Moved::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),
-            arrived: Vec::new(),
-            arriving: HashMap::new(),
-            waiting: HashMap::new(),
-            leaving: false,
+            arrivals: Arrivals::default(),
             missing: Vec::new(),
             implied: HashSet::new(),
             held: HashMap::new(),
@@ -564,26 +557,6 @@ impl Receiver {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// An entry is here as listed, or would be in a dry run.
-    fn arrive(&mut self, file: FileNo) {
-        self.came(file);
-        self.arrive_elsewhere(file);
-    }
-
-    /// What an entry brings need not be brought again, though it is not here.
-    fn arrive_elsewhere(&mut self, file: FileNo) {
-        if self.setting.options.remove.sources && !self.setting.options.dry_run {
-            self.arrived.push(file);
-        }
-    }
-
-    /// What is here may still wait for its name.
-    fn waits(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.writing.delay && self.setting.options.remove.sources {
-            self.waiting.insert(path.clone(), file);
-        }
-    }
-
     fn report_settled(&mut self, bytes: u64) {
         self.notices.extend(self.progress.settle(bytes));
     }
@@ -617,7 +590,7 @@ impl Receiver {
     }
 }
 
-/// Asks for the next extent's names to be kept apart from the last's.
+/// Whether nothing more of a directory is listed behind a section of this extent.
 fn ends(extent: Extent) -> bool {
     matches!(extent, Extent::Last | Extent::Part)
 }

@@ -8,8 +8,7 @@
 //!
 //! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files with
 //! an old version do not wait for it. What is below the listed directories is looked at in any case, as it was looked at
-//! for the list; of the rest of the destination no more than what is wanted is worth
-//! (docs/decisions/0022-moved-files-are-found-by-a-chart.md).
+//! for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,6 +30,7 @@ pub(super) struct Moved {
     waiting: BTreeMap<FileNo, Candidate>,
     /// Names looked at for it.
     names: u64,
+    has_files: bool,
     /// Length in bytes of all files that were to be looked for.
     wanted_bytes: u64,
     twins: Luck,
@@ -140,7 +140,8 @@ impl Receiver {
             return self.jobs.ask(Work::Chart { near, names: NAMES_AT_ONCE }, Place::Chart);
         }
         for (_, mut candidate) in std::mem::take(&mut self.moved.waiting) {
-            candidate.may_have_moved = true;
+            // A first copy finds nothing there, and need not look.
+            candidate.may_have_moved = self.moved.has_files;
             self.queue.push(candidate);
         }
     }
@@ -162,9 +163,10 @@ impl Receiver {
         self.dirs.iter().map(|(dir, _)| dir).filter(highest).cloned().collect()
     }
 
-    pub(super) fn charted(&mut self, Charted { names, unseen }: Charted) {
+    pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
         self.moved.names = self.moved.names.saturating_add(names);
         self.moved.chart = Chart::Left(unseen);
+        self.moved.has_files = has_files;
     }
 
     /// A file under way is matched against another one: nothing is to take that one's place meanwhile.

@@ -11,7 +11,7 @@ use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Compared, Meta, RelPath, Tally};
 
 use crate::error::PeerError;
-use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
+use crate::limits::{MAX_BATCH, TALLIED_NAMES, TALLY_WINDOW};
 use crate::message::{NameLine, ToSender};
 use crate::report::{Trouble, TroubleKind};
 
@@ -71,6 +71,7 @@ impl Tallies {
 
     /// The answers that wait to be said.
     pub(super) fn verdicts(&mut self) -> Option<ToSender> {
+        const { assert!(TALLY_WINDOW <= MAX_BATCH, "all answers fit a frame") };
         let (alike, unlike) = (ranges(&mut self.alike), ranges(&mut self.unlike));
         let some = !(alike.is_empty() && unlike.is_empty());
         some.then_some(ToSender::Tallied { alike, unlike })

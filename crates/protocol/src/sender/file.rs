@@ -334,9 +334,7 @@ impl Sender {
         while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
             let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
-            let by_chunk = outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none();
-            // A comparison by content finds most files equal: one group each is less than all of their chunks.
-            if by_chunk && !self.options.checksum {
+            if outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none() {
                 self.frames.push_back(tell_chunks(file, outgoing, &batch));
             } else {
                 self.groups_out += batch.len() as u64;

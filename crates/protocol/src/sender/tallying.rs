@@ -1,4 +1,5 @@
-//! Directories that are told by their tallies, and listed only if the receiver finds them to be other than its own.
+//! Directories that are told by their tallies, and listed only if the receiver finds them to be other than its own
+//! (docs/decisions/0021).
 //!
 //! ```text
 //! listed ──► Tally told, entries kept ──► alike: dropped
@@ -15,7 +16,7 @@ use std::ops::Range;
 use deltic_core::{Compared, Kind, RelPath, Tally};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH, TALLIED_ENTRIES, TALLY_WINDOW};
+use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
 use crate::message::ToReceiver;
 use crate::options::Options;
 
@@ -258,7 +259,6 @@ impl Sender {
         alike: Vec<Range<u32>>,
         unlike: Vec<Range<u32>>,
     ) -> Result<(), PeerError> {
-        debug_assert!(MAX_BATCH >= TALLY_WINDOW, "all answers fit a frame");
         for no in alike.into_iter().flatten() {
             self.alike(no)?;
         }

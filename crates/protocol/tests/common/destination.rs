@@ -629,7 +629,7 @@ impl Destination {
         };
         let names = more.len() as u64;
         self.charted.extend(more);
-        Charted { names, unseen }
+        Charted { names, unseen, has_files: !self.charted.is_empty() }
     }
 
     /// A file that is like it, or any other: a guess may be wrong.

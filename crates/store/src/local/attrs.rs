@@ -167,11 +167,12 @@ impl<'a> Attrs<'a> {
         let (stat, at) = (on.stat()?, on.reach());
         let now = noted::note_of(&at, &stat);
         let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
+        let (user, group) = now.map_or((stat.st_uid, stat.st_gid), |now| (now.user, now.group));
         let wanted = Noted {
             kind: NotedKind::of(&self.meta.kind),
             mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
-            user: self.meta.user.or(now.map(|now| now.user)).unwrap_or(stat.st_uid),
-            group: self.meta.group.or(now.map(|now| now.group)).unwrap_or(stat.st_gid),
+            user: self.meta.user.unwrap_or(user),
+            group: self.meta.group.unwrap_or(group),
         };
         let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
         let mode = wanted.mode & ACCESS_BITS | owner_bits;

@@ -49,10 +49,7 @@ impl Expected {
         let found = place.dir.find(&place.name).at("commit", &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
-            (Self::Version(old), Some(stat)) => {
-                let now = Version::of(&stat);
-                now.is_but_for_names(*old) || now.stays_elsewhere(*old)
-            }
+            (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
                 let now = look_at(&place.dir, &place.name, see.plain());

@@ -3,7 +3,7 @@
 //! What lies where it lay is not touched. All else is staged, and written into the file once the whole new version is
 //! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
 //! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
-//! the present then, or none at all, so that the next run sees to it.
+//! the present then, or none at all, so that the next run sees to it (docs/decisions/0020).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -16,7 +16,7 @@ use rustix::fs::{self, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::copy::write_at;
-use super::snapshot::{file_type, inode_of, read_at};
+use super::snapshot::{file_type, inode_of, names, read_at};
 use crate::dir::Dir;
 
 /// What was noted, in order.
@@ -154,13 +154,10 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 
-/// A regular file of no more names than that, that nobody else may write.
-fn is_ours(stat: &Stat, names: u64) -> bool {
+/// A regular file of `most` names or fewer, that nobody else may write.
+fn is_ours(stat: &Stat, most: u64) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file()
-        && owner
-        && u64::from(stat.st_nlink) <= names
-        && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file() && owner && names(stat.st_nlink) <= most && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.

@@ -141,12 +141,6 @@ impl Version {
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
-    /// Whether this is `other`'s file, and has more names than the one it was looked at by: what it is now stays under
-    /// those. Their attributes are ours to set, which shows here as well.
-    pub(crate) fn stays_elsewhere(self, other: Self) -> bool {
-        self.inode == other.inode && self.names > 1
-    }
-
     /// Length in bytes.
     pub(crate) const fn len(self) -> u64 {
         self.len
@@ -285,7 +279,7 @@ fn linked(stat: &Stat) -> Linked {
 }
 
 /// The type of a count of names differs between platforms.
-fn names(count: impl TryInto<u64>) -> u64 {
+pub(super) fn names(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 

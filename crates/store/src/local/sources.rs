@@ -542,7 +542,12 @@ impl Tree for Sources {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        let place = Place::of(self.dir_of("remove", path)?, "remove", path)?;
+        let dir = match self.dir_of("remove", path) {
+            // Which argument it is of is told by which has it: none, if it went under another name in the list.
+            Err(StoreError::NotFound { .. }) => return Ok(()),
+            dir => dir?,
+        };
+        let place = Place::of(dir, "remove", path)?;
         let how = (self.options.follow, self.options.see.plain());
         remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
     }

@@ -71,7 +71,20 @@ fn flush_dir(root: &Dir, path: &RelPath) -> Result<(), StoreError> {
     match root.dir(path, Use::Read) {
         // Gone again, and with it what was to last; its own directory is flushed as well.
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
+        Err(Errno::ACCESS) => flush_all(root).at("flush", path),
         opened => opened.and_then(fs::fsync).at("flush", path),
+    }
+}
+
+/// Flushes the root's file system; the whole machine if the root is closed to us as well.
+fn flush_all(root: &Dir) -> Result<(), Errno> {
+    match root.dir(&RelPath::root(), Use::Read) {
+        Err(Errno::ACCESS) => {
+            fs::sync();
+            Ok(())
+        }
+        opened => opened.and_then(fs::syncfs),
     }
 }
 
