@@ -318,8 +318,16 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
         Some(what) => output::note(&format!("deltic: {what}")),
         None => output::note(&text),
     }
+    if text.contains(WITHOUT_COMMAND)
+        && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    {
+        output::note("  hint: to sync as rsync does, write `deltic sync [OPTIONS] SRC... DEST`\n");
+    }
     Exit::Usage
 }
+
+/// How clap shows the usage where a command is missing: whoever is used to rsync begins with its options.
+const WITHOUT_COMMAND: &str = "<COMMAND>";
 
 /// An option that rsync has and Deltic has not, and what to say of it.
 fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
@@ -453,7 +461,7 @@ mod tests {
 
     #[test]
     fn options_of_rsync_that_are_missing_are_explained() {
-        assert_eq!(not_yet(&sync("-avH a b").unwrap_err()).map(|(word, _)| word), Some("-H"));
+        assert_eq!(not_yet(&sync("-avN a b").unwrap_err()).map(|(word, _)| word), Some("-N"));
         assert_eq!(not_yet(&sync("--fooo a b").unwrap_err()), None);
     }
 

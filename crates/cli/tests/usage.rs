@@ -50,6 +50,14 @@ fn an_option_of_rsync_that_is_missing_is_explained() {
 }
 
 #[test]
+fn who_writes_as_to_rsync_is_told_of_sync() {
+    for words in [&["-av", "a", "h:b"][..], &["a/", "h:b"]] {
+        assert!(refusal(words).contains("hint: to sync as rsync does, write `deltic sync "));
+    }
+    assert!(!refusal(&["sync", "--fooo", "a", "b"]).contains("hint: to sync"));
+}
+
+#[test]
 fn no_words_at_all_show_the_help() {
     assert!(refusal(&[]).contains("EXAMPLES:"));
 }

@@ -332,6 +332,16 @@ impl Flow {
             .clamp(1, batch.len().max(1))
     }
 
+    /// Counts bytes that came, and holds the next back until it is their turn, which is no silence of the other end.
+    async fn count_in(&self, bytes: usize) {
+        self.counters.count_received(bytes);
+        if let Some(limit) = &self.reading {
+            self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+            limit.wait_for(bytes).await;
+            self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Counts bytes that leave, when it is their turn.
     async fn count_out(&self, bytes: usize) {
         if let Some(limit) = &self.writing {
@@ -400,7 +410,7 @@ pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, st
     let mut arrivals = Arrivals { reader, bytes: Vec::new() };
     loop {
         let (mut reading, mut last) = (Reading::new(), false);
-        for frame in arrivals.next(&flow.counters).await {
+        for frame in arrivals.next(flow).await {
             let heard = heard_on(stream, frame);
             last = !matches!(heard, Some(Ok(_)));
             reading.extend(heard);
@@ -409,10 +419,6 @@ pub(crate) async fn read_frames(reader: Reader, frames: &Frames, flow: &Flow, st
             }
         }
         flow.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        if let Some(limit) = &flow.reading {
-            let frames = reading.iter().flatten();
-            limit.wait_for(frames.map(|frame| HEADER_BYTES + frame.payload.len()).sum()).await;
-        }
         let unheard = frames.send(reading).await.is_err();
         flow.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
@@ -432,8 +438,8 @@ struct Arrivals {
 impl Arrivals {
     /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
     /// once, and none is copied.
-    async fn next(&mut self, counters: &Counters) -> Reading {
-        if let Err(end) = self.hear_one(counters).await {
+    async fn next(&mut self, flow: &Flow) -> Reading {
+        if let Err(end) = self.hear_one(flow).await {
             return vec![Err(end)];
         }
         let (mut ends, mut end) = (Vec::new(), 0);
@@ -452,7 +458,7 @@ impl Arrivals {
     }
 
     /// Reads until there is a whole frame. Memory follows the bytes that arrive, not the length that was claimed.
-    async fn hear_one(&mut self, counters: &Counters) -> Result<(), ReadEnd> {
+    async fn hear_one(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
             let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
             if header.is_some_and(|header| HEADER_BYTES + header.len <= self.bytes.len()) {
@@ -462,7 +468,7 @@ impl Arrivals {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
                 // Counted as they come: a long frame on a slow line is no silence.
-                Ok(bytes) => counters.count_received(bytes),
+                Ok(bytes) => flow.count_in(bytes).await,
                 Err(error) => return Err(ReadEnd::Broken(error)),
             }
         }
