@@ -638,4 +638,59 @@ mod tests {
         rest().await;
         assert!(!flow.counters.is_behind());
     }
+
+    /// The frames of a stream that arrives in these pieces, up to why no more come.
+    async fn heard(pieces: Vec<Vec<u8>>) -> (Vec<(u8, Vec<u8>)>, ReadEnd) {
+        let (to, from) = mpsc::channel(pieces.len().max(1));
+        pieces.into_iter().for_each(|piece| to.try_send(piece).expect("room for all"));
+        drop(to);
+        let mut arrivals = Arrivals { reader: Reader::Memory(from, Vec::new()), bytes: Vec::new() };
+        let (mut frames, flow) = (Vec::new(), Flow::new(&Conduct::default()));
+        loop {
+            for frame in arrivals.next(&flow).await {
+                match frame {
+                    Ok(RawFrame { kind, payload }) => frames.push((kind, payload.to_vec())),
+                    Err(end) => return (frames, end),
+                }
+            }
+        }
+    }
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let len = (payload.len() as u32).to_le_bytes();
+        [&[kind], &len[..3], payload].concat()
+    }
+
+    #[tokio::test]
+    async fn frames_are_the_same_wherever_a_stream_is_cut() {
+        let payloads = [&b""[..], b"a", b"bcd", b"", &[7; 300]];
+        let frames = (1..).zip(payloads).map(|(kind, payload)| (kind, payload.to_vec()));
+        let frames: Vec<(u8, Vec<u8>)> = frames.collect();
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, p)| frame(*kind, p)).collect();
+        for cut in 1..bytes.len() {
+            let (one, other) = bytes.split_at(cut);
+            let (got, end) = heard(vec![one.to_vec(), other.to_vec()]).await;
+            assert_eq!(got, frames, "{cut}");
+            assert!(matches!(end, ReadEnd::Closed), "{end:?}");
+            // What is whole is heard before the end of what is not.
+            let (got, end) = heard(vec![one.to_vec()]).await;
+            assert!(frames.starts_with(&got), "{cut}");
+            let is_between = frames.iter().scan(0, |at, (_, p)| {
+                *at += HEADER_BYTES + p.len();
+                Some(*at)
+            });
+            let is_between = is_between.into_iter().any(|at| at == cut);
+            assert_eq!(matches!(end, ReadEnd::Closed), is_between, "{cut} {end:?}");
+        }
+        let (got, _) = heard(bytes.chunks(1).map(<[u8]>::to_vec).collect()).await;
+        assert_eq!(got, frames);
+    }
+
+    #[tokio::test]
+    async fn what_came_before_a_claim_of_too_much_is_heard() {
+        let claim = vec![1, 0xff, 0xff, 0xff];
+        let (got, end) = heard(vec![[frame(9, b"x"), claim].concat()]).await;
+        assert_eq!(got, [(9, b"x".to_vec())]);
+        assert!(matches!(end, ReadEnd::Bad(_)), "{end:?}");
+    }
 }
