@@ -69,7 +69,8 @@ mod tests {
     /// What is asked of the same tree by two runs.
     fn twice(cached: bool) -> usize {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::write(dir.path().join("a"), [7; 3 << 20]).unwrap();
+        let bytes = vec![7; 3 << 20];
+        fs::write(dir.path().join("a"), &bytes).unwrap();
         std::thread::sleep(Duration::from_millis(120));
         let store = LocalStore::open(dir.path(), LocalOptions::default()).unwrap();
         let mut options = Options::default();
@@ -78,7 +79,7 @@ mod tests {
         for _ in 0..2 {
             let digests = Digests::new(Some(cache.path().join("deltic")), &options);
             let found = digests.of(&store, &paths, &Buffers::default());
-            let digest = Digest::from_bytes(blake3_of(&[7; 3 << 20]));
+            let digest = Digest::from_bytes(blake3_of(&bytes));
             assert_eq!(found, [Some(digest), None]);
         }
         fs::read_dir(cache.path()).unwrap().count()
