@@ -170,7 +170,7 @@ impl Receiver {
         while let Some(groups) =
             self.attempt(file).and_then(|(_, attempt)| attempt.next_unmatched())
         {
-            self.match_chunks(file, groups.collect(), false);
+            self.match_chunks(file, &[groups]);
         }
         self.try_settle(handle);
     }
@@ -233,7 +233,7 @@ impl Receiver {
         if !lines.is_empty() {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
         }
-        self.match_chunks(file, groups.iter().cloned().flatten().collect(), true);
+        self.match_chunks(file, groups);
         self.try_settle(handle);
         Ok(())
     }
@@ -256,18 +256,18 @@ impl Receiver {
         Ok(())
     }
 
-    /// Looks for the chunks that were told of these groups, and answers with those that old lacks. `differs` says that the
-    /// version in place is another whatever is found.
-    fn match_chunks(&mut self, file: FileNo, groups: Vec<u32>, differs: bool) {
+    /// Looks for the chunks that were told of these groups, and answers with those that old lacks.
+    fn match_chunks(&mut self, file: FileNo, groups: &[Range<u32>]) {
         let Some(incoming) = self.files.get_mut(&file) else { return };
         let (handle, Some(attempt)) = (incoming.handle, incoming.attempt.as_mut()) else { return };
         let (mut copies, mut needed) = (Copies::default(), Vec::new());
-        for no in &groups {
-            needed.extend(attempt.find_chunks(*no, &mut copies));
+        for no in groups.iter().cloned().flatten() {
+            needed.extend(attempt.find_chunks(no, &mut copies));
         }
-        let differs = differs || !needed.is_empty();
+        // Where a group was lacked that is known already: nothing is held back any more.
+        let differs = !needed.is_empty();
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
-        let told_from = attempt.groups[groups[0] as usize].first_chunk;
+        let told_from = attempt.groups[groups[0].start as usize].first_chunk;
         let needed = attempt.find_gaps(runs(needed.into_iter()), told_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
         self.gap_queue.push_back(handle);
