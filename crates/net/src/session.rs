@@ -263,11 +263,7 @@ impl Session {
         let single = sources.single_file().filter(|_| names.is_none());
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
-        let own = (sources.own(), missing(&sources, &options));
-        let asked = (&options, &self.ours.part);
-        let hands = SendingHands::new(sources, own, asked, self.figures);
-        let hands = hands.knowing(Digests::new(self.cache.clone(), &options));
-        let hands = Arc::new(hands.with_user(self.user.clone()));
+        let hands = Arc::new(self.sending(sources, &options));
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -384,6 +380,14 @@ impl Session {
         }
     }
 
+    /// What does a sender's work on these sources.
+    fn sending(&self, sources: Sources, options: &Options) -> SendingHands<Sources> {
+        let own = (sources.own(), missing(&sources, options));
+        SendingHands::new(sources, own, (options, &self.ours.part), self.figures)
+            .knowing(Digests::new(self.cache.clone(), options))
+            .with_user(self.user.clone())
+    }
+
     async fn send(
         &mut self,
         sources: Sources,
@@ -391,10 +395,7 @@ impl Session {
         Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let own = (sources.own(), missing(&sources, &options));
-        let asked = (&options, &self.ours.part);
-        let hands = SendingHands::new(sources, own, asked, self.figures)
-            .knowing(Digests::new(self.cache.clone(), &options));
+        let hands = self.sending(sources, &options);
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
         let machine = Sender::new(options).over(self.rate());
