@@ -130,15 +130,6 @@ impl Rule {
         let marks = Marks::default();
         Self::Pattern(PatternRule { action, negated: false, marks, pattern: pattern.into() })
     }
-
-    /// How many bytes of text it holds.
-    #[must_use]
-    pub fn text_len(&self) -> usize {
-        match self {
-            Self::Pattern(rule) => rule.pattern.len(),
-            Self::DirMerge(merge) => merge.file.len(),
-        }
-    }
 }
 
 /// Most files of rules that directories may bring, by name.
