@@ -292,6 +292,11 @@ impl<S: Store> ReceivingHands<S> {
         })
     }
 
+    /// The same, with what is known of files.
+    pub(crate) fn knowing(self, digests: Digests) -> Self {
+        Self { digests, ..self }
+    }
+
     /// Asks this user.
     pub(crate) fn with_user(self, user: User) -> Self {
         Self { user, ..self }
@@ -307,11 +312,6 @@ impl<S: Store> ReceivingHands<S> {
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))
-    }
-
-    /// The same, with what is known of files.
-    pub(crate) fn knowing(self, digests: Digests) -> Self {
-        Self { digests, ..self }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {
