@@ -153,12 +153,19 @@ fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
 }
 
 fn live(show: &Show, info: Info, terminals: Terminals) -> Live {
-    match show {
-        _ if show.no_progress || show.quiet => Live::Nothing,
-        _ if show.json && info.progress == 0 => Live::Nothing,
-        _ if terminals.stderr => Live::Bar,
-        _ if info.progress > 0 => Live::Lines,
-        _ => Live::Nothing,
+    let asked = info.progress > 0;
+    let unwanted = show.no_progress || show.quiet || show.json && !asked;
+    if unwanted { Live::Nothing } else { Live::on(terminals.stderr, asked) }
+}
+
+impl Live {
+    /// What standard error shows: a terminal what is made for it, else only what was `asked` for.
+    pub(crate) const fn on(is_terminal: bool, asked: bool) -> Self {
+        match (is_terminal, asked) {
+            (true, _) => Self::Bar,
+            (false, true) => Self::Lines,
+            (false, false) => Self::Nothing,
+        }
     }
 }
 

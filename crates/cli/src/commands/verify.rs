@@ -193,11 +193,9 @@ struct Differences {
 
 impl Differences {
     fn new(args: &Args, plan: &Plan) -> Self {
-        let live = match stderr().is_terminal() {
-            _ if args.no_progress || args.quiet => Live::Nothing,
-            true => Live::Bar,
-            false if args.progress => Live::Lines,
-            false => Live::Nothing,
+        let live = match args.no_progress || args.quiet {
+            true => Live::Nothing,
+            false => Live::on(stderr().is_terminal(), args.progress),
         };
         let mut output = Output::stdout();
         if args.json {
