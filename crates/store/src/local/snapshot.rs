@@ -173,16 +173,8 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
         Some(kind) => kind,
         None => Kind::Symlink(dir.read_link(name)?),
     };
-    let mut meta = meta_of(&stat, kind, see);
-    if looks_deeper(see) {
-        let at = Reach::Name(dir.path_to(name));
-        look(&at, &mut meta, see);
-        if see.noted {
-            let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-            noted::look((&at, &stat), &mut meta, see, target)?;
-        }
-    }
-    Ok(meta)
+    let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
+    look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)
 }
 
 /// The content of a file that stands for a symlink.
@@ -214,35 +206,35 @@ fn kind_of(stat: &Stat) -> Option<Kind> {
 /// What `name` of `dir` is or points at.
 pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
     let stat = dir.stat_behind(name)?;
-    let mut meta = meta_of(&stat, kind_of(&stat).ok_or(Errno::LOOP)?, see);
-    if looks_deeper(see) {
-        let at = Reach::Followed(dir.path_to(name));
-        look(&at, &mut meta, see);
-        if see.noted {
-            let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
-            noted::look((&at, &stat), &mut meta, see, target)?;
-        }
-    }
-    Ok(meta)
+    let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
+    let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
+    look_deeper(|| Reach::Followed(dir.path_to(name)), (&stat, kind), see, target)
 }
 
 /// What the directory `root` is.
 pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
     let stat = fs::fstat(root)?;
-    let mut meta = meta_of(&stat, Kind::Dir, see);
-    if looks_deeper(see) {
-        let at = Reach::Followed(root.own_path());
+    let nothing = || Ok(Box::default());
+    look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
+}
+
+/// What an entry is, with what is to be read of it that one call does not tell of every entry; `target` reads what a file
+/// holds that stands for a symlink.
+fn look_deeper(
+    at: impl FnOnce() -> Reach,
+    (stat, kind): (&Stat, Kind),
+    see: See,
+    target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
+) -> Result<Meta, Errno> {
+    let mut meta = meta_of(stat, kind, see);
+    if see.acls || see.xattrs != Scope::Nothing || see.noted {
+        let at = at();
         look(&at, &mut meta, see);
         if see.noted {
-            noted::look((&at, &stat), &mut meta, see, || Ok(Box::default()))?;
+            noted::look((&at, stat), &mut meta, see, target)?;
         }
     }
     Ok(meta)
-}
-
-/// Whether more is to be read than one call tells of every entry.
-fn looks_deeper(see: See) -> bool {
-    see.acls || see.xattrs != Scope::Nothing || see.noted
 }
 
 fn device(class: DeviceClass, stat: &Stat) -> Kind {
