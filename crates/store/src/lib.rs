@@ -36,6 +36,20 @@ pub trait Tree: Send + Sync + 'static {
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
 
+    /// [`Tree::list`] with what is known of the [versions](Listing::versions) of files; where none can be, it is that.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list(dir)
+    }
+
+    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on, as
+    /// [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        vec![None; paths.len()]
+    }
+
     /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
     ///
     /// # Errors
@@ -59,12 +73,25 @@ pub trait Tree: Send + Sync + 'static {
 pub struct Listing {
     /// The entries, sorted by the bytes of their names.
     pub entries: Vec<Entry>,
+    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which one
+    /// can be relied on.
+    pub versions: Vec<Option<Version>>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
+}
+
+impl Listing {
+    /// Leaves out what `stays` does not admit.
+    fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
+        let stay: Vec<bool> = self.entries.iter().map(stays).collect();
+        let (mut entries, mut versions) = (stay.iter(), stay.iter());
+        self.entries.retain(|_| entries.next() == Some(&true));
+        self.versions.retain(|_| versions.next() == Some(&true));
+    }
 }
 
 /// One version of a file, held open.
@@ -215,7 +242,7 @@ pub trait Store: Tree {
     /// As [`Tree::list`].
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
         let mut listing = self.list(dir)?;
-        listing.entries.retain(|entry| !keep(&entry.name));
+        listing.retain(|entry| !keep(&entry.name));
         Ok(listing)
     }
 

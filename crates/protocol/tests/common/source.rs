@@ -106,10 +106,17 @@ pub fn sum(
 }
 
 /// As both ends take it.
-pub fn tally_of(entries: &[Entry], compared: Compared) -> Tally {
+pub fn tally_of(
+    entries: &[Entry],
+    compared: Compared,
+    content: impl Fn(&Name) -> Option<Digest>,
+) -> Tally {
     let key = TallyKey::of(&Key::from_bytes([9; 32]));
     let mut tallying = Tallying::new(&key, compared);
-    entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+    for Entry { name, meta } in entries {
+        let content = content(name).filter(|_| meta.is_file() && meta.len > 0);
+        tallying.add(name.as_bytes(), meta, content.as_ref());
+    }
     tallying.tally()
 }
 
@@ -277,7 +284,8 @@ impl Source {
             entries.retain(|entry| roots.contains(&entry.name));
         }
         let own = self.own.clone().filter(|_| dir.is_root());
-        let tally = tally.then(|| tally_of(&entries, self.compared));
+        let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
+        let tally = tally.then(|| tally_of(&entries, self.compared, content));
         Ok(Listed { own, entries, tally, ..Listed::default() })
     }
 

@@ -18,14 +18,14 @@ use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::list;
+use super::list::{list, list_versions};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
-use crate::{Filter, Listing, StoreError, Tree, check_path};
+use crate::{Filter, Listing, StoreError, Tree, Version, check_path};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,26 +286,41 @@ impl Sources {
             .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
-    /// Opens `path`; where it is in the directory of the `last` place, and of the same argument, that one's handle serves
-    /// again.
+    /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
+    /// serves again.
+    fn place_after<'a, 'l>(
+        &'a self,
+        action: &'static str,
+        path: &RelPath,
+        last: &'l mut Option<(&'a Dir, Place)>,
+    ) -> Result<&'l Place, StoreError> {
+        let dir = self.dir_of(action, path)?;
+        let place = match last.take() {
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, action, path)?,
+            _ => Place::of(dir, action, path)?,
+        };
+        Ok(&last.insert((dir, place)).1)
+    }
+
     fn open_after<'a>(
         &'a self,
         path: &RelPath,
         last: &mut Option<(&'a Dir, Place)>,
     ) -> Result<LocalSnapshot, StoreError> {
-        const OPEN: &str = "open";
-        let dir = self.dir_of(OPEN, path)?;
-        let place = match last.take() {
-            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, OPEN, path)?,
-            _ => Place::of(dir, OPEN, path)?,
-        };
-        let (_, place) = last.insert((dir, place));
+        let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
         if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
         } else {
             LocalSnapshot::open(&place.dir, &place.name, path, see)
         }
+    }
+
+    fn list_shown(&self, dir: &RelPath, shows: Shows) -> Result<Listing, StoreError> {
+        let mut listing =
+            if dir.is_root() { self.list_root() } else { self.list_plain(dir, shows)? };
+        self.thin(&mut listing, dir);
+        Ok(listing)
     }
 
     fn list_root(&self) -> Listing {
@@ -385,10 +400,10 @@ impl Sources {
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if mounts == Mounts::LeaveOut {
-            listing.entries.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
+            listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
         }
         if prune_empty_dirs {
-            listing.entries.retain(|entry| {
+            listing.retain(|entry| {
                 !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
             });
         }
@@ -409,7 +424,7 @@ impl Sources {
     fn has_files(&self, dir: &RelPath) -> bool {
         let mut dirs = vec![dir.clone()];
         while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.list_plain(&dir) else { return true };
+            let Ok(listing) = self.list_plain(&dir, Shows::Metas) else { return true };
             if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
             }
@@ -418,7 +433,7 @@ impl Sources {
         false
     }
 
-    fn list_plain(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+    fn list_plain(&self, dir: &RelPath, shows: Shows) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
@@ -426,7 +441,11 @@ impl Sources {
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
             let held = root.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list(&held, dir, (&mut judge, Fate::Stays), self.options.how()));
+            let fates = (&mut judge, Fate::Stays);
+            return Ok(match (self.options.how(), shows) {
+                ((Follow::Never, see), Shows::Versions) => list_versions(&held, dir, fates, see),
+                (how, _) => list(&held, dir, fates, how),
+            });
         }
         all.partial = true;
         if !mounted {
@@ -456,6 +475,14 @@ fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
 fn is_missing(error: &StoreError) -> bool {
     let StoreError::Argument { source, .. } = error else { return false };
     source.kind() == std::io::ErrorKind::NotFound
+}
+
+/// What a listing shows of files.
+#[derive(Clone, Copy, Debug)]
+enum Shows {
+    Metas,
+    /// Their versions as well, below the root.
+    Versions,
 }
 
 impl Source {
@@ -527,9 +554,23 @@ impl Tree for Sources {
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
-        self.thin(&mut listing, dir);
-        Ok(listing)
+        self.list_shown(dir, Shows::Metas)
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        self.list_shown(dir, Shows::Versions)
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow != Follow::Never || see.noted {
+            return vec![None; paths.len()];
+        }
+        let mut last = None;
+        let mut versions = Versions::default();
+        let version = |path| versions.of(self.place_after("look at", path, &mut last).ok()?);
+        paths.iter().map(version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {

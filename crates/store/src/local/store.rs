@@ -19,11 +19,11 @@ use super::copy::{Copier, End, write_at};
 use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
-use super::list::list_but;
+use super::list::{list_but, list_versions};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
-use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -32,7 +32,8 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
+    check_path, lock,
 };
 
 /// A local directory that is written to.
@@ -152,10 +153,7 @@ impl LocalStore {
     ) -> Result<Listing, StoreError> {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        // Whose an entry is costs nothing to tell.
-        let See { users, groups, .. } = self.0.see;
-        let see = See { users, groups, ..self.0.see.plain() };
-        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, see), keep))
+        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, self.listed()), keep))
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -201,6 +199,13 @@ impl LocalStore {
             Some(place) => place.next(&self.0.root, action, path),
             None => self.place(action, path),
         }
+    }
+
+    /// How entries are looked at to list them.
+    fn listed(&self) -> See {
+        // Whose an entry is costs nothing to tell.
+        let See { users, groups, .. } = self.0.see;
+        See { users, groups, ..self.0.see.plain() }
     }
 
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
@@ -463,6 +468,22 @@ impl Tree for LocalStore {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         self.list_with(dir, Fate::Stays, &|_| false)
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
+        Ok(list_versions(&held, dir, (&mut judge, Fate::Stays), self.listed()))
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let (mut last, mut versions) = (None, Versions::default());
+        let mut version = |path| {
+            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            versions.of(last.insert(place)).filter(|_| !self.0.see.noted)
+        };
+        paths.iter().map(&mut version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
