@@ -253,12 +253,13 @@ impl LocalRebuild {
         else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
+        let writer = changing.writer(place)?;
         if self.store.writing.preallocate {
-            changing.reserve(self.len).at("allocate", &self.path)?;
+            writer.reserve(self.len).at("allocate", &self.path)?;
         }
         self.store.back_up_copy(place, (changing.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
-        let changed = changing.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
         // The time that says that it is done must not be on the disk before what it says that of.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
