@@ -480,6 +480,8 @@ impl Receiver {
             } else if !self.implied.contains(&path) {
                 self.changed(change);
             }
+        } else {
+            self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
@@ -510,6 +512,7 @@ impl Receiver {
             self.stays(file, old);
         }
         if action == Action::Touched && differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -608,6 +611,7 @@ impl Receiver {
         self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
