@@ -218,7 +218,7 @@ impl Sources {
         for (no, source) in args.iter().enumerate() {
             by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
         }
-        let base = args.first().map_or(Path::new(""), |source| source.arg.dir());
+        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
         let overlap = options.see.linked && overlap(&args);
         let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
