@@ -107,9 +107,23 @@ pub(crate) struct Both<'a> {
     pub(crate) source: &'a Looks,
 }
 
+/// Whether rsync took a name for one that it had not asked for, and gave up.
+fn is_rejected(theirs: &End) -> bool {
+    theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
+}
+
+/// The directory, with a slash, of which Deltic says that it stays.
+fn kept_dir(line: &str) -> Option<String> {
+    let line = line.strip_prefix("deltic: keep ")?;
+    Some(format!("{}/", line.strip_suffix(": names in it are protected")?))
+}
+
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
+        if self.case.way == Way::Pull && is_rejected(theirs) {
+            return Vec::new();
+        }
         let mut all = Vec::new();
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         if ours.code != theirs.code && !self.wants_to_list_what_goes(ours, theirs, &now[0]) {
@@ -170,7 +184,15 @@ impl Both<'_> {
 
     /// Each `-i` line of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
-        let (ours, theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
+        let kept: Vec<String> = ours.stderr.lines().filter_map(kept_dir).collect();
+        // What rsync deleted before it met an error, and each name that went from a directory that stays.
+        let is_meant = |line: &String| {
+            let name = line.strip_prefix("*deleting   ");
+            name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
+        };
+        let (ours, mut theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        theirs.retain(|line| !is_meant(line));
         let only = |who, one: &BTreeSet<String>, other| {
             one.difference(other)
                 .map(|line| format!("told by {who} only: {line}"))
@@ -367,7 +389,7 @@ impl Both<'_> {
         let times = asked.times();
         let timed = match look.kind {
             Kind::Dir => times == Times::All && !asked.has("-O"),
-            Kind::Link => times == Times::All && !asked.has("-J"),
+            Kind::Link => times != Times::None && !asked.has("-J"),
             _ => times != Times::None,
         };
         let (secs, nanos) = look.modified;

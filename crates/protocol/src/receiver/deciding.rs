@@ -495,7 +495,7 @@ impl Receiver {
     }
 
     /// A link, a FIFO, a socket or a device: what has no content to be sent.
-    fn decide_other(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    fn decide_other(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
         let item = Item::of(&meta.kind);
         let action = match &old {
             Some(old) if old.kind == meta.kind => Action::Touched,
@@ -510,6 +510,10 @@ impl Receiver {
         differs.kind = old.is_some() && action == Action::Created;
         if let (Action::Touched, Some(old)) = (action, &old) {
             self.stays(file, old);
+            if !differs.time {
+                // Near enough stays as it is.
+                meta.modified = old.modified;
+            }
         }
         if action == Action::Touched && differs == Differs::default() {
             self.unchanged(&path, &meta, None);

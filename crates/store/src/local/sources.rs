@@ -218,7 +218,7 @@ impl Sources {
         for (no, source) in args.iter().enumerate() {
             by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
         }
-        let base = args.first().map_or(Path::new(""), |source| source.arg.dir());
+        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
         let overlap = options.see.linked && overlap(&args);
         let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
@@ -515,11 +515,20 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
-    /// Whether the rules leave out what it means: then it leads nowhere.
+    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
     fn is_left_out(&self, options: &SourceOptions) -> bool {
-        let Some((above, name)) = self.arg.path.split_last() else { return false };
-        let looked = || self.look_at(&above, name.as_bytes(), options);
-        !options.rules.is_empty() && matches!(looked(), Ok(None))
+        if options.rules.is_empty() {
+            return false;
+        }
+        let (Some((above, name)), Ok(dir)) = (self.arg.path.split_last(), &self.dir) else {
+            return false;
+        };
+        let held = dir.dir(&above, Use::Pass);
+        let look = |dir| {
+            follow::look(&dir, (&name, &self.arg.path), (options.follow, options.see.plain()))
+        };
+        held.and_then(look)
+            .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
     }
 
     /// Lists what is in its directory.
