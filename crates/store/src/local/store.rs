@@ -252,18 +252,24 @@ impl LocalStore {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
             };
-            attrs.inheriting(fs::fstat(dir)?.st_mode).set(on)
+            let is = fs::fstat(dir)?;
+            let attrs = attrs.inheriting(is.st_mode);
+            let lacks = made.is_some() || !attrs.are_on(&is);
+            if lacks { attrs.set(on).map(|()| true) } else { Ok(false) }
         };
         let open = |usage| self.0.root.dir(path, usage);
-        match open(Use::Read) {
+        let was_set = match open(Use::Read) {
             Err(Errno::ACCESS) => {
                 open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
             }
             opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
-        self.0.heritages.clear();
-        self.0.touched.add(path);
+        // One that is as it should be costs no write, and no flush.
+        if was_set {
+            self.0.heritages.clear();
+            self.0.touched.add(path);
+        }
         Ok(())
     }
 
