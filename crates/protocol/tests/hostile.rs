@@ -2232,8 +2232,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
         }
         Work::Land => Answer::Landed(Vec::new()),
-        Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => {
+        Work::Remove { .. } | Work::MakeWay { .. } if fails => {
+            Answer::Removed(Err(trouble(TroubleKind::Failed)))
+        }
+        Work::Remove { .. } | Work::MakeWay { .. } => {
             let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
             Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
         }
@@ -2492,6 +2494,25 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
     target.take([tallied(Vec::new(), one(0..1))]).unwrap();
     assert_eq!(listed(&target), [path("d"), path("d/e")]);
     assert_eq!(target.frames.last(), Some(&ToReceiver::Listed { intact: true }));
+}
+
+#[test]
+fn what_is_up_to_date_is_told_only_where_it_is_asked_for() {
+    let told = || {
+        let (item, action, differs) = (Item::File, Action::Unchanged, Differs::default());
+        ToSender::Changed(Change {
+            path: path("a"),
+            item,
+            action,
+            differs,
+            facts: Facts::default(),
+        })
+    };
+    let unasked = Err(PeerError::Unexpected("a name that is up to date"));
+    for (tells_unchanged, heard) in [(true, Ok(())), (false, unasked)] {
+        let mut machine = Sender::new(Options { tells_unchanged, ..options() });
+        assert_eq!(machine.handle(told()), heard);
+    }
 }
 
 #[test]

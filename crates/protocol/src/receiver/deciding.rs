@@ -30,6 +30,14 @@ pub(super) struct Section {
     pub(super) first: u64,
 }
 
+/// An entry, and what stands in its place.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) file: FileNo,
+    pub(super) entry: Entry,
+    pub(super) old: Result<Option<Meta>, Trouble>,
+}
+
 /// Why a directory is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
@@ -337,9 +345,15 @@ impl Receiver {
                 Some(Ok(None)) | None => {}
             }
         }
-        for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
-            let Ok(path) = section.dir.join(&entry.name) else { continue };
+        let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
+            Looked { file, entry, old }
+        };
+        let mut all: Vec<Looked> =
+            section.entries.into_iter().enumerate().zip(found).map(looked).collect();
+        self.lead_by_what_is_here(&mut all);
+        for Looked { file, entry, old } in all {
+            let Ok(path) = section.dir.join(&entry.name) else { continue };
             match old {
                 Ok(old) => self.decide(file, path, entry.meta, old),
                 Err(trouble) => {
@@ -468,6 +482,8 @@ impl Receiver {
             } else if !self.implied.contains(&path) {
                 self.changed(change);
             }
+        } else {
+            self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
@@ -498,6 +514,7 @@ impl Receiver {
             self.stays(file, old);
         }
         if action == Action::Touched && differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -596,6 +613,7 @@ impl Receiver {
         self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);

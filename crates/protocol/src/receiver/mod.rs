@@ -36,7 +36,9 @@ use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::report::{
+    Action, Change, Counts, Differs, Facts, Item, Notice, Progress, Totals, Trouble, TroubleKind,
+};
 use crate::streams::Aside;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -555,6 +557,15 @@ impl Receiver {
         self.totals.created += u64::from(change.action == Action::Created);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
+    fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
+        if self.setting.options.tells_unchanged {
+            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
+            let facts = Facts { linked, ..Facts::of(meta) };
+            self.changed(Change { path, item, action, differs: Differs::default(), facts });
+        }
     }
 
     fn report_settled(&mut self, bytes: u64) {

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
+use deltic_core::meta::Owner;
 use deltic_core::names::Rest;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
@@ -361,12 +362,13 @@ impl Sender {
             Kind::File => {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
-                let Meta { len, modified, mode, .. } = entry.meta;
+                let Meta { len, modified, mode, user, group, .. } = entry.meta;
                 let listing = Listing {
                     path,
                     len,
                     modified,
                     mode,
+                    owner: Owner { user, group },
                     attempts: 0,
                     inquiry: Inquiry::Unasked,
                     reported: 0,

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::meta::Owner;
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
@@ -246,6 +247,7 @@ struct Listing {
     len: u64,
     modified: Timestamp,
     mode: u32,
+    owner: Owner,
     attempts: u32,
     inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
@@ -435,6 +437,9 @@ impl Sender {
             },
             ToSender::Done { file, done } => self.done(file, done),
             ToSender::Changed(change) => {
+                if change.action == Action::Unchanged && !self.options.tells_unchanged {
+                    return Err(PeerError::Unexpected("a name that is up to date"));
+                }
                 self.notices.push_back(Notice::Changed(change));
                 Ok(())
             }
@@ -591,9 +596,12 @@ impl Sender {
         }
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
-        let Listing { path, len, modified, mode, .. } = listing;
+        let Listing { path, len, modified, mode, owner, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
         let (action, differs, from) = match done {
+            Done::Same { touched: false, differs } if self.options.tells_unchanged => {
+                (Action::Unchanged, differs, None)
+            }
             Done::Same { touched: false, .. } => return Ok(()),
             Done::Same { differs, .. } => (Action::Touched, differs, None),
             Done::Replaced { action, differs, from, .. } => (action, differs, from),
@@ -602,7 +610,7 @@ impl Sender {
                 return Ok(());
             }
         };
-        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
+        let facts = Facts { len, modified, mode, owner, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())
