@@ -2589,7 +2589,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
     let plain = |len: usize| Payload::Plain(vec![0; len]);
     match work {
         Work::List { .. } if fails => Answer::Listed(Err(sad())),
-        Work::List { dir: at, tally } => {
+        Work::List { dir: at, tally, .. } => {
             let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
             let entry = |n: usize| Entry {
                 name: name(&n.to_string()),

@@ -30,7 +30,7 @@ mod tallying;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use deltic_core::{Meta, Name, RelPath, Span};
+use deltic_core::{Meta, Name, Names, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
@@ -112,9 +112,9 @@ pub struct Receiver {
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
-    keep: HashSet<Name>,
+    keep: Names,
     /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
-    keep_later: HashMap<RelPath, HashSet<Name>>,
+    keep_later: HashMap<RelPath, Names>,
     /// What stands at the destination and not in the list, and how many names each is with all below.
     extras: Vec<(RelPath, Extra)>,
     /// Names that had to go to make way, and count as deletions.
@@ -250,7 +250,7 @@ impl Receiver {
             lost: HashMap::new(),
             owners: Owners::default(),
             dirs: Vec::new(),
-            keep: HashSet::new(),
+            keep: Names::default(),
             keep_later: HashMap::new(),
             extras: Vec::new(),
             cleared_names: 0,
