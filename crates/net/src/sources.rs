@@ -80,6 +80,7 @@ fn source_options(options: &Options) -> SourceOptions {
         recursive: options.recursive,
         dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
+        protects: Filter::new(&options.rules, Side::Receiver),
         mounts: select.mounts,
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,

@@ -92,6 +92,11 @@ impl Filter {
         Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
     }
 
+    /// Whether there is no rule.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// What the rules about extended attributes (`x`) say of the attribute `name`; nothing where none matches.
     #[must_use]
     pub fn judge_xattr(&self, name: &[u8]) -> Option<Action> {

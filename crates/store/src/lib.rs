@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
+use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
@@ -36,12 +37,25 @@ pub trait Tree: Send + Sync + 'static {
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
 
-    /// [`Tree::list`] with what is known of the [versions](Listing::versions) of files; where none can be, it is that.
+    /// [`Tree::list`] by parts: of a directory of very many names the first entries, and the names that are left in
+    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few entries.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        match rest {
+            None => self.list(dir),
+            // Nothing was left.
+            Some(_) => Ok(Listing::default()),
+        }
+    }
+
+    /// The first part of [`Tree::list_some`], with what can be told of the [versions](Listing::versions) of files.
     ///
     /// # Errors
     /// As [`Tree::list`].
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list(dir)
+        self.list_some(dir, None)
     }
 
     /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on, as
@@ -82,6 +96,8 @@ pub struct Listing {
     pub partial: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
+    /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
+    pub rest: Option<Box<Rest>>,
 }
 
 impl Listing {
@@ -261,6 +277,13 @@ pub trait Store: Tree {
     /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
     /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Removes `path` and all below it as [`Store::remove`] does, so that something else can be there: what the filter says
+    /// of `path` itself does not count, for it is replaced and not deleted.
+    ///
+    /// # Errors
+    /// As for [`Store::remove`].
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError>;
 
     /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
     /// that does not let commits wait has nothing to do.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
@@ -121,7 +122,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
+            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, key } => {
                 let opened = self.tree.open(&path);
                 self.opened((handle, key), (how, zstd), opened)
@@ -232,14 +233,19 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
+    fn list(&self, dir: &RelPath, tally: bool, rest: Option<Box<Rest>>) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
+        let begins = rest.is_none();
         let tallied = self.tallied.filter(|_| tally);
         let contents = tallied.is_some_and(|(_, compared)| compared.contents);
-        let listing = if contents { self.tree.list_versions(dir) } else { self.tree.list(dir) };
+        let listing = if contents && begins {
+            self.tree.list_versions(dir)
+        } else {
+            self.tree.list_some(dir, rest)
+        };
         let listing = listing.map_err(|error| sort(&error))?;
-        let own = self.own.clone().filter(|_| dir.is_root());
+        let own = self.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = listing.skipped.iter().map(|path| Trouble {
             kind: TroubleKind::Skipped,
             message: format!("skip directory {path}"),
@@ -249,10 +255,11 @@ impl<T: Tree> SendingHands<T> {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
         };
-        let tally = tallied.and_then(|of| self.tally(&listing, of));
-        let Listing { entries, partial, .. } = listing;
+        let whole = begins && listing.rest.is_none();
+        let tally = tallied.filter(|_| whole).and_then(|of| self.tally(&listing, of));
+        let Listing { entries, partial, rest, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
+        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing, rest })
     }
 
     /// What stands for what was listed; nothing, where that is compared of which not all is known.

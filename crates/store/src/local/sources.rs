@@ -10,15 +10,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use deltic_core::meta::Linked;
+use deltic_core::names::Rest;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{list, list_versions};
+use super::list::{Part, list};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
@@ -145,6 +147,8 @@ pub struct SourceOptions {
     pub dirs: bool,
     /// Whether directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
+    /// What a receiver may delete, of which directories that it protects are not left out for that.
+    pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
     /// Whether arguments that are not there are none.
@@ -167,6 +171,10 @@ pub struct Sources {
     args: Vec<Source>,
     /// The first argument of each path.
     by_path: BTreeMap<Box<[u8]>, usize>,
+    /// What is protected at a receiver.
+    protects: Scopes,
+    /// Under how many names at most one name of a file is listed.
+    names_of_one: u32,
     options: SourceOptions,
 }
 
@@ -211,7 +219,11 @@ impl Sources {
         for (no, source) in args.iter().enumerate() {
             by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
         }
-        Self { args, by_path, options }
+        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
+        let protects = Scopes::new(options.protects.clone(), base, Start::Root);
+        let overlap = options.see.linked && overlap(&args);
+        let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
+        Self { args, by_path, protects, names_of_one, options }
     }
 
     /// The name of the only argument, if it is there and no directory.
@@ -316,21 +328,43 @@ impl Sources {
         }
     }
 
-    fn list_shown(&self, dir: &RelPath, shows: Shows) -> Result<Listing, StoreError> {
-        let mut listing =
-            if dir.is_root() { self.list_root() } else { self.list_plain(dir, shows)? };
+    fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let is_root = dir.is_root();
+        let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
         self.thin(&mut listing, dir);
+        if self.names_of_one > 1 {
+            for Entry { meta, .. } in &mut listing.entries {
+                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                    let names = names.saturating_mul(self.names_of_one);
+                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                }
+            }
+        }
         Ok(listing)
     }
 
-    fn list_root(&self) -> Listing {
+    fn list_root(&self, part: Part) -> Listing {
         let mut all = Listing::default();
+        if let [only] = &*self.args
+            && only.arg.path.is_root()
+        {
+            match only.list_dir(&self.options, part) {
+                Ok(listing) => all = listing.unwrap_or_default(),
+                Err(error) => all.errors.push(error),
+            }
+            return all;
+        }
         let mut entries = self.list_below(&mut all, &RelPath::root());
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
-            if let Err(error) = source.list_into(&mut all, &self.options) {
-                all.errors.push(error);
+            match source.list_dir(&self.options, Part::All) {
+                Ok(one) => {
+                    let Listing { entries: found, errors, .. } = one.unwrap_or_default();
+                    all.errors.extend(errors);
+                    entries.extend(found.into_iter().map(|entry| (no, entry)));
+                }
+                Err(error) => all.errors.push(error),
             }
-            entries.extend(all.entries.drain(..).map(|entry| (no, entry)));
         }
         // Of equal names the first argument's comes first.
         entries.sort_by(|(one, a), (other, b)| (&a.name, one).cmp(&(&b.name, other)));
@@ -351,6 +385,9 @@ impl Sources {
             let source = &self.args[no];
             if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
                 missing.push((name, source.arg.error("look at", errno)));
+                continue;
+            }
+            if source.is_left_out(&self.options) {
                 continue;
             }
             // Those beside it are told of where it is listed.
@@ -420,20 +457,35 @@ impl Sources {
         source.device.is_some() && device.is_some() && device != source.device
     }
 
-    /// Whether there is anything but directories below `dir`; so it is where that cannot be said.
+    /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
+    /// be said.
     fn has_files(&self, dir: &RelPath) -> bool {
-        let mut dirs = vec![dir.clone()];
-        while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.list_plain(&dir, Shows::Metas) else { return true };
+        let mut dirs = vec![(dir.clone(), None)];
+        while let Some((dir, rest)) = dirs.pop() {
+            if self.is_protected(&dir) {
+                return true;
+            }
+            let Ok(listing) = self.list_plain(&dir, Part::from(rest)) else { return true };
             if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
             }
-            dirs.extend(listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok()));
+            let below = listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok());
+            let below = below.map(|dir| (dir, None)).collect::<Vec<_>>();
+            dirs.extend(listing.rest.map(|rest| (dir, Some(rest))));
+            dirs.extend(below);
         }
         false
     }
 
-    fn list_plain(&self, dir: &RelPath, shows: Shows) -> Result<Listing, StoreError> {
+    /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    fn is_protected(&self, dir: &RelPath) -> bool {
+        let protects = |(above, name): (RelPath, Name)| {
+            !self.protects.top(&above).admits(&name, true, Fate::Stays)
+        };
+        !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
+    }
+
+    fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
@@ -441,11 +493,7 @@ impl Sources {
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
             let held = root.dir(dir, Use::Read).at("list", dir)?;
-            let fates = (&mut judge, Fate::Stays);
-            return Ok(match (self.options.how(), shows) {
-                ((Follow::Never, see), Shows::Versions) => list_versions(&held, dir, fates, see),
-                (how, _) => list(&held, dir, fates, how),
-            });
+            return Ok(list((&held, dir), (&mut judge, Fate::Stays), self.options.how(), part));
         }
         all.partial = true;
         if !mounted {
@@ -472,17 +520,21 @@ fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
     stat.ok().map(|stat| stat.st_dev)
 }
 
+/// Whether one of them means what is below another, so that a file may be listed under more names than it has.
+fn overlap(args: &[Source]) -> bool {
+    let path = |source: &Source| -> PathBuf {
+        let path = OsStr::from_bytes(source.arg.path.as_bytes());
+        let names = source.arg.dir.components().chain(Path::new(path).components());
+        names.filter(|name| *name != Component::CurDir).collect()
+    };
+    let mut paths: Vec<PathBuf> = args.iter().map(path).collect();
+    paths.sort();
+    paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
 fn is_missing(error: &StoreError) -> bool {
     let StoreError::Argument { source, .. } = error else { return false };
     source.kind() == std::io::ErrorKind::NotFound
-}
-
-/// What a listing shows of files.
-#[derive(Clone, Copy, Debug)]
-enum Shows {
-    Metas,
-    /// Their versions as well, below the root.
-    Versions,
 }
 
 impl Source {
@@ -504,23 +556,37 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
-    /// Lists what is in its directory.
-    fn list_into(&self, all: &mut Listing, options: &SourceOptions) -> Result<(), StoreError> {
+    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    fn is_left_out(&self, options: &SourceOptions) -> bool {
+        if options.rules.is_empty() {
+            return false;
+        }
+        let (Some((above, name)), Ok(dir)) = (self.arg.path.split_last(), &self.dir) else {
+            return false;
+        };
+        let held = dir.dir(&above, Use::Pass);
+        let look = |dir| {
+            follow::look(&dir, (&name, &self.arg.path), (options.follow, options.see.plain()))
+        };
+        held.and_then(look)
+            .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+    }
+
+    /// Lists what is in its directory; nothing where that is not there and need not be.
+    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
         let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
         let dir = match &self.dir {
-            Err(errno) if missing(errno) => return Ok(()),
+            Err(errno) if missing(errno) => return Ok(None),
             dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
         };
         let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays), options.how());
-        all.entries.extend(one.entries);
-        all.errors.extend(one.errors);
-        Ok(())
+        let at = (&dir, &RelPath::root());
+        Ok(Some(list(at, (&mut judge, Fate::Stays), options.how(), part)))
     }
 
-    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave it out.
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
     fn look_at(
         &self,
         at: &RelPath,
@@ -541,6 +607,9 @@ impl Source {
             let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
             return Err(self.arg.error("look at", errno));
         }
+        if path != self.arg.path {
+            return Ok(Some(Entry { name, meta }));
+        }
         // At the root no directory was entered yet, so none has said anything.
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
@@ -553,13 +622,15 @@ impl Tree for Sources {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_shown(dir, Shows::Metas)
+        self.list_part(dir, Part::All)
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_part(dir, rest.into())
     }
 
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_shown(dir, Shows::Versions)
+        self.list_part(dir, Part::FirstVersions)
     }
 
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::{Device, DeviceClass, OWNER_BITS, Scope};
+use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::fs::{self, Dev, FileType, OFlags, Stat};
@@ -19,7 +20,7 @@ use super::copy::{Copier, End, write_at};
 use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
-use super::list::{list_but, list_versions};
+use super::list::{Part, list, list_but};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
@@ -35,6 +36,13 @@ use crate::{
     Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
     check_path, lock,
 };
+
+/// What of a directory is listed.
+enum Much<'a> {
+    Part(Part),
+    /// All but names that this admits.
+    But(&'a dyn Fn(&Name) -> bool),
+}
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
@@ -145,15 +153,18 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    fn list_with(
-        &self,
-        dir: &RelPath,
-        fate: Fate,
-        keep: &dyn Fn(&Name) -> bool,
-    ) -> Result<Listing, StoreError> {
+    fn list_with(&self, dir: &RelPath, fate: Fate, much: Much<'_>) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, self.listed()), keep))
+        // Whose an entry is costs nothing to tell.
+        let See { users, groups, .. } = self.0.see;
+        let see = See { users, groups, ..self.0.see.plain() };
+        let fates = (&mut judge, fate);
+        Ok(match much {
+            Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
+            Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
+        })
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -199,13 +210,6 @@ impl LocalStore {
             Some(place) => place.next(&self.0.root, action, path),
             None => self.place(action, path),
         }
-    }
-
-    /// How entries are looked at to list them.
-    fn listed(&self) -> See {
-        // Whose an entry is costs nothing to tell.
-        let See { users, groups, .. } = self.0.see;
-        See { users, groups, ..self.0.see.plain() }
     }
 
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
@@ -466,15 +470,15 @@ impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, &|_| false)
+        self.list_with(dir, Fate::Stays, Much::Part(Part::All))
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Stays, Much::Part(rest.into()))
     }
 
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
-        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        Ok(list_versions(&held, dir, (&mut judge, Fate::Stays), self.listed()))
+        self.list_with(dir, Fate::Stays, Much::Part(Part::FirstVersions))
     }
 
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
@@ -641,17 +645,19 @@ impl Store for LocalStore {
     }
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Goes, &|_| false)
+        self.list_with(dir, Fate::Goes, Much::Part(Part::All))
     }
 
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, keep)
+        self.list_with(dir, Fate::Stays, Much::But(keep))
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove(&self.0, path)
+        remove(&self.0, path, Goes::Removed)
+    }
+
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
+        remove(&self.0, path, Goes::Replaced)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -22,10 +22,17 @@ impl<S: Store> ReceivingHands<S> {
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);
-        let listing =
-            if compared.contents { self.store.list_versions(dir) } else { self.store.list(dir) };
+        let listing = if compared.contents {
+            self.store.list_versions(dir)
+        } else {
+            self.store.list_some(dir, None)
+        };
         let listing = listing.ok()?;
-        if !listing.errors.is_empty() || listing.entries.len() as u64 != tally.entries {
+        // So many that they cannot be listed at once have no tally.
+        if !listing.errors.is_empty()
+            || listing.rest.is_some()
+            || listing.entries.len() as u64 != tally.entries
+        {
             return None;
         }
         let contents = if compared.contents { self.digests.known(&listing)? } else { Vec::new() };
