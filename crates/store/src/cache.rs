@@ -11,14 +11,15 @@
 //! slot   = version, digest, when it was noted, check of all that           all zeros: free
 //! ```
 //!
-//! A slot is written by one call and read with its bucket by one. Nothing is locked and nothing flushed: a slot that two
-//! processes wrote at once, or that a power cut tore, does not have its check, and is free. A table of which a bucket gets
-//! full grows to twice its length, by which no slot moves: what is not in the bucket of the larger table is looked for in
-//! those of the smaller ones that it was. From a full bucket they move then to where they would be noted now. At the greatest
-//! length its oldest slot goes.
+//! Where in a bucket is told by other bits of the hash: the first free one of a few slots from there on, and if none is, any.
+//! A slot is written by one call, and read by one with those few, or with its bucket. Nothing is locked and nothing
+//! flushed: a slot that two processes wrote at once, or that a power cut tore, does not have its check, and is free; what
+//! one writes over that another noted meanwhile is not known, and no more. A table of which a bucket gets full grows to
+//! twice its length, and each bucket gives half of its slots to a new one. At the greatest length its oldest slot goes.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_core::{Digest, Name, Timestamp};
@@ -34,6 +35,8 @@ pub struct Cache {
     table: OwnedFd,
     /// Most bytes of it.
     most: u64,
+    /// How many buckets there were when that was looked at last.
+    seen: AtomicU64,
 }
 
 /// When the reading of a file began, or a moment before.
@@ -75,7 +78,7 @@ impl Cache {
     }
 
     fn of(table: OwnedFd, most: u64) -> Self {
-        let cache = Self { table, most };
+        let cache = Self { table, most, seen: AtomicU64::new(0) };
         if cache.buckets().is_none() {
             // What is left there is none of ours; where it cannot grow, it stays empty.
             fs::ftruncate(&cache.table, FIRST_BUCKETS * BUCKET_BYTES as u64).ok();
@@ -87,15 +90,22 @@ impl Cache {
     #[must_use]
     pub fn find(&self, version: &Version) -> Option<Digest> {
         let key = key_of(version);
+        self.find_near(version.inode, &key).or_else(|| self.find_anywhere(version.inode, &key))
+    }
+
+    /// Where most stand: one short read.
+    fn find_near(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
+        let buckets = Some(self.seen.load(Ordering::Relaxed)).filter(|buckets| *buckets > 0)?;
+        let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
+        let start = place_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
+        let got = read_at(&self.table, start, &mut near).ok()?;
+        find_in(&near[..got], key)
+    }
+
+    fn find_anywhere(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
         let mut bucket = [0; BUCKET_BYTES];
-        for place in self.places(version.inode) {
-            self.read(place, &mut bucket)?;
-            let mut slots = bucket.chunks_exact(SLOT_BYTES).filter(|slot| slot.starts_with(&key));
-            if let Some(slot) = slots.find(|slot| is_sound(slot)) {
-                return slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
-            }
-        }
-        None
+        self.read(place_of(inode, self.buckets()?), &mut bucket)?;
+        find_in(&bucket, key)
     }
 
     /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
@@ -107,15 +117,13 @@ impl Cache {
         let slot = slot_of(version, begun, digest);
         let mut bucket = [0; BUCKET_BYTES];
         for _ in 0..MAX_TRIES {
-            let Some(place) = self.places(version.inode).next() else { return };
+            let Some(buckets) = self.buckets() else { return };
+            let place = place_of(version.inode, buckets);
             if self.read(place, &mut bucket).is_none() {
                 return;
             }
             if let Some(at) = free_slot(&bucket, &slot) {
                 return self.write(place, at, &slot);
-            }
-            if self.spread(place, &bucket) {
-                continue;
             }
             match self.oldest(&bucket) {
                 Some(at) => return self.write(place, at, &slot),
@@ -128,18 +136,9 @@ impl Cache {
     fn buckets(&self) -> Option<u64> {
         let bytes = u64::try_from(fs::fstat(&self.table).ok()?.st_size).ok()?.min(self.most);
         let buckets = bytes / BUCKET_BYTES as u64;
-        (buckets >= FIRST_BUCKETS).then(|| 1 << buckets.ilog2())
-    }
-
-    /// Where versions of a file may stand, that of the present length first.
-    fn places(&self, inode: (u64, u64)) -> impl Iterator<Item = Place> + use<> {
-        let hash = hash_of(inode);
-        let halves = |buckets: &u64| Some(buckets / 2).filter(|half| *half >= FIRST_BUCKETS);
-        let mut last = None;
-        std::iter::successors(self.buckets(), halves).filter_map(move |buckets| {
-            let place = Place((hash & (buckets - 1)) * BUCKET_BYTES as u64);
-            (last.replace(place) != Some(place)).then_some(place)
-        })
+        let buckets = (buckets >= FIRST_BUCKETS).then(|| 1 << buckets.ilog2());
+        self.seen.store(buckets.unwrap_or(0), Ordering::Relaxed);
+        buckets
     }
 
     /// Reads a bucket; `None` where it cannot be read, or is gone.
@@ -151,24 +150,6 @@ impl Cache {
     /// Writes a slot. A full disk keeps nobody from syncing.
     fn write(&self, place: Place, at: usize, slot: &[u8]) {
         io::pwrite(&self.table, slot, place.0 + (at * SLOT_BYTES) as u64).ok();
-    }
-
-    /// Moves what would be noted elsewhere since the table grew; whether there is room now.
-    fn spread(&self, place: Place, bucket: &[u8; BUCKET_BYTES]) -> bool {
-        let mut other = [0; BUCKET_BYTES];
-        let mut has_room = false;
-        for (at, slot) in bucket.chunks_exact(SLOT_BYTES).enumerate() {
-            let to = self.places(inode_of(slot)).next().filter(|to| *to != place);
-            if let Some(to) = to
-                && self.read(to, &mut other).is_some()
-                && let Some(free) = free_slot(&other, slot)
-            {
-                self.write(to, free, slot);
-                self.write(place, at, &[0; SLOT_BYTES]);
-                has_room = true;
-            }
-        }
-        has_room
     }
 
     /// The slot that goes where none is free and the table cannot grow.
@@ -183,8 +164,50 @@ impl Cache {
     /// Makes the table twice as long. Two processes that do it at once may do it twice.
     fn grow(&self) {
         let Some(buckets) = self.buckets() else { return };
-        fs::ftruncate(&self.table, buckets * 2 * BUCKET_BYTES as u64).ok();
+        if fs::ftruncate(&self.table, buckets * 2 * BUCKET_BYTES as u64).is_ok() {
+            (0..buckets).for_each(|bucket| _ = self.split(bucket, buckets));
+        }
     }
+
+    /// Moves what would be noted elsewhere, since there are no more than so many buckets any more but twice as many.
+    fn split(&self, bucket: u64, buckets: u64) -> Option<()> {
+        let [low, high] = [bucket, bucket + buckets].map(|no| Place(no * BUCKET_BYTES as u64));
+        let (mut all, mut goes) = ([0; BUCKET_BYTES], [0; BUCKET_BYTES]);
+        self.read(low, &mut all)?;
+        self.read(high, &mut goes)?;
+        let mut stays = [0; BUCKET_BYTES];
+        for slot in all.chunks_exact(SLOT_BYTES).filter(|slot| !is_free(slot)) {
+            let is_high = place_of(inode_of(slot), 2 * buckets) == high;
+            let to = if is_high { &mut goes } else { &mut stays };
+            if let Some(at) = vacant(to, inode_of(slot)) {
+                to[at * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(slot);
+            }
+        }
+        // What is in both is in one of them too many; what is in none is lost.
+        self.write(high, 0, &goes);
+        self.write(low, 0, &stays);
+        Some(())
+    }
+}
+
+/// Where versions of a file stand, where there are so many buckets.
+const fn place_of(inode: (u64, u64), buckets: u64) -> Place {
+    Place((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
+}
+
+/// The first of the slots of a bucket that something is noted in, while one of them is free.
+const fn first_slot(inode: (u64, u64)) -> usize {
+    // Other bits than those that say which bucket.
+    (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
+}
+
+fn find_in(slots: &[u8], key: &[u8; KEY_BYTES]) -> Option<Digest> {
+    // Files of one device differ by their numbers: these are looked at first.
+    let number = &key[8..INODE_BYTES];
+    let slots = slots.chunks_exact(SLOT_BYTES);
+    let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
+    let slot = slots.find(|slot| is_sound(slot))?;
+    slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes)
 }
 
 /// Where `slot` may be written: over a former version of the same file, or where it is free.
@@ -192,8 +215,20 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
     let inode = &slot[..INODE_BYTES];
     let slots = || bucket.chunks_exact(SLOT_BYTES);
     let same = slots().position(|slot| slot.starts_with(inode));
-    let free = || slots().position(|slot| slot.iter().all(|byte| *byte == 0));
-    same.or_else(free).or_else(|| slots().position(|slot| !is_sound(slot)))
+    same.or_else(|| vacant(bucket, inode_of(slot)))
+        .or_else(|| slots().position(|slot| !is_sound(slot)))
+}
+
+/// A free slot for this file.
+fn vacant(bucket: &[u8; BUCKET_BYTES], inode: (u64, u64)) -> Option<usize> {
+    let slots = || bucket.chunks_exact(SLOT_BYTES);
+    let first = first_slot(inode);
+    let near = slots().skip(first).take(NEAR_SLOTS).position(is_free).map(|at| first + at);
+    near.or_else(|| slots().position(is_free))
+}
+
+fn is_free(slot: &[u8]) -> bool {
+    slot.iter().all(|byte| *byte == 0)
 }
 
 /// Device and inode, then the rest.
@@ -251,6 +286,8 @@ const FIRST_BUCKETS: u64 = 64;
 /// How often a bucket is looked for room in: each time the table has grown, unless others take it.
 const MAX_TRIES: usize = 32;
 const BUCKET_BYTES: usize = 8192;
+/// Read at once, where something most likely stands.
+const NEAR_SLOTS: usize = 8;
 const INODE_BYTES: usize = 16;
 const KEY_BYTES: usize = 48;
 const NOTED_AT: usize = KEY_BYTES + 32;

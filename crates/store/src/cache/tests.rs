@@ -77,7 +77,7 @@ fn a_later_version_takes_the_place_of_a_former_one() {
         cache.note(&Version { changed, ..version(7) }, Moment::now(), &digest(7));
     }
     let mut bucket = [0; BUCKET_BYTES];
-    cache.read(cache.places((1, 7)).next().unwrap(), &mut bucket).unwrap();
+    cache.read(place_of((1, 7), cache.buckets().unwrap()), &mut bucket).unwrap();
     let used = |slot: &&[u8]| slot.iter().any(|byte| *byte != 0);
     assert_eq!(bucket.chunks_exact(SLOT_BYTES).filter(used).count(), 1);
 }
@@ -118,6 +118,27 @@ fn a_table_grows_and_forgets_nothing() {
     assert!(buckets > 2 * first && buckets <= 16 * first, "{buckets}");
     let lost: Vec<_> = (0..many).filter(|n| !knows(&cache, *n)).collect();
     assert!(lost.is_empty(), "{lost:?}");
+}
+
+#[test]
+fn where_in_its_bucket_a_slot_stands_costs_time_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    (0..2000).for_each(|n| note(&cache, n));
+    let near = |n| cache.find_near((1, n), &key_of(&version(n))).is_some();
+    let many = (0..2000).filter(|n| near(*n)).count();
+    assert!(many > 1900, "{many}");
+    let file = table(&dir);
+    let buckets = file.metadata().unwrap().len() / BUCKET_BYTES as u64;
+    let mut bucket = [0; BUCKET_BYTES];
+    for at in (0..buckets).map(|no| no * BUCKET_BYTES as u64) {
+        file.read_exact_at(&mut bucket, at).unwrap();
+        let slots = BUCKET_BYTES / SLOT_BYTES;
+        bucket[..slots * SLOT_BYTES].rotate_left(slots / 2 * SLOT_BYTES);
+        file.write_all_at(&bucket, at).unwrap();
+    }
+    assert!((0..2000).filter(|n| near(*n)).count() < 500);
+    assert!((0..2000).all(|n| knows(&cache, n)));
 }
 
 #[test]
