@@ -183,12 +183,13 @@ fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
 fn an_owner_changes_in_place_what_its_mode_keeps_him_from() {
     let world = World::new();
     let old = noise(300_000, 1);
-    let names = ["large", "small"];
-    for (name, content) in names.iter().zip([&old[..], b"old"]) {
+    let modes = [("large", 0o444), ("small", 0o444), ("shut", 0o040)];
+    let names = modes.map(|(name, _)| name);
+    for ((name, mode), content) in modes.iter().zip([&old[..], b"old", b"old"]) {
         world.write(format!("dst/{name}"), content);
         world.write(format!("src/{name}"), edited(content, content.len() / 2));
         world.chmod(&format!("src/{name}"), 0o644);
-        world.chmod(&format!("dst/{name}"), 0o444);
+        world.chmod(&format!("dst/{name}"), *mode);
     }
     let inodes = names.map(|name| world.inode(&format!("dst/{name}")));
     let mut command = Command::new(DELTIC);
@@ -196,16 +197,20 @@ fn an_owner_changes_in_place_what_its_mode_keeps_him_from() {
     if is_root() {
         command.uid(SOMEBODY).gid(SOMEBODY);
         world.chmod("", 0o755);
-        for name in ["src", "dst", "src/large", "src/small", "dst/large", "dst/small"] {
-            own(&world.path(name), SOMEBODY, SOMEBODY);
+        for dir in ["src", "dst"] {
+            own(&world.path(dir), SOMEBODY, SOMEBODY);
+            for name in names {
+                own(&world.path(format!("{dir}/{name}")), SOMEBODY, SOMEBODY);
+            }
         }
     }
     let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
-    for (name, inode) in names.iter().zip(inodes) {
+    for ((name, mode), inode) in modes.iter().zip(inodes) {
         let (new, place) = (format!("src/{name}"), format!("dst/{name}"));
+        assert_eq!((world.inode(&place), world.mode(&place)), (inode, *mode), "{name}");
+        world.chmod(&place, 0o644);
         assert_eq!(world.read(&place), world.read(&new), "{name}");
-        assert_eq!((world.inode(&place), world.mode(&place)), (inode, 0o444), "{name}");
     }
 }
 

@@ -43,7 +43,11 @@ impl Changing {
         let is_ours = found.st_uid == geteuid().as_raw();
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_closed) = match open(OFlags::RDWR) {
-            Err(Errno::ACCESS) if is_ours => (open(OFlags::RDONLY), true),
+            Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
+                // Nobody holds it as an old version, who would see that it is touched.
+                Err(Errno::ACCESS) => (open_to_owner(place), false),
+                file => (file, true),
+            },
             file => (file, false),
         };
         let file = file.at(OPEN, &place.path)?;
@@ -58,22 +62,12 @@ impl Changing {
         if !self.is_closed {
             return Ok(Writer { of: self, opened: None });
         }
-        let opened = self.open_closed(place).at(OPEN, &place.path)?;
-        Ok(Writer { of: self, opened: Some(opened) })
-    }
-
-    /// Opens the file while its mode lets its owner write to it.
-    fn open_closed(&self, place: &Place) -> Result<OwnedFd, Errno> {
-        let mode = fs::fstat(&self.file)?.st_mode;
-        set_mode(&self.file, mode | WRITE)?;
-        let opened = place.dir.open(&place.name, OFlags::RDWR);
-        set_mode(&self.file, mode)?;
-        let opened = opened?;
+        let opened = open_to_owner(place).at(OPEN, &place.path)?;
         // What got its name meanwhile is another file.
-        if inode_of(&fs::fstat(&opened)?) == self.version.inode {
-            Ok(opened)
+        if inode_of(&fs::fstat(&opened).at(OPEN, &place.path)?) == self.version.inode {
+            Ok(Writer { of: self, opened: Some(opened) })
         } else {
-            Err(Errno::STALE)
+            Err(StoreError::Conflict { path: place.path.clone() })
         }
     }
 
@@ -179,7 +173,20 @@ impl Writer<'_> {
     }
 }
 
+/// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.
+fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
+    let held = place.dir.open(&place.name, OFlags::PATH)?;
+    let stat = fs::fstat(&held)?;
+    if !file_type(&stat).is_file() {
+        return Err(Errno::ACCESS);
+    }
+    set_mode(&held, stat.st_mode | READ_AND_WRITE)?;
+    let opened = place.dir.open(&place.name, OFlags::RDWR);
+    set_mode(&held, stat.st_mode)?;
+    opened
+}
+
 /// What an owner needs to change a file where it is.
-const WRITE: u32 = 0o200;
+const READ_AND_WRITE: u32 = 0o600;
 
 const OPEN: &str = "open to change";
