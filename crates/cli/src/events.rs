@@ -345,6 +345,7 @@ fn action(action: Action) -> &'static str {
         Action::Updated => "updated",
         Action::Touched => "touched",
         Action::Deleted => "deleted",
+        Action::Unchanged => "unchanged",
     }
 }
 

@@ -146,7 +146,7 @@ pub fn agent(
     let runtime = runtime()?;
     let further = Further::Answer { dirs };
     let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
-    let result = runtime.block_on(serve(transport::stdio(), conduct));
+    let result = runtime.block_on(async { serve(transport::stdio(), conduct).await });
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
     result

@@ -2497,6 +2497,25 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
 }
 
 #[test]
+fn what_is_up_to_date_is_told_only_where_it_is_asked_for() {
+    let told = || {
+        let (item, action, differs) = (Item::File, Action::Unchanged, Differs::default());
+        ToSender::Changed(Change {
+            path: path("a"),
+            item,
+            action,
+            differs,
+            facts: Facts::default(),
+        })
+    };
+    let unasked = Err(PeerError::Unexpected("a name that is up to date"));
+    for (tells_unchanged, heard) in [(true, Ok(())), (false, unasked)] {
+        let mut machine = Sender::new(Options { tells_unchanged, ..options() });
+        assert_eq!(machine.handle(told()), heard);
+    }
+}
+
+#[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
     let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
@@ -2570,7 +2589,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
     let plain = |len: usize| Payload::Plain(vec![0; len]);
     match work {
         Work::List { .. } if fails => Answer::Listed(Err(sad())),
-        Work::List { dir: at, tally } => {
+        Work::List { dir: at, tally, .. } => {
             let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
             let entry = |n: usize| Entry {
                 name: name(&n.to_string()),

@@ -7,6 +7,7 @@ mod plan;
 
 use std::ops::Range;
 
+use deltic_core::names::Rest;
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
@@ -54,6 +55,11 @@ impl<S: Tree> Tree for Faulty<S> {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
         self.inner.list(dir)
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_some(dir, rest)
     }
 
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError> {

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
+use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
@@ -35,6 +36,19 @@ pub trait Tree: Send + Sync + 'static {
     /// # Errors
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+
+    /// [`Tree::list`] by parts: of a directory of very many names the first entries, and the names that are left in
+    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few entries.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        match rest {
+            None => self.list(dir),
+            // Nothing was left.
+            Some(_) => Ok(Listing::default()),
+        }
+    }
 
     /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
     ///
@@ -65,6 +79,8 @@ pub struct Listing {
     pub partial: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
+    /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
+    pub rest: Option<Box<Rest>>,
 }
 
 /// One version of a file, held open.

@@ -240,7 +240,7 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created if change.differs.kind => vec!["kind"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
-        Action::Updated | Action::Touched => attributes(change).collect(),
+        Action::Updated | Action::Touched | Action::Unchanged => attributes(change).collect(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
@@ -121,7 +122,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
+            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, key } => {
                 let opened = self.tree.open(&path);
                 self.opened((handle, key), (how, zstd), opened)
@@ -232,11 +233,12 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
+    fn list(&self, dir: &RelPath, tally: bool, rest: Option<Box<Rest>>) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
-        let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
-        let own = self.own.clone().filter(|_| dir.is_root());
+        let begins = rest.is_none();
+        let listing = self.tree.list_some(dir, rest).map_err(|error| sort(&error))?;
+        let own = self.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = listing.skipped.iter().map(|path| Trouble {
             kind: TroubleKind::Skipped,
             message: format!("skip directory {path}"),
@@ -246,14 +248,14 @@ impl<T: Tree> SendingHands<T> {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
         };
-        let Listing { entries, partial, .. } = listing;
+        let Listing { entries, partial, rest, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        let tally = self.tallied.filter(|_| tally).map(|(key, compared)| {
+        let tally = self.tallied.filter(|_| tally && rest.is_none()).map(|(key, compared)| {
             let mut tallying = Tallying::new(&key, compared);
             entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
             tallying.tally()
         });
-        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
+        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing, rest })
     }
 
     fn opened(

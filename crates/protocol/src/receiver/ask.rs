@@ -7,8 +7,8 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Kind, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong,
-    StrongSum, Tally, Timestamp,
+    Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, ShortFingerprint, Span,
+    Strong, StrongSum, Tally, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -49,7 +49,7 @@ pub enum Work {
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
-    Extra { dir: RelPath, keep: HashSet<Name> },
+    Extra { dir: RelPath, keep: Names },
     /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].

@@ -1,11 +1,9 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
-use std::collections::HashSet;
-
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Kind, Meta, Names, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -111,7 +109,7 @@ impl Receiver {
             return Ok(());
         }
         self.announce(&section);
-        self.note_extras(&section, extent);
+        self.note_extras(&section, extent)?;
         if ends(extent) {
             // One that leads nowhere was not entered (`-d`).
             let leads_on = was_told || !section.entries.is_empty();
@@ -258,19 +256,22 @@ impl Receiver {
     }
 
     /// Collects a directory's names; at its end asks which others stand in it.
-    fn note_extras(&mut self, section: &Section, extent: Extent) {
+    fn note_extras(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
         // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
         self.root_is_whole |= section.own.is_some();
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
-            return;
+            return Ok(());
         }
         if extent == Extent::Part {
-            self.keep.clear();
-            return;
+            self.keep = Names::default();
+            return Ok(());
         }
-        self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
+        for entry in &section.entries {
+            let kept = self.keep.push(&entry.name);
+            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
+        }
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
             if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
@@ -279,9 +280,10 @@ impl Receiver {
                 self.ask_extra(dir, keep);
             }
         }
+        Ok(())
     }
 
-    fn ask_extra(&mut self, dir: RelPath, keep: HashSet<Name>) {
+    fn ask_extra(&mut self, dir: RelPath, keep: Names) {
         self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
     }
 
@@ -483,6 +485,8 @@ impl Receiver {
             } else if !self.implied.contains(&path) {
                 self.changed(change);
             }
+        } else {
+            self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
@@ -517,6 +521,7 @@ impl Receiver {
             }
         }
         if action == Action::Touched && differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -615,6 +620,7 @@ impl Receiver {
         self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);

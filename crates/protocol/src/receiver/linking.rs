@@ -355,6 +355,8 @@ impl Receiver {
         let seen = name.seen.as_ref();
         let is = seen.and_then(Meta::linked).and_then(Linked::inode);
         if is.is_some() && is == shared.inode {
+            let leader = shared.path.clone();
+            self.unchanged(&name.path, &name.meta, Some(leader));
             self.report_settled(name.meta.len);
             return self.arrive(file);
         }

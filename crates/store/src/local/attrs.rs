@@ -107,6 +107,18 @@ impl<'a> Attrs<'a> {
         self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
     }
 
+    /// Whether an entry that is this has all of it already.
+    pub(super) fn are_on(&self, is: &Stat) -> bool {
+        let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
+        let has_times = self.times.as_ref().is_none_or(|times| {
+            let Timespec { tv_sec, tv_nsec } = times.last_modification;
+            let modified = i128::from(tv_sec) == i128::from(is.st_mtime)
+                && i128::from(tv_nsec) == i128::from(is.st_mtime_nsec);
+            modified && times.last_access.tv_nsec == UTIME_OMIT
+        });
+        has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
+    }
+
     /// Whether a new file of this user and group lacks mode and times at most.
     fn suits(&self, (user, group): (u32, u32)) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;

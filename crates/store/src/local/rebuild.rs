@@ -37,6 +37,8 @@ pub struct LocalRebuild {
     room: Room,
     /// What is there before anything is written.
     under: Under,
+    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until then.
+    turn: Mutex<()>,
     /// The file that is changed where it is, if one is.
     changing: Option<Changing>,
     /// Bytes that were sent for it and written.
@@ -106,8 +108,8 @@ impl LocalRebuild {
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         let room = Room::of(&staged.file, len, reserve);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
-        let written = AtomicU64::new(0);
-        Self { store, path, staged, inode, len, log, room, under, changing, written, fate }
+        let (turn, written) = (Mutex::default(), AtomicU64::new(0));
+        Self { store, path, staged, inode, len, log, room, under, turn, changing, written, fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -153,11 +155,13 @@ impl LocalRebuild {
     /// Writes to the staged file.
     fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.staged.file.as_fd();
+        let turn = lock(&self.turn);
         if self.store.writing.sparse {
             write_sparse(file, start, bytes, self.under)?;
         } else {
             write_at(file, start, bytes)?;
         }
+        drop(turn);
         if let Some(changing) = &self.changing {
             changing.stage(start..start + bytes.len() as u64);
         }

@@ -14,12 +14,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use deltic_core::meta::Linked;
+use deltic_core::names::Rest;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::list;
+use super::list::{Part, list};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, look_at, look_at_root};
@@ -319,14 +320,43 @@ impl Sources {
         }
     }
 
-    fn list_root(&self) -> Listing {
+    fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let is_root = dir.is_root();
+        let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
+        self.thin(&mut listing, dir);
+        if self.names_of_one > 1 {
+            for Entry { meta, .. } in &mut listing.entries {
+                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                    let names = names.saturating_mul(self.names_of_one);
+                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    fn list_root(&self, part: Part) -> Listing {
         let mut all = Listing::default();
+        if let [only] = &*self.args
+            && only.arg.path.is_root()
+        {
+            match only.list_dir(&self.options, part) {
+                Ok(listing) => all = listing.unwrap_or_default(),
+                Err(error) => all.errors.push(error),
+            }
+            return all;
+        }
         let mut entries = self.list_below(&mut all, &RelPath::root());
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
-            if let Err(error) = source.list_into(&mut all, &self.options) {
-                all.errors.push(error);
+            match source.list_dir(&self.options, Part::All) {
+                Ok(one) => {
+                    let Listing { entries: found, errors, .. } = one.unwrap_or_default();
+                    all.errors.extend(errors);
+                    entries.extend(found.into_iter().map(|entry| (no, entry)));
+                }
+                Err(error) => all.errors.push(error),
             }
-            entries.extend(all.entries.drain(..).map(|entry| (no, entry)));
         }
         // Of equal names the first argument's comes first.
         entries.sort_by(|(one, a), (other, b)| (&a.name, one).cmp(&(&b.name, other)));
@@ -422,16 +452,19 @@ impl Sources {
     /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
     /// be said.
     fn has_files(&self, dir: &RelPath) -> bool {
-        let mut dirs = vec![dir.clone()];
-        while let Some(dir) = dirs.pop() {
+        let mut dirs = vec![(dir.clone(), None)];
+        while let Some((dir, rest)) = dirs.pop() {
             if self.is_protected(&dir) {
                 return true;
             }
-            let Ok(listing) = self.list_plain(&dir) else { return true };
+            let Ok(listing) = self.list_plain(&dir, Part::from(rest)) else { return true };
             if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
             }
-            dirs.extend(listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok()));
+            let below = listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok());
+            let below = below.map(|dir| (dir, None)).collect::<Vec<_>>();
+            dirs.extend(listing.rest.map(|rest| (dir, Some(rest))));
+            dirs.extend(below);
         }
         false
     }
@@ -444,7 +477,7 @@ impl Sources {
         !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
     }
 
-    fn list_plain(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+    fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
@@ -452,7 +485,7 @@ impl Sources {
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
             let held = root.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list(&held, dir, (&mut judge, Fate::Stays), self.options.how()));
+            return Ok(list((&held, dir), (&mut judge, Fate::Stays), self.options.how(), part));
         }
         all.partial = true;
         if !mounted {
@@ -531,20 +564,18 @@ impl Source {
             .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
     }
 
-    /// Lists what is in its directory.
-    fn list_into(&self, all: &mut Listing, options: &SourceOptions) -> Result<(), StoreError> {
+    /// Lists what is in its directory; nothing where that is not there and need not be.
+    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
         let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
         let dir = match &self.dir {
-            Err(errno) if missing(errno) => return Ok(()),
+            Err(errno) if missing(errno) => return Ok(None),
             dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
         };
         let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays), options.how());
-        all.entries.extend(one.entries);
-        all.errors.extend(one.errors);
-        Ok(())
+        let at = (&dir, &RelPath::root());
+        Ok(Some(list(at, (&mut judge, Fate::Stays), options.how(), part)))
     }
 
     /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
@@ -583,18 +614,11 @@ impl Tree for Sources {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
-        self.thin(&mut listing, dir);
-        if self.names_of_one > 1 {
-            for Entry { meta, .. } in &mut listing.entries {
-                if let Some(Linked::Inode(inode, names)) = meta.linked() {
-                    let names = names.saturating_mul(self.names_of_one);
-                    meta.set_linked(Some(Linked::Inode(inode, names)));
-                }
-            }
-        }
-        Ok(listing)
+        self.list_part(dir, Part::All)
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_part(dir, rest.into())
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {

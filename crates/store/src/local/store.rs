@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::{Device, DeviceClass, OWNER_BITS, Scope};
+use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::fs::{self, Dev, FileType, OFlags, Stat};
@@ -19,7 +20,7 @@ use super::copy::{Copier, End, write_at};
 use super::finished::Finished;
 use super::heritage::{Heritage, Heritages};
 use super::link::link;
-use super::list::list_but;
+use super::list::{Part, list, list_but};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
@@ -34,6 +35,13 @@ use crate::filter::{Fate, Scopes, Start};
 use crate::{
     Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
 };
+
+/// What of a directory is listed.
+enum Much<'a> {
+    Part(Part),
+    /// All but names that this admits.
+    But(&'a dyn Fn(&Name) -> bool),
+}
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
@@ -144,18 +152,18 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    fn list_with(
-        &self,
-        dir: &RelPath,
-        fate: Fate,
-        keep: &dyn Fn(&Name) -> bool,
-    ) -> Result<Listing, StoreError> {
+    fn list_with(&self, dir: &RelPath, fate: Fate, much: Much<'_>) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Whose an entry is costs nothing to tell.
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
-        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, see), keep))
+        let fates = (&mut judge, fate);
+        Ok(match much {
+            Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
+            Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
+        })
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -252,18 +260,24 @@ impl LocalStore {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
             };
-            attrs.inheriting(fs::fstat(dir)?.st_mode).set(on)
+            let is = fs::fstat(dir)?;
+            let attrs = attrs.inheriting(is.st_mode);
+            let lacks = made.is_some() || !attrs.are_on(&is);
+            if lacks { attrs.set(on).map(|()| true) } else { Ok(false) }
         };
         let open = |usage| self.0.root.dir(path, usage);
-        match open(Use::Read) {
+        let was_set = match open(Use::Read) {
             Err(Errno::ACCESS) => {
                 open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
             }
             opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
-        self.0.heritages.clear();
-        self.0.touched.add(path);
+        // One that is as it should be costs no write, and no flush.
+        if was_set {
+            self.0.heritages.clear();
+            self.0.touched.add(path);
+        }
         Ok(())
     }
 
@@ -455,8 +469,11 @@ impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, &|_| false)
+        self.list_with(dir, Fate::Stays, Much::Part(Part::All))
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Stays, Much::Part(rest.into()))
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
@@ -614,13 +631,11 @@ impl Store for LocalStore {
     }
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Goes, &|_| false)
+        self.list_with(dir, Fate::Goes, Much::Part(Part::All))
     }
 
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, keep)
+        self.list_with(dir, Fate::Stays, Much::But(keep))
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {

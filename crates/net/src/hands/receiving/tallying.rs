@@ -22,8 +22,12 @@ impl<S: Store> ReceivingHands<S> {
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);
-        let listing = self.store.list(dir).ok()?;
-        if !listing.errors.is_empty() || listing.entries.len() as u64 != tally.entries {
+        let listing = self.store.list_some(dir, None).ok()?;
+        // So many that they cannot be listed at once have no tally.
+        if !listing.errors.is_empty()
+            || listing.rest.is_some()
+            || listing.entries.len() as u64 != tally.entries
+        {
             return None;
         }
         for entry in listing.entries {
