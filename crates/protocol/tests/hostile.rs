@@ -2412,7 +2412,11 @@ fn a_tally_is_told_only_where_options_have_them_and_with_their_sums() {
         victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
         victim
     };
-    assert_eq!(with(Options { checksum: true, ..options() }).refusal(tally("d")), unasked);
+    // Of contents only where some may be known.
+    let checksum = Options { checksum: true, ..options() };
+    assert_eq!(with(checksum.clone()).refusal(tally("d")), unasked);
+    let cached = Compare { cached: true, ..Compare::default() };
+    assert_eq!(with(Options { compare: cached, ..checksum }).take([tally("d")]), Ok(()));
     let remove = Remove { sources: true, ..Remove::default() };
     assert_eq!(with(Options { remove, ..options() }).refusal(tally("d")), unasked);
     let without = Options { metadata: Metadata::default(), ..options() };
@@ -2603,7 +2607,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             if at.components().count() < 3 {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            let tally = tally.then(|| tally_of(&entries, Compared::default()));
+            let tally = tally.then(|| tally_of(&entries, Compared::default(), |_| None));
             Answer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),

@@ -50,6 +50,20 @@ pub trait Tree: Send + Sync + 'static {
         }
     }
 
+    /// The first part of [`Tree::list_some`], with what can be told of the [versions](Listing::versions) of files.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_some(dir, None)
+    }
+
+    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on, as
+    /// [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        vec![None; paths.len()]
+    }
+
     /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
     ///
     /// # Errors
@@ -73,6 +87,9 @@ pub trait Tree: Send + Sync + 'static {
 pub struct Listing {
     /// The entries, sorted by the bytes of their names.
     pub entries: Vec<Entry>,
+    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which one
+    /// can be relied on.
+    pub versions: Vec<Option<Version>>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
@@ -81,6 +98,16 @@ pub struct Listing {
     pub skipped: Vec<RelPath>,
     /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
     pub rest: Option<Box<Rest>>,
+}
+
+impl Listing {
+    /// Leaves out what `stays` does not admit.
+    fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
+        let stay: Vec<bool> = self.entries.iter().map(stays).collect();
+        let (mut entries, mut versions) = (stay.iter(), stay.iter());
+        self.entries.retain(|_| entries.next() == Some(&true));
+        self.versions.retain(|_| versions.next() == Some(&true));
+    }
 }
 
 /// One version of a file, held open.
@@ -231,7 +258,7 @@ pub trait Store: Tree {
     /// As [`Tree::list`].
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
         let mut listing = self.list(dir)?;
-        listing.entries.retain(|entry| !keep(&entry.name));
+        listing.retain(|entry| !keep(&entry.name));
         Ok(listing)
     }
 

@@ -70,18 +70,22 @@ impl Options {
             update: _,
             existing: _,
             ignore_existing: _,
-            cached: _,
+            cached,
             min_bytes: _,
             max_bytes: _,
             fuzzy: _,
         } = compare;
-        let quick = !checksum && !size_only && !ignore_times && *window == Window::Exact;
+        let quick = !size_only && !ignore_times && *window == Window::Exact;
+        // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
+        let quick = quick && (!checksum || *cached);
         let noted = *reads_notes || *writes_notes;
         let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
         (*recursive && quick && plain && links && named && kept).then_some(Compared {
+            contents: *checksum,
+            file_times: *times || !checksum,
             modes: *modes,
             executability: *executability,
             dir_times: *times && !omit_dir_times,

@@ -107,10 +107,17 @@ pub fn sum(
 }
 
 /// As both ends take it.
-pub fn tally_of(entries: &[Entry], compared: Compared) -> Tally {
+pub fn tally_of(
+    entries: &[Entry],
+    compared: Compared,
+    content: impl Fn(&Name) -> Option<Digest>,
+) -> Tally {
     let key = TallyKey::of(&Key::from_bytes([9; 32]));
     let mut tallying = Tallying::new(&key, compared);
-    entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+    for Entry { name, meta } in entries {
+        let content = content(name).filter(|_| meta.is_file() && meta.len > 0);
+        tallying.add(name.as_bytes(), meta, content.as_ref());
+    }
     tallying.tally()
 }
 
@@ -296,7 +303,9 @@ impl Source {
             }
         }
         let rest = (!untold.is_empty()).then(|| Box::new(untold.into_iter()));
-        let tally = (tally && rest.is_none()).then(|| tally_of(&entries, self.compared));
+        let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
+        let tally = tally && rest.is_none();
+        let tally = tally.then(|| tally_of(&entries, self.compared, content));
         Ok(Listed { own, entries, tally, rest, ..Listed::default() })
     }
 

@@ -5,16 +5,18 @@ use deltic_core::{Entry, Follow, Meta, Name, Names, Pile, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::snapshot::look_at;
+use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
-use crate::{Listing, STAGING_NAME, StoreError};
+use crate::{Listing, STAGING_NAME, StoreError, Version};
 
 /// How much of a directory is listed at once.
 pub(super) enum Part {
     All,
     /// What comes first, if there are very many names.
     First,
+    /// The same, with the versions of files.
+    FirstVersions,
     /// What comes next.
     Next(Box<Rest>),
 }
@@ -36,14 +38,26 @@ pub(super) fn list(
     part: Part,
 ) -> Listing {
     let mut listing = Listing::default();
+    let device = match (&part, how) {
+        // Elsewhere a name need not be the file that it looks like.
+        (Part::FirstVersions, (Follow::Never, see)) if !see.noted => Some(lasting_device(dir)),
+        _ => None,
+    };
     let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
     let mut rest = match part {
         Part::Next(rest) => rest,
-        Part::All | Part::First => {
+        Part::All | Part::First | Part::FirstVersions => {
             Box::new(names_in((dir, path), &|_| false, &mut listing).into_iter())
         }
     };
-    look_at_some((dir, path), fates, how, (&mut rest).take(most), &mut listing);
+    let look = |name: &Name| match device {
+        Some(device) => look_at_version(dir, name, how.1).map(|(meta, version)| {
+            let lasts = meta.is_file() && device == Some(version.device());
+            (meta, Some(lasts.then_some(version)))
+        }),
+        None => look((dir, path), name, how),
+    };
+    look_at_some(path, fates, look, (&mut rest).take(most), &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -57,7 +71,7 @@ pub(super) fn list_but(
 ) -> Listing {
     let mut listing = Listing::default();
     let names = names_in((dir, path), keep, &mut listing).into_iter();
-    look_at_some((dir, path), fates, how, names, &mut listing);
+    look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
     listing
 }
 
@@ -84,17 +98,21 @@ fn names_in(
     names.sorted()
 }
 
+/// What an entry is, and, where versions are told, which version of a file that lasts.
+type Looked = (Meta, Option<Option<Version>>);
+
 fn look_at_some(
-    (dir, path): (&Dir, &RelPath),
+    path: &RelPath,
     (judge, fate): (&mut Judge, Fate),
-    how: (Follow, See),
+    look: impl Fn(&Name) -> Result<Looked, Errno>,
     names: impl Iterator<Item = Name>,
     listing: &mut Listing,
 ) {
     for name in names {
-        match look(dir, (&name, path), how) {
-            Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
+        match look(&name) {
+            Ok((meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
                 listing.entries.push(Entry { name, meta });
+                listing.versions.extend(version);
             }
             // One that vanished meanwhile is no entry, and what is left out need not be looked at.
             Ok(_) | Err(Errno::NOENT) => {}
@@ -109,15 +127,16 @@ fn look_at_some(
 
 /// What `name` of `dir`, which is at `path`, is taken for. Its own path is made only where that matters.
 fn look(
-    dir: &Dir,
-    (name, path): (&Name, &RelPath),
+    (dir, path): (&Dir, &RelPath),
+    name: &Name,
     (follow, see): (Follow, See),
-) -> Result<Meta, Errno> {
-    match follow {
+) -> Result<Looked, Errno> {
+    let meta = match follow {
         Follow::Never => look_at(dir, name, see),
         follow => {
             let path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
             follow::look(dir, (name, &path), (follow, see))
         }
-    }
+    };
+    Ok((meta?, None))
 }

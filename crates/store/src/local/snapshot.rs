@@ -11,6 +11,7 @@ use rustix::io::{self, Errno};
 use super::attrs::proc_path;
 use super::more::{Reach, look};
 use super::noted;
+use super::place::Place;
 use crate::dir::Dir;
 use crate::error::At;
 use crate::{Snapshot, StoreError};
@@ -126,8 +127,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn identity(&self) -> Option<Version> {
-        let system = fs::fstatfs(&self.file).ok()?.f_type as u64 & u64::from(u32::MAX);
-        LASTING.contains(&system).then_some(self.version)
+        is_lasting(&self.file).then_some(self.version)
     }
 }
 
@@ -189,15 +189,55 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+/// What tells versions of files without opening them.
+#[derive(Default)]
+pub(super) struct Versions {
+    /// The directory that was last, and its device, if versions on that last.
+    last: Option<(RelPath, Option<u64>)>,
+}
+
+impl Versions {
+    /// The version of the regular file at `place`, if it lasts.
+    pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
+        let device = match &self.last {
+            Some((dir, device)) if *dir == place.dir_path => *device,
+            _ => {
+                let device = lasting_device(&place.dir);
+                self.last = Some((place.dir_path.clone(), device));
+                device
+            }
+        };
+        let stat = place.dir.stat(&place.name).ok()?;
+        let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
+        lasts.then(|| Version::of(&stat))
+    }
+}
+
+/// The device of `dir`, if what is in there and on that has [versions](Version) that last.
+pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
+    is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
+}
+
+fn is_lasting(of: impl AsFd) -> bool {
+    let system = fs::fstatfs(of).map(|system| system.f_type as u64 & u64::from(u32::MAX));
+    system.is_ok_and(|system| LASTING.contains(&system))
+}
+
 /// What `name` of `dir` is.
 pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
+    look_at_version(dir, name, see).map(|(meta, _)| meta)
+}
+
+/// The same, and which version of it, if it is a file.
+pub(super) fn look_at_version(dir: &Dir, name: &Name, see: See) -> Result<(Meta, Version), Errno> {
     let stat = dir.stat(name)?;
     let kind = match kind_of(&stat) {
         Some(kind) => kind,
         None => Kind::Symlink(dir.read_link(name)?),
     };
     let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-    look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)
+    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
+    Ok((meta, Version::of(&stat)))
 }
 
 /// The content of a file that stands for a symlink.

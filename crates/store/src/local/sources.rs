@@ -23,11 +23,11 @@ use super::follow;
 use super::list::{Part, list};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
-use crate::{Filter, Listing, StoreError, Tree, check_path};
+use crate::{Filter, Listing, StoreError, Tree, Version, check_path};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -298,20 +298,28 @@ impl Sources {
             .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
-    /// Opens `path`; where it is in the directory of the `last` place, and of the same argument, that one's handle serves
-    /// again.
+    /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
+    /// serves again.
+    fn place_after<'a, 'l>(
+        &'a self,
+        action: &'static str,
+        path: &RelPath,
+        last: &'l mut Option<(&'a Dir, Place)>,
+    ) -> Result<&'l Place, StoreError> {
+        let dir = self.dir_of(action, path)?;
+        let place = match last.take() {
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, action, path)?,
+            _ => Place::of(dir, action, path)?,
+        };
+        Ok(&last.insert((dir, place)).1)
+    }
+
     fn open_after<'a>(
         &'a self,
         path: &RelPath,
         last: &mut Option<(&'a Dir, Place)>,
     ) -> Result<LocalSnapshot, StoreError> {
-        const OPEN: &str = "open";
-        let dir = self.dir_of(OPEN, path)?;
-        let place = match last.take() {
-            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, OPEN, path)?,
-            _ => Place::of(dir, OPEN, path)?,
-        };
-        let (_, place) = last.insert((dir, place));
+        let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
         if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
@@ -429,10 +437,10 @@ impl Sources {
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if mounts == Mounts::LeaveOut {
-            listing.entries.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
+            listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
         }
         if prune_empty_dirs {
-            listing.entries.retain(|entry| {
+            listing.retain(|entry| {
                 !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
             });
         }
@@ -619,6 +627,21 @@ impl Tree for Sources {
 
     fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
         self.list_part(dir, rest.into())
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_part(dir, Part::FirstVersions)
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow != Follow::Never || see.noted {
+            return vec![None; paths.len()];
+        }
+        let mut last = None;
+        let mut versions = Versions::default();
+        let version = |path| versions.of(self.place_after("look at", path, &mut last).ok()?);
+        paths.iter().map(version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {

@@ -24,7 +24,7 @@ use super::list::{Part, list, list_but};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
-use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -33,7 +33,8 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
+    check_path, lock,
 };
 
 /// What of a directory is listed.
@@ -474,6 +475,19 @@ impl Tree for LocalStore {
 
     fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
         self.list_with(dir, Fate::Stays, Much::Part(rest.into()))
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Stays, Much::Part(Part::FirstVersions))
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let (mut last, mut versions) = (None, Versions::default());
+        let mut version = |path| {
+            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            versions.of(last.insert(place)).filter(|_| !self.0.see.noted)
+        };
+        paths.iter().map(&mut version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
