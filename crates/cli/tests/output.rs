@@ -433,6 +433,29 @@ fn figures_are_grouped_plain_or_have_units() {
 }
 
 #[test]
+fn messages_end_in_the_systems_words_without_their_numbers() {
+    let world = world();
+    for (words, code, why) in [
+        ("sync -a --files-from=none src/ dst/", 1, "read none: no such file or directory"),
+        ("sync -a --exclude-from=none src/ dst/", 1, "read rules none: no such file or directory"),
+        ("sync -a --log-file=none/log src/ dst/", 0, "open none/log: no such file or directory"),
+        ("sync -a -e src/file src/ h:dst/", 14, "start src/file: permission denied"),
+        ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),
+        ("watch -a none/ dst/", 3, "no such file or directory"),
+        ("signature none", 11, "open none: no such file or directory"),
+        ("patch none none -o new", 11, "open none: no such file or directory"),
+    ] {
+        let mut all: Vec<_> = words.split(' ').collect();
+        if words.contains("h:src") {
+            all.splice(1..1, ["-e", SHELL, "--deltic-path", DELTIC]);
+        }
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_eq!(run.code, Some(code), "{words} {run:#?}");
+        assert!(run.stderr.contains(why) && !run.stderr.contains("os error"), "{words} {run:#?}");
+    }
+}
+
+#[test]
 fn levels_are_told_and_names_that_rsync_does_not_know_refused() {
     let world = world();
     for option in ["--info", "--debug"] {

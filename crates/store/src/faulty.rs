@@ -176,6 +176,15 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.remove(path)
     }
 
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        self.inner.link_waiting(path, leader, seen)
+    }
+
     fn land(&self) -> Vec<(RelPath, StoreError)> {
         self.inner.land()
     }

@@ -37,7 +37,8 @@ pub(super) fn list_but(
         match name.ok().filter(|name| path.holds(name)) {
             Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
             Some(name) => match look(dir, (&name, path), how) {
-                Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
+                Ok(mut meta) if judge.admits(&name, meta.is_dir(), fate) => {
+                    judge.sift(&mut meta);
                     listing.entries.push(Entry { name, meta });
                 }
                 // One that vanished meanwhile is no entry, and what is left out need not be looked at.

@@ -139,6 +139,8 @@ fn path_of(bytes: &[u8]) -> PathBuf {
 pub struct SourceOptions {
     /// Which names take part.
     pub rules: Filter,
+    /// The receiver's: extended attributes that it excludes need not be told.
+    pub receiver_rules: Filter,
     /// Whether directories are taken with all that is below them; else only those whose contents were named are listed.
     pub recursive: bool,
     /// Whether directories that are named take part as such, if nothing in them does.
@@ -214,7 +216,7 @@ impl Sources {
         Self { args, by_path, options }
     }
 
-    /// The name of the only argument, if it is there and no directory.
+    /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
         let [Source { arg, dir, .. }] = &*self.args else { return None };
@@ -222,17 +224,23 @@ impl Sources {
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
-        let meta =
-            follow::look(dir, (&name, &arg.path), (self.options.follow, self.options.see.plain()))
-                .ok()?;
-        (!meta.is_dir() && !arg.contents).then_some(name)
+        let how = (self.options.follow, self.options.see.plain());
+        let is_file = match follow::look(dir, (&name, &arg.path), how) {
+            Ok(meta) => !meta.is_dir(),
+            // Nothing comes, and no directory is made for it.
+            Err(errno) => errno == Errno::NOENT && !self.options.ignore_missing,
+        };
+        (is_file && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
-        look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()
+        let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
+        source.scopes.top(&RelPath::root()).sift(&mut own);
+        self.options.receiver_rules.sift(&mut own);
+        Some(own)
     }
 
     /// The paths of arguments that are not there.
@@ -507,7 +515,7 @@ impl Source {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let held = dir.dir(at, Use::Pass);
         let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
-        let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        let mut meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
@@ -518,6 +526,7 @@ impl Source {
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
         let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
+        judge.sift(&mut meta);
         Ok(admitted.then_some(Entry { name, meta }))
     }
 }
@@ -529,6 +538,8 @@ impl Tree for Sources {
         check_path("list", dir)?;
         let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
         self.thin(&mut listing, dir);
+        let sift = |entry: &mut Entry| self.options.receiver_rules.sift(&mut entry.meta);
+        listing.entries.iter_mut().for_each(sift);
         Ok(listing)
     }
 
