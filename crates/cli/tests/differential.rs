@@ -59,6 +59,12 @@
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
 //! - Of a symlink that is touched within a window, Deltic sets the time.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
+//! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
+//! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
+//! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
+//! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
+//! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
+//! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
 
@@ -180,6 +186,8 @@ const APART: &[(&str, &str)] = &[
     ("--append", "--cc=none"),
     ("--append", "-c"),
     ("--append", "-dest="),
+    ("--append", "-y"),
+    ("--append", "-yy"),
     ("-R", "--delete-missing-args"),
     ("-m", "--files-from"),
     ("--files-from", "-L"),

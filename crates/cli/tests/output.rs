@@ -64,8 +64,8 @@ fn names_in_every_format_are_those_of_rsync() {
 fn equal_worlds() -> World {
     let world = world();
     world.write("src/tab\there", "x");
-    fs::hard_link(world.path("src/file"), world.path("src/dir/other")).unwrap();
-    fs::hard_link(world.path("src/link"), world.path("src/dir/to")).unwrap();
+    fs::hard_link(world.path("src/file"), world.path("src/dir/other")).expect("it is free");
+    fs::hard_link(world.path("src/link"), world.path("src/dir/to")).expect("it is free");
     world.ok("-aH --no-fsync src/ dst/");
     world
 }
@@ -176,7 +176,8 @@ fn owners_are_those_of_the_source_where_they_are_carried() {
         let world = world();
         if common::is_root() {
             for (name, id) in [("src/file", 1234), ("src/dir", 1235), ("src/link", 1236)] {
-                std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10)).unwrap();
+                std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10))
+                    .expect("root may");
             }
         }
         world

@@ -99,6 +99,15 @@ fn directories_without_files_are_pruned() {
 }
 
 #[test]
+fn a_name_that_rules_leave_out_brings_no_directories_and_no_rule_is_asked_about_those() {
+    for way in WAYS {
+        let world = world();
+        sync(&world, way, "-rR --exclude=b --exclude=c", &["src/./a/b", "src/./c/file"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?}");
+    }
+}
+
+#[test]
 fn mkpath_makes_every_directory_on_the_way() {
     for way in WAYS {
         let world = world();

@@ -4,11 +4,13 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{DELTIC, SHELL, WAYS, World, edited, noise, rsync, skip};
+use common::attrs::{SOMEBODY, own};
+use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
 fn blocks(world: &World, name: &str) -> u64 {
@@ -204,6 +206,36 @@ fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
     assert_eq!(world.read("dst/file"), world.read("src/file"));
     world.ok("-a --inplace src/ dst/");
     world.assert_same("src", "dst");
+}
+
+#[test]
+fn an_owner_changes_in_place_what_its_mode_keeps_him_from() {
+    let world = World::new();
+    let old = noise(300_000, 1);
+    let names = ["large", "small"];
+    for (name, content) in names.iter().zip([&old[..], b"old"]) {
+        world.write(format!("dst/{name}"), content);
+        world.write(format!("src/{name}"), edited(content, content.len() / 2));
+        world.chmod(&format!("src/{name}"), 0o644);
+        world.chmod(&format!("dst/{name}"), 0o444);
+    }
+    let inodes = names.map(|name| world.inode(&format!("dst/{name}")));
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-rt", "--inplace", "--no-whole-file", "src/", "dst/"]);
+    if is_root() {
+        command.uid(SOMEBODY).gid(SOMEBODY);
+        world.chmod("", 0o755);
+        for name in ["src", "dst", "src/large", "src/small", "dst/large", "dst/small"] {
+            own(&world.path(name), SOMEBODY, SOMEBODY);
+        }
+    }
+    let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    for (name, inode) in names.iter().zip(inodes) {
+        let (new, place) = (format!("src/{name}"), format!("dst/{name}"));
+        assert_eq!(world.read(&place), world.read(&new), "{name}");
+        assert_eq!((world.inode(&place), world.mode(&place)), (inode, 0o444), "{name}");
+    }
 }
 
 /// Starts a push that is slow and does not flush, in a world of its own.

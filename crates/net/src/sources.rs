@@ -77,10 +77,10 @@ fn source_options(options: &Options) -> SourceOptions {
     let select = options.select;
     SourceOptions {
         rules: Filter::new(&options.rules, Side::Sender),
-        receiver_rules: Filter::new(&options.rules, Side::Receiver),
         recursive: options.recursive,
         dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
+        protects: Filter::new(&options.rules, Side::Receiver),
         mounts: select.mounts,
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,

@@ -2232,8 +2232,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
         }
         Work::Land => Answer::Landed(Vec::new()),
-        Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => {
+        Work::Remove { .. } | Work::MakeWay { .. } if fails => {
+            Answer::Removed(Err(trouble(TroubleKind::Failed)))
+        }
+        Work::Remove { .. } | Work::MakeWay { .. } => {
             let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
             Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
         }

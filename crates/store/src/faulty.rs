@@ -185,6 +185,11 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.link_waiting(path, leader, seen)
     }
 
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.make_way(path)
+    }
+
     fn land(&self) -> Vec<(RelPath, StoreError)> {
         self.inner.land()
     }

@@ -92,6 +92,11 @@ impl Filter {
         Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
     }
 
+    /// Whether there is no rule.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether the rules about extended attributes (`x`) let the attribute `name` be told, or changed.
     #[must_use]
     pub fn admits_xattr(&self, name: &[u8]) -> bool {

@@ -250,6 +250,13 @@ pub trait Store: Tree {
         Ok(false)
     }
 
+    /// Removes `path` and all below it as [`Store::remove`] does, so that something else can be there: what the filter says
+    /// of `path` itself does not count, for it is replaced and not deleted.
+    ///
+    /// # Errors
+    /// As for [`Store::remove`].
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError>;
+
     /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
     /// that does not let commits wait has nothing to do.
     fn land(&self) -> Vec<(RelPath, StoreError)> {

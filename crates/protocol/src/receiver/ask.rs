@@ -63,6 +63,9 @@ pub enum Work {
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
+    /// The same, so that something else can be there: what rules say of the name itself does not count. Answer with
+    /// [`Answer::Removed`].
+    MakeWay { path: RelPath },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
     /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of

@@ -70,7 +70,10 @@ impl Receiver {
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
         self.cleared_names += names;
-        self.jobs.ask(Work::Remove { path }, Place::Clear { file });
+        // Where nothing is to be, what is protected stays.
+        let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
+        let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };
+        self.jobs.ask(work, Place::Clear { file });
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<Removed, Trouble>) {

@@ -32,6 +32,14 @@ pub(super) struct Section {
     pub(super) first: u64,
 }
 
+/// An entry, and what stands in its place.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) file: FileNo,
+    pub(super) entry: Entry,
+    pub(super) old: Result<Option<Meta>, Trouble>,
+}
+
 /// Why a directory is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
@@ -335,9 +343,15 @@ impl Receiver {
                 Some(Ok(None)) | None => {}
             }
         }
-        for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
-            let Ok(path) = section.dir.join(&entry.name) else { continue };
+        let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
+            Looked { file, entry, old }
+        };
+        let mut all: Vec<Looked> =
+            section.entries.into_iter().enumerate().zip(found).map(looked).collect();
+        self.lead_by_what_is_here(&mut all);
+        for Looked { file, entry, old } in all {
+            let Ok(path) = section.dir.join(&entry.name) else { continue };
             match old {
                 Ok(old) => self.decide(file, path, entry.meta, old),
                 Err(trouble) => {

@@ -217,7 +217,7 @@ impl Destination {
                 self.visible();
                 Answer::Done(Ok(()))
             }
-            Work::Remove { path } => {
+            Work::Remove { path } | Work::MakeWay { path } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.make) {
                     return Answer::Removed(Err(setback.trouble));

@@ -37,6 +37,8 @@ pub struct LocalRebuild {
     room: Room,
     /// What is there before anything is written.
     under: Under,
+    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until then.
+    turn: Mutex<()>,
     /// The file that is changed where it is, if one is.
     changing: Option<Changing>,
     /// Bytes that were sent for it and written.
@@ -106,8 +108,8 @@ impl LocalRebuild {
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         let room = Room::of(&staged.file, len, reserve);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
-        let written = AtomicU64::new(0);
-        Self { store, path, staged, inode, len, log, room, under, changing, written, fate }
+        let (turn, written) = (Mutex::default(), AtomicU64::new(0));
+        Self { store, path, staged, inode, len, log, room, under, turn, changing, written, fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -153,11 +155,13 @@ impl LocalRebuild {
     /// Writes to the staged file.
     fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.staged.file.as_fd();
+        let turn = lock(&self.turn);
         if self.store.writing.sparse {
             write_sparse(file, start, bytes, self.under)?;
         } else {
             write_at(file, start, bytes)?;
         }
+        drop(turn);
         if let Some(changing) = &self.changing {
             changing.stage(start..start + bytes.len() as u64);
         }
@@ -280,12 +284,13 @@ impl LocalRebuild {
         let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(version)) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
+        let writer = changing.writer(place)?;
         if self.store.writing.preallocate {
-            changing.reserve(self.len).at("allocate", &self.path)?;
+            writer.reserve(self.len).at("allocate", &self.path)?;
         }
         self.store.back_up_copy(place, (changing.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
-        let changed = changing.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
         // The time that says that it is done must not be on the disk before what it says that of.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };

@@ -1,6 +1,7 @@
 //! A file of a local tree, held open.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
@@ -21,6 +22,8 @@ pub struct LocalSnapshot {
     path: RelPath,
     meta: Meta,
     version: Version,
+    /// Until when its version may say too little: see [`restless`].
+    restless: Option<Instant>,
 }
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
@@ -84,7 +87,10 @@ impl LocalSnapshot {
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, See::default());
-        let snapshot = Self { file, path: path.clone(), meta, version: Version::of(&stat) };
+        let (path, version) = (path.clone(), Version::of(&stat));
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
+        let snapshot = Self { file, path, meta, version, restless };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -108,6 +114,9 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
+        if let Some(until) = self.restless {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
         if now == self.version {
             Ok(())
@@ -127,6 +136,20 @@ impl AsFd for LocalSnapshot {
         self.file.as_fd()
     }
 }
+
+/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file from
+/// then on; nothing, if it did so at once.
+///
+/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the version
+/// afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
+fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
+    let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
+    let age = now.checked_sub(changed)?;
+    (age < REST).then_some(REST)
+}
+
+/// How long a thread may be kept from going on with a write, on a machine that is not too busy.
+const REST: Duration = Duration::from_millis(20);
 
 impl Version {
     pub(crate) fn device(self) -> u64 {
@@ -319,4 +342,21 @@ pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usi
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_just_now_is_restless() {
+        let at = |secs, nanos| restless(Timestamp { secs, nanos }, Duration::new(1000, 0));
+        assert_eq!(at(999, 981_000_000), Some(REST));
+        assert_eq!(at(1000, 0), Some(REST));
+        assert_eq!(at(999, 980_000_000), None);
+        // By the clock of another machine, or before there were clocks.
+        assert_eq!(at(1000, 1), None);
+        assert_eq!(at(i64::MAX, 0), None);
+        assert_eq!(at(-1, 0), None);
+    }
 }

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use deltic_core::meta::Linked;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
@@ -139,14 +140,15 @@ fn path_of(bytes: &[u8]) -> PathBuf {
 pub struct SourceOptions {
     /// Which names take part.
     pub rules: Filter,
-    /// The receiver's: extended attributes that it excludes need not be told.
-    pub receiver_rules: Filter,
     /// Whether directories are taken with all that is below them; else only those whose contents were named are listed.
     pub recursive: bool,
     /// Whether directories that are named take part as such, if nothing in them does.
     pub dirs: bool,
     /// Whether directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
+    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes that it
+    /// excludes need not be told.
+    pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
     /// Whether arguments that are not there are none.
@@ -169,6 +171,10 @@ pub struct Sources {
     args: Vec<Source>,
     /// The first argument of each path.
     by_path: BTreeMap<Box<[u8]>, usize>,
+    /// What is protected at a receiver.
+    protects: Scopes,
+    /// Under how many names at most one name of a file is listed.
+    names_of_one: u32,
     options: SourceOptions,
 }
 
@@ -213,7 +219,11 @@ impl Sources {
         for (no, source) in args.iter().enumerate() {
             by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
         }
-        Self { args, by_path, options }
+        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
+        let protects = Scopes::new(options.protects.clone(), base, Start::Root);
+        let overlap = options.see.linked && overlap(&args);
+        let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
+        Self { args, by_path, protects, names_of_one, options }
     }
 
     /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
@@ -239,7 +249,7 @@ impl Sources {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
         let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
         source.scopes.top(&RelPath::root()).sift(&mut own);
-        self.options.receiver_rules.sift(&mut own);
+        self.options.protects.sift(&mut own);
         Some(own)
     }
 
@@ -346,6 +356,9 @@ impl Sources {
                 missing.push((name, source.arg.error("look at", errno)));
                 continue;
             }
+            if source.is_left_out(&self.options) {
+                continue;
+            }
             // Those beside it are told of where it is listed.
             missing.retain(|(other, _)| *other != name);
             last = Some(name);
@@ -413,10 +426,14 @@ impl Sources {
         source.device.is_some() && device.is_some() && device != source.device
     }
 
-    /// Whether there is anything but directories below `dir`; so it is where that cannot be said.
+    /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
+    /// be said.
     fn has_files(&self, dir: &RelPath) -> bool {
         let mut dirs = vec![dir.clone()];
         while let Some(dir) = dirs.pop() {
+            if self.is_protected(&dir) {
+                return true;
+            }
             let Ok(listing) = self.list_plain(&dir) else { return true };
             if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
@@ -424,6 +441,14 @@ impl Sources {
             dirs.extend(listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok()));
         }
         false
+    }
+
+    /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    fn is_protected(&self, dir: &RelPath) -> bool {
+        let protects = |(above, name): (RelPath, Name)| {
+            !self.protects.top(&above).admits(&name, true, Fate::Stays)
+        };
+        !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
     }
 
     fn list_plain(&self, dir: &RelPath) -> Result<Listing, StoreError> {
@@ -461,6 +486,18 @@ fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
     stat.ok().map(|stat| stat.st_dev)
 }
 
+/// Whether one of them means what is below another, so that a file may be listed under more names than it has.
+fn overlap(args: &[Source]) -> bool {
+    let path = |source: &Source| -> PathBuf {
+        let path = OsStr::from_bytes(source.arg.path.as_bytes());
+        let names = source.arg.dir.components().chain(Path::new(path).components());
+        names.filter(|name| *name != Component::CurDir).collect()
+    };
+    let mut paths: Vec<PathBuf> = args.iter().map(path).collect();
+    paths.sort();
+    paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
 fn is_missing(error: &StoreError) -> bool {
     let StoreError::Argument { source, .. } = error else { return false };
     source.kind() == std::io::ErrorKind::NotFound
@@ -485,6 +522,13 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
+    /// Whether the rules leave out what it means: then it leads nowhere.
+    fn is_left_out(&self, options: &SourceOptions) -> bool {
+        let Some((above, name)) = self.arg.path.split_last() else { return false };
+        let looked = || self.look_at(&above, name.as_bytes(), options);
+        !options.rules.is_empty() && matches!(looked(), Ok(None))
+    }
+
     /// Lists what is in its directory.
     fn list_into(&self, all: &mut Listing, options: &SourceOptions) -> Result<(), StoreError> {
         let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
@@ -501,7 +545,7 @@ impl Source {
         Ok(())
     }
 
-    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave it out.
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
     fn look_at(
         &self,
         at: &RelPath,
@@ -522,6 +566,9 @@ impl Source {
             let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
             return Err(self.arg.error("look at", errno));
         }
+        if path != self.arg.path {
+            return Ok(Some(Entry { name, meta }));
+        }
         // At the root no directory was entered yet, so none has said anything.
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
@@ -538,8 +585,16 @@ impl Tree for Sources {
         check_path("list", dir)?;
         let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
         self.thin(&mut listing, dir);
-        let sift = |entry: &mut Entry| self.options.receiver_rules.sift(&mut entry.meta);
+        let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);
+        if self.names_of_one > 1 {
+            for Entry { meta, .. } in &mut listing.entries {
+                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                    let names = names.saturating_mul(self.names_of_one);
+                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                }
+            }
+        }
         Ok(listing)
     }
 

@@ -654,7 +654,11 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove(&self.0, path)
+        remove(&self.0, path, Goes::Removed)
+    }
+
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
+        remove(&self.0, path, Goes::Replaced)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
