@@ -5,10 +5,10 @@
 //! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
 //! the present then, or none at all, so that the next run sees to it (docs/decisions/0020).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -100,6 +100,11 @@ impl Changing {
         }
     }
 
+    /// Whether all of a new version of `len` bytes is staged.
+    pub(super) fn is_all_staged(&self, len: u64) -> bool {
+        len == 0 || lock(&self.staged).get(&0).is_some_and(|end| *end >= len)
+    }
+
     /// Reads the new version, of which `staged` has what is to change.
     pub(super) fn read_at(
         &self,
@@ -184,6 +189,28 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     let opened = place.dir.open(&place.name, OFlags::RDWR);
     set_mode(&held, stat.st_mode)?;
     opened
+}
+
+/// Files of several names that a run changed where they are: it may do so under more than one of them.
+#[derive(Debug, Default)]
+pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
+
+/// Whose turn it is to change a file.
+type Turn = Arc<Mutex<Left>>;
+
+/// How one of them was left. It is held while the file changes: one name waits for the other.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) version: Option<Version>,
+    /// Whether it has the content of one of its names, and not the old one.
+    pub(super) is_rewritten: bool,
+}
+
+impl LeftFiles {
+    /// The file of this device and inode.
+    pub(super) fn of(&self, inode: (u64, u64)) -> Turn {
+        Arc::clone(lock(&self.0).entry(inode).or_default())
+    }
 }
 
 /// What an owner needs to change a file where it is.
