@@ -268,7 +268,7 @@ pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
 
 /// A message of ours about a file that could not be opened.
 pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
-    format!("open {}: {error}", printable(path.as_os_str().as_bytes()))
+    format!("open {}: {}", printable(path.as_os_str().as_bytes()), deltic_net::reason(error))
 }
 
 #[cfg(test)]

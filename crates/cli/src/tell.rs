@@ -259,7 +259,7 @@ impl Teller for Words {
             }
             Err(error) => {
                 let written = self.output.finish();
-                output::complain(&error.to_string(), exit::hint(error));
+                output::complain(&error.to_string(), exit::hint(error, self.view.help));
                 if let Some(log) = &mut self.log {
                     log.line(&self.setting, error.to_string());
                     log.output.flush();
@@ -377,8 +377,8 @@ impl Teller for Events {
         match result {
             Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
-                self.output.line(Event::error(error).line());
-                output::complain(&error.to_string(), exit::hint(error));
+                self.output.line(Event::error(error, self.view.help).line());
+                output::complain(&error.to_string(), exit::hint(error, self.view.help));
             }
         }
         self.output.finish()

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::args::SyncArgs;
 use crate::args::show::{Outbuf, Show, Stderr};
+use crate::commands::sync;
 use crate::escape::Escape;
 use crate::format::{self, Format};
 use crate::levels::Info;
@@ -24,6 +25,8 @@ pub(crate) struct View {
     pub(crate) unchanged: bool,
     /// Whether it is told whose things are.
     pub(crate) owners: bool,
+    /// Where to look for what the words mean.
+    pub(crate) help: &'static str,
     /// What is told.
     pub(crate) info: Info,
     /// How figures are written.
@@ -105,6 +108,7 @@ impl View {
         let logged = log.as_ref().and_then(|log| log.names.as_ref());
         Ok(Self {
             json: show.json,
+            help: sync::HELP,
             owners: names.iter().chain(logged).any(Format::tells_owners),
             names,
             deletions: deletions(show, info),

@@ -66,6 +66,8 @@
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
 //! - rsync waits for rules to come out of a FIFO that has the name of a file of rules. There is none.
+//! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
+//! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 

@@ -64,8 +64,8 @@ fn names_in_every_format_are_those_of_rsync() {
 fn equal_worlds() -> World {
     let world = world();
     world.write("src/tab\there", "x");
-    fs::hard_link(world.path("src/file"), world.path("src/dir/other")).unwrap();
-    fs::hard_link(world.path("src/link"), world.path("src/dir/to")).unwrap();
+    fs::hard_link(world.path("src/file"), world.path("src/dir/other")).expect("it is free");
+    fs::hard_link(world.path("src/link"), world.path("src/dir/to")).expect("it is free");
     world.ok("-aH --no-fsync src/ dst/");
     world
 }
@@ -176,7 +176,8 @@ fn owners_are_those_of_the_source_where_they_are_carried() {
         let world = world();
         if common::is_root() {
             for (name, id) in [("src/file", 1234), ("src/dir", 1235), ("src/link", 1236)] {
-                std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10)).unwrap();
+                std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10))
+                    .expect("root may");
             }
         }
         world
@@ -429,6 +430,29 @@ fn figures_are_grouped_plain_or_have_units() {
     ] {
         let run = world.ok(&format!("-an --stats {words} src/ dst/"));
         assert!(run.stdout.contains(&format!("Total file size: {shown}\n")), "{words} {run:#?}");
+    }
+}
+
+#[test]
+fn messages_end_in_the_systems_words_without_their_numbers() {
+    let world = world();
+    for (words, code, why) in [
+        ("sync -a --files-from=none src/ dst/", 1, "read none: no such file or directory"),
+        ("sync -a --exclude-from=none src/ dst/", 1, "read rules none: no such file or directory"),
+        ("sync -a --log-file=none/log src/ dst/", 0, "open none/log: no such file or directory"),
+        ("sync -a -e src/file src/ h:dst/", 14, "start src/file: permission denied"),
+        ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),
+        ("watch -a none/ dst/", 3, "no such file or directory"),
+        ("signature none", 11, "open none: no such file or directory"),
+        ("patch none none -o new", 11, "open none: no such file or directory"),
+    ] {
+        let mut all: Vec<_> = words.split(' ').collect();
+        if words.contains("h:src") {
+            all.splice(1..1, ["-e", SHELL, "--deltic-path", DELTIC]);
+        }
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_eq!(run.code, Some(code), "{words} {run:#?}");
+        assert!(run.stderr.contains(why) && !run.stderr.contains("os error"), "{words} {run:#?}");
     }
 }
 

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use deltic_store::local::umask;
+pub use deltic_store::reason;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;

@@ -182,6 +182,15 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.remove(path)
     }
 
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        self.inner.link_waiting(path, leader, seen)
+    }
+
     fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
         self.plan.enter(Call::Remove, path)?;
         self.inner.make_way(path)

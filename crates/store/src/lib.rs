@@ -20,7 +20,7 @@ use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::StoreError;
+pub use error::{StoreError, reason};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -277,6 +277,21 @@ pub trait Store: Tree {
     /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
     /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Has `path` wait with a new version that waits at `leader` for [`land`](Self::land): it becomes another name of that, in
+    /// place of what is `seen`. Whether one waits there; if not, nothing is done.
+    ///
+    /// # Errors
+    /// Where the system cannot link it.
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        let _ = (path, leader, seen);
+        Ok(false)
+    }
 
     /// Removes `path` and all below it as [`Store::remove`] does, so that something else can be there: what the filter says
     /// of `path` itself does not count, for it is replaced and not deleted.

@@ -173,13 +173,21 @@ impl Both<'_> {
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
+    /// Nor of a file that may not be read, for which rsync makes a new one.
     fn tells_alike(&self) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
         let implied = asked.has("--no-implied-dirs");
         let links = asked.has("-H") || asked.part("--append");
-        !asked.part("-dest=") && !links && !asked.has("-I") && !untimed && !shared && !implied
+        let unread = self.before.keys().any(|name| self.was_unread(name));
+        !unread
+            && !asked.part("-dest=")
+            && !links
+            && !asked.has("-I")
+            && !untimed
+            && !shared
+            && !implied
     }
 
     /// Each `-i` line of one only.
@@ -246,6 +254,10 @@ impl Both<'_> {
         // A change of owner clears setuid, and rsync tells of that instead.
         if self.case.new.0.values().any(|node| node.mode & 0o6000 != 0) {
             marks[5..8].fill(b'.');
+        }
+        // The mode that rsync compares is that which the ACL gave.
+        if self.asked.has("-A") && marks[9] == b'a' {
+            marks[5] = b'.';
         }
         if self.takes_notes_of_links() {
             marks[10] = b'.';
@@ -353,6 +365,12 @@ impl Both<'_> {
         named.any(|(path, _)| path.file_name() == name.file_name())
     }
 
+    /// Whether an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new mode.
+    fn was_unread(&self, name: &Path) -> bool {
+        let is_closed = |look: &Look| look.kind == Kind::File && look.mode & 0o400 == 0;
+        self.case.lowered && self.before.get(name).is_some_and(is_closed)
+    }
+
     /// Whether files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
@@ -377,6 +395,7 @@ impl Both<'_> {
         let bits = match look.kind {
             Kind::Link => 0,
             _ if perms => 0o7777,
+            _ if self.was_unread(name) => 0,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
         };

@@ -316,6 +316,9 @@ impl<S: Store> ReceivingHands<S> {
         (leader, kind): (&RelPath, &Kind),
         seen: Option<&Meta>,
     ) -> Result<(), StoreError> {
+        if self.store.link_waiting(path, leader, seen)? {
+            return Ok(());
+        }
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))

@@ -60,7 +60,8 @@ impl Receiver {
             let message = format!("replace {path}: directory not empty");
             return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
         }
-        if !never && self.cleared_names + names > most {
+        // What is empty gives way whatever the limit: nothing is lost.
+        if !never && names > 1 && self.cleared_names + names > most {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
                  --delete with --max-delete or --force-delete allows it"

@@ -95,6 +95,7 @@ impl Receiver {
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
+        let was_told = self.listing.as_ref().is_some_and(|(dir, _)| *dir == section.dir);
         self.check_order(&section, extent)?;
         self.check_names(&section)?;
         section.first = self.told;
@@ -110,7 +111,9 @@ impl Receiver {
         self.announce(&section);
         self.note_extras(&section, extent)?;
         if ends(extent) {
-            self.ended(&section.dir, extent == Extent::Part);
+            // One that leads nowhere was not entered (`-d`).
+            let leads_on = was_told || !section.entries.is_empty();
+            self.ended(&section.dir, extent == Extent::Part && leads_on);
         }
         let no = self.next_section;
         self.next_section += 1;

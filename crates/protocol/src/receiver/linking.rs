@@ -407,6 +407,7 @@ impl Receiver {
             Ok(()) => {
                 self.report_settled(name.meta.len);
                 self.arrive(file);
+                self.waits(file, &name.path);
                 self.changed(change);
             }
             Err(Setback { trouble, retry }) => {

@@ -5,10 +5,10 @@
 //! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
 //! the present then, or none at all, so that the next run sees to it (docs/decisions/0020).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -43,7 +43,11 @@ impl Changing {
         let is_ours = found.st_uid == geteuid().as_raw();
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_closed) = match open(OFlags::RDWR) {
-            Err(Errno::ACCESS) if is_ours => (open(OFlags::RDONLY), true),
+            Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
+                // Nobody holds it as an old version, who would see that it is touched.
+                Err(Errno::ACCESS) => (open_to_owner(place), false),
+                file => (file, true),
+            },
             file => (file, false),
         };
         let file = file.at(OPEN, &place.path)?;
@@ -58,22 +62,12 @@ impl Changing {
         if !self.is_closed {
             return Ok(Writer { of: self, opened: None });
         }
-        let opened = self.open_closed(place).at(OPEN, &place.path)?;
-        Ok(Writer { of: self, opened: Some(opened) })
-    }
-
-    /// Opens the file while its mode lets its owner write to it.
-    fn open_closed(&self, place: &Place) -> Result<OwnedFd, Errno> {
-        let mode = fs::fstat(&self.file)?.st_mode;
-        set_mode(&self.file, mode | WRITE)?;
-        let opened = place.dir.open(&place.name, OFlags::RDWR);
-        set_mode(&self.file, mode)?;
-        let opened = opened?;
+        let opened = open_to_owner(place).at(OPEN, &place.path)?;
         // What got its name meanwhile is another file.
-        if inode_of(&fs::fstat(&opened)?) == self.version.inode {
-            Ok(opened)
+        if inode_of(&fs::fstat(&opened).at(OPEN, &place.path)?) == self.version.inode {
+            Ok(Writer { of: self, opened: Some(opened) })
         } else {
-            Err(Errno::STALE)
+            Err(StoreError::Conflict { path: place.path.clone() })
         }
     }
 
@@ -104,6 +98,11 @@ impl Changing {
         if start < end {
             staged.insert(start, end);
         }
+    }
+
+    /// Whether all of a new version of `len` bytes is staged.
+    pub(super) fn is_all_staged(&self, len: u64) -> bool {
+        len == 0 || lock(&self.staged).get(&0).is_some_and(|end| *end >= len)
     }
 
     /// Reads the new version, of which `staged` has what is to change.
@@ -179,7 +178,42 @@ impl Writer<'_> {
     }
 }
 
+/// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.
+fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
+    let held = place.dir.open(&place.name, OFlags::PATH)?;
+    let stat = fs::fstat(&held)?;
+    if !file_type(&stat).is_file() {
+        return Err(Errno::ACCESS);
+    }
+    set_mode(&held, stat.st_mode | READ_AND_WRITE)?;
+    let opened = place.dir.open(&place.name, OFlags::RDWR);
+    set_mode(&held, stat.st_mode)?;
+    opened
+}
+
+/// Files of several names that a run changed where they are: it may do so under more than one of them.
+#[derive(Debug, Default)]
+pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
+
+/// Whose turn it is to change a file.
+type Turn = Arc<Mutex<Left>>;
+
+/// How one of them was left. It is held while the file changes: one name waits for the other.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) version: Option<Version>,
+    /// Whether it has the content of one of its names, and not the old one.
+    pub(super) is_rewritten: bool,
+}
+
+impl LeftFiles {
+    /// The file of this device and inode.
+    pub(super) fn of(&self, inode: (u64, u64)) -> Turn {
+        Arc::clone(lock(&self.0).entry(inode).or_default())
+    }
+}
+
 /// What an owner needs to change a file where it is.
-const WRITE: u32 = 0o200;
+const READ_AND_WRITE: u32 = 0o600;
 
 const OPEN: &str = "open to change";

@@ -110,7 +110,8 @@ fn look_at_some(
 ) {
     for name in names {
         match look(&name) {
-            Ok((meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
+            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
+                judge.sift(&mut meta);
                 listing.entries.push(Entry { name, meta });
                 listing.versions.extend(version);
             }

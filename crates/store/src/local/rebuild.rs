@@ -178,7 +178,7 @@ impl LocalRebuild {
         let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
-        let keep = (commit.keep, self.store.see);
+        let keep = (commit.keep, self.store.ways());
         let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
@@ -242,15 +242,46 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Writes what is staged into the file that is to change.
-    fn change(
+    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them: one
+    /// after the other then, and the last one's content stays.
+    fn take_turn(
         &self,
         changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
+        (place, expected): (&Place, &Expected),
+    ) -> Result<(), StoreError> {
+        if changing.version().has_one_name() {
+            let old = expected.check(place, self.store.see)?;
+            return self.change((changing, changing.version()), commit, (place, old));
+        }
+        let left = self.store.left.of(changing.version().inode());
+        let mut left = lock(&left);
+        let now = place.dir.find(&place.name).at("commit", &self.path)?;
+        let ours = now.filter(|now| left.version == Some(Version::of(now)));
+        let (version, old) = match ours {
+            // What lies where it lay is the other name's, unless that was there before.
+            Some(now)
+                if Version::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
+            {
+                return Err(StoreError::Changed { path: self.path.clone() });
+            }
+            Some(now) => (Version::of(&now), Some(now)),
+            None => (changing.version(), expected.check(place, self.store.see)?),
+        };
+        let changed = self.change((changing, version), commit, (place, old));
+        left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
+        left.is_rewritten = true;
+        changed
+    }
+
+    /// Writes what is staged into the file that is to change, and is of this version.
+    fn change(
+        &self,
+        (changing, version): (&Changing, Version),
+        commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(changing.version()))
-        else {
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(version)) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         let writer = changing.writer(place)?;
@@ -268,7 +299,7 @@ impl LocalRebuild {
             changing.mark_torn();
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
-        let keep = (commit.keep, self.store.see);
+        let keep = (commit.keep, self.store.ways());
         let umask = (self.store.umask, Heritage::default());
         let old_mode = Some(self.mode_of(place, &old));
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
@@ -382,17 +413,16 @@ impl Rebuild for LocalRebuild {
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let expected = Expected::of(&commit.replaces);
-        let old = expected.check(&place, self.store.see)?;
         if let Some(changing) = self.changing.take() {
-            return self.change(&changing, &commit, (&place, old));
+            return self.take_turn(&changing, &commit, (&place, &expected));
         }
+        let old = expected.check(&place, self.store.see)?;
         self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;
         let finished = self.finished(expected);
-        // What others become names of must have its own.
-        if self.store.writing.delay && commit.meta.linked().is_none() {
+        if self.store.writing.delay {
             self.doom(Fate::Gone);
-            lock(&self.store.delayed).push(finished);
+            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some());
             return Ok(());
         }
         finished.land(&self.store, &place)?;

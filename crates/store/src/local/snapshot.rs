@@ -164,6 +164,16 @@ impl Version {
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
+    /// Device and number of its inode.
+    pub(crate) const fn inode(self) -> (u64, u64) {
+        self.inode
+    }
+
+    /// Whether nothing else is a name of it.
+    pub(crate) const fn has_one_name(self) -> bool {
+        self.names == 1
+    }
+
     /// Length in bytes.
     pub(crate) const fn len(self) -> u64 {
         self.len

@@ -147,7 +147,8 @@ pub struct SourceOptions {
     pub dirs: bool,
     /// Whether directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
-    /// What a receiver may delete, of which directories that it protects are not left out for that.
+    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes that it
+    /// excludes need not be told.
     pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
@@ -226,7 +227,7 @@ impl Sources {
         Self { args, by_path, protects, names_of_one, options }
     }
 
-    /// The name of the only argument, if it is there and no directory.
+    /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
         let [Source { arg, dir, .. }] = &*self.args else { return None };
@@ -234,17 +235,23 @@ impl Sources {
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
-        let meta =
-            follow::look(dir, (&name, &arg.path), (self.options.follow, self.options.see.plain()))
-                .ok()?;
-        (!meta.is_dir() && !arg.contents).then_some(name)
+        let how = (self.options.follow, self.options.see.plain());
+        let is_file = match follow::look(dir, (&name, &arg.path), how) {
+            Ok(meta) => !meta.is_dir(),
+            // Nothing comes, and no directory is made for it.
+            Err(errno) => errno == Errno::NOENT && !self.options.ignore_missing,
+        };
+        (is_file && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
-        look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()
+        let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
+        source.scopes.top(&RelPath::root()).sift(&mut own);
+        self.options.protects.sift(&mut own);
+        Some(own)
     }
 
     /// The paths of arguments that are not there.
@@ -333,6 +340,8 @@ impl Sources {
         let is_root = dir.is_root();
         let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
         self.thin(&mut listing, dir);
+        let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
+        listing.entries.iter_mut().for_each(sift);
         if self.names_of_one > 1 {
             for Entry { meta, .. } in &mut listing.entries {
                 if let Some(Linked::Inode(inode, names)) = meta.linked() {
@@ -600,7 +609,7 @@ impl Source {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let held = dir.dir(at, Use::Pass);
         let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
-        let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        let mut meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
@@ -614,6 +623,7 @@ impl Source {
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
         let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
+        judge.sift(&mut meta);
         Ok(admitted.then_some(Entry { name, meta }))
     }
 }

@@ -14,11 +14,12 @@ use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
-use super::attrs::{Attrs, On, set_mode, umask};
+use super::attrs::{Attrs, On, Ways, set_mode, umask};
 use super::backup::{Backup, Goes};
 use super::copy::{Copier, End, write_at};
-use super::finished::Finished;
+use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
+use super::inplace::LeftFiles;
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::place::Place;
@@ -53,7 +54,8 @@ pub struct LocalStore(Arc<Inner>);
 pub struct LocalOptions {
     /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names may be removed: a receiver's filter. The others are never listed.
+    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it excludes
+    /// are neither seen nor changed.
     pub rules: Filter,
     /// What is looked at of an entry, and which extended attributes are ours to change.
     pub see: See,
@@ -79,7 +81,9 @@ pub(super) struct Inner {
     temp: Option<Stages>,
     pub(super) writing: Writing,
     /// What waits for [`Store::land`].
-    pub(super) delayed: Mutex<Vec<Finished>>,
+    pub(super) delayed: Mutex<Delayed>,
+    /// Files of several names that changed where they are.
+    pub(super) left: LeftFiles,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -139,6 +143,7 @@ impl LocalStore {
             temp,
             writing: options.writing,
             delayed: Mutex::default(),
+            left: LeftFiles::default(),
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
@@ -219,7 +224,8 @@ impl LocalStore {
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
         if path.is_root() {
-            return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
+            let own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            return Ok(Some(self.0.sifted(own)));
         }
         let place = self.place_after(LOOK, path, last);
         let look = |place: &Place| self.look_in(place).at(LOOK, path);
@@ -237,7 +243,7 @@ impl LocalStore {
             // A true one holds no note: it gives way to a file that does.
             *target = Box::default();
         }
-        Ok(meta)
+        Ok(self.0.sifted(meta))
     }
 
     fn set_dir(
@@ -256,7 +262,7 @@ impl LocalStore {
         };
         let umask = above.umask(self.0.umask);
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
@@ -294,12 +300,23 @@ impl LocalStore {
             return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
         }
         let open = On::Open(file.as_fd());
-        match is_path {
+        let set = || match is_path {
             true => attrs.set(On::Handle(file.as_fd())),
             false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
             false => attrs.set(open),
+        };
+        if !self.0.writing.inplace || stat.st_nlink == 1 {
+            return set().at(SET_META, &place.path);
         }
-        .at(SET_META, &place.path)
+        let left = self.0.left.of(inode_of(&stat));
+        let mut left = lock(&left);
+        if left.is_rewritten {
+            // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
+            return Ok(());
+        }
+        let done = set();
+        left.version = fs::fstat(&file).ok().map(|now| Version::of(&now));
+        done.at(SET_META, &place.path)
     }
 
     /// Makes a file of these bytes, which is noted to be something else.
@@ -313,7 +330,7 @@ impl LocalStore {
         self.make_at((action, path), make, |dir, name, _| {
             let file = dir.open(name, OFlags::RDONLY)?;
             let above = (self.0.umask, Heritage::default());
-            let attrs = Attrs::of_new(meta, (keep, self.0.see), None, above);
+            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
             attrs.set(On::Open(file.as_fd()))?;
             if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
         })
@@ -338,8 +355,8 @@ impl LocalStore {
 
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
     /// that lacks a mode.
-    fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
-        let what = (keep, self.0.see);
+    fn attrs<'a>(&'a self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
+        let what = (keep, self.0.ways());
         match made {
             Some(old_mode) => {
                 Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
@@ -445,7 +462,8 @@ impl Inner {
         let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let attrs = Attrs::of_new(&old, (keep, see), None, (self.umask, Heritage::default()));
+        let ways = (see, &Filter::default());
+        let attrs = Attrs::of_new(&old, (keep, ways), None, (self.umask, Heritage::default()));
         attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
         if self.touched.is_durable() {
             fs::fsync(&staged.file).at("back up", &place.path)?;
@@ -453,6 +471,17 @@ impl Inner {
         self.touched.add(&place.dir_path);
         let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
         backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))
+    }
+
+    /// What is looked at of an entry, and what of it is ours to change.
+    pub(super) const fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter())
+    }
+
+    /// What counts of an entry: without the attributes that are none of ours.
+    pub(super) fn sifted(&self, mut meta: Meta) -> Meta {
+        self.scopes.filter().sift(&mut meta);
+        meta
     }
 
     /// Whether old versions are kept.
@@ -521,7 +550,8 @@ impl Store for LocalStore {
             behind => behind,
         }
         .at(LOOK, path)?;
-        behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
+        let look = |dir| look_at_root(&dir, self.0.see).at(LOOK, path);
+        behind.map(|dir| look(dir).map(|meta| self.0.sifted(meta))).transpose()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
@@ -598,7 +628,7 @@ impl Store for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
         })
     }
@@ -613,7 +643,7 @@ impl Store for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
             attrs.set(On::Handle(held.as_fd()))
         })
@@ -664,8 +694,17 @@ impl Store for LocalStore {
         self.0.touched.flush(&self.0.root)
     }
 
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        link_waiting(&self.0, path, (leader, seen))
+    }
+
     fn land(&self) -> Vec<(RelPath, StoreError)> {
-        let delayed = std::mem::take(&mut *lock(&self.0.delayed));
+        let delayed = lock(&self.0.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
             let place = match last.take() {

@@ -141,9 +141,12 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     let (file, dir, link) = (format!("{top}/a/one"), format!("{top}/a"), format!("{top}/link"));
     assert_eq!(single(&[&file]).as_deref(), Some("one"));
     assert_eq!(single(&[&link]).as_deref(), Some("link"));
-    for none in
-        [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[&format!("{top}/no")], &[]]
-    {
+    // What is not there brings no directory with it either.
+    assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
+    let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
+    let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
+    assert_eq!(Sources::new(vec![no], forgiven).single_file(), None);
+    for none in [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[]] {
         assert_eq!(single(none), None);
     }
 }
