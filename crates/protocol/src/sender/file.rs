@@ -22,6 +22,9 @@ use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
 
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
+/// Groups that are told together, at least, while more are to come: they fill a packet. A connection begins with a few
+/// packets, however little they hold, and is as fast later as it was first.
+const TOLD_TOGETHER: usize = 128;
 
 pub(super) const CHANGED: &str = "it changed while it was read";
 const SHORTER: &str = "it is shorter than what is to be added to";
@@ -182,6 +185,11 @@ impl Outgoing {
         self.how
     }
 
+    /// Whether there are groups that are worth a frame, or the last ones.
+    fn has_to_tell(&self) -> bool {
+        self.untold.len() >= TOLD_TOGETHER || self.sealing && !self.untold.is_empty()
+    }
+
     /// Whether all of a range of chunks have been told in groups.
     pub(super) fn offers(&self, chunks: &Range<u32>) -> bool {
         chunks.end <= self.next_group.chunk
@@ -279,7 +287,7 @@ impl Sender {
             let Some(file) = self.scanners.pop_front() else { return };
             self.tell(file);
             let Some(outgoing) = self.files.get_mut(&file) else { continue };
-            if !outgoing.untold.is_empty() {
+            if outgoing.has_to_tell() {
                 self.scanners.push_back(file);
                 continue;
             }
@@ -331,7 +339,7 @@ impl Sender {
     /// Tells groups as the window allows, and behind the last the end.
     fn tell(&mut self, file: FileNo) {
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
+        while outgoing.has_to_tell() && self.groups_out < GROUP_WINDOW {
             let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
             if outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none() {
