@@ -11,7 +11,8 @@ use deltic_core::{Key, RelPath, Span, Strategy};
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{
-    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES,
+    WHOLE_BLOCK_BYTES,
 };
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
@@ -260,7 +261,11 @@ impl Sender {
             outgoing.whole.count = count;
         }
         let (spec, len) = (outgoing.spec, meta.len);
-        self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
+        let is_offer = self.offering.is_told(file);
+        self.frames.push_back(match is_offer {
+            true => ToReceiver::Offer { file, meta, spec },
+            false => ToReceiver::Start { file, meta, how, spec },
+        });
         match (how, body) {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
             (How::Whole, None) | (How::Tail, _) => self.read_blocks(handle),
@@ -338,9 +343,10 @@ impl Sender {
 
     /// Tells groups as the window allows, and behind the last the end.
     fn tell(&mut self, file: FileNo) {
+        let window = if self.offering.is_told(file) { OFFERED_GROUPS } else { GROUP_WINDOW };
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        while outgoing.has_to_tell() && self.groups_out < GROUP_WINDOW {
-            let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
+        while outgoing.has_to_tell() && self.groups_out < window {
+            let room = (window - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
             if outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none() {
                 self.frames.push_back(tell_chunks(file, outgoing, &batch));
