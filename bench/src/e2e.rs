@@ -1,4 +1,4 @@
-//! One changed file, from end to end: Deltic and rsync through the same pipes, interleaved.
+//! One changed file, from end to end: Deltic and rsync through the same pipes, and what cp takes, interleaved.
 
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};

@@ -20,6 +20,8 @@ pub(crate) enum Peer {
     RsyncFsync,
     /// rsync that keeps partial files.
     RsyncPartial,
+    /// cp: reads the new version and writes one, on one machine and with no question asked. What that costs is the wall.
+    Cp,
 }
 
 /// What a run is to do besides bringing SRC to DEST.
@@ -39,6 +41,7 @@ impl Peer {
             Self::Rsync => "rsync",
             Self::RsyncFsync => "rsync --fsync",
             Self::RsyncPartial => "rsync --partial",
+            Self::Cp => "cp",
         }
     }
 
@@ -46,9 +49,23 @@ impl Peer {
         matches!(self, Self::Deltic | Self::DelticNoFsync)
     }
 
+    fn is_rsync(self) -> bool {
+        matches!(self, Self::Rsync | Self::RsyncFsync | Self::RsyncPartial)
+    }
+
+    /// Whether it has two ends, and tells what they sent.
+    pub(crate) fn talks(self) -> bool {
+        self != Self::Cp
+    }
+
     /// The command up to, but without, SRC and DEST; `shell` stands for ssh.
     pub(crate) fn command(self, programs: &Programs, shell: &Path, task: Task) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
+        if !self.talks() {
+            return ["cp", "-aT", "--remove-destination", "--reflink=never"]
+                .map(Into::into)
+                .to_vec();
+        }
         if self.is_deltic() {
             line.extend([programs.deltic().into(), "sync".into()]);
             line.extend(["--deltic-path".into(), programs.deltic().into()]);
@@ -67,7 +84,7 @@ impl Peer {
 
     fn own_flag(self) -> Option<&'static str> {
         match self {
-            Self::Deltic | Self::Rsync => None,
+            Self::Deltic | Self::Rsync | Self::Cp => None,
             Self::DelticNoFsync => Some("--no-fsync"),
             Self::RsyncFsync => Some("--fsync"),
             Self::RsyncPartial => Some("--partial"),
@@ -106,7 +123,7 @@ impl Programs {
             let path = self.deltic();
             eprintln!("deltic: {} ({})", version(path.as_os_str())?, path.display());
         }
-        if peers.iter().any(|peer| !peer.is_deltic()) {
+        if peers.iter().any(|peer| peer.is_rsync()) {
             eprintln!("rsync: {} ({})", version(self.rsync.as_os_str())?, self.rsync.display());
         }
         Ok(())

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Exit};
 use crate::meter::Meter;
+use crate::output;
 
 /// The schema's number; it grows when a field changes its meaning, which we mean never to do.
 const SCHEMA: u32 = 1;
@@ -278,11 +279,11 @@ impl<'a> Event<'a> {
     }
 
     /// The last line of a run that did not.
-    pub(crate) fn error(error: &SyncError) -> Self {
+    pub(crate) fn error(error: &SyncError, help: &'static str) -> Self {
         Event::Error {
             exit_code: Exit::from(error).code(),
             message: error.to_string(),
-            hint: exit::hint(error),
+            hint: exit::hint(error, help),
         }
     }
 
@@ -290,7 +291,7 @@ impl<'a> Event<'a> {
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
         Event::Error {
             exit_code: Exit::of_refusal(refusal).code(),
-            message: format!("{refusal:#}"),
+            message: output::words(refusal),
             hint: None,
         }
     }
@@ -345,6 +346,7 @@ fn action(action: Action) -> &'static str {
         Action::Updated => "updated",
         Action::Touched => "touched",
         Action::Deleted => "deleted",
+        Action::Unchanged => "unchanged",
     }
 }
 
@@ -478,9 +480,9 @@ mod tests {
             parsed(&Event::trouble(TroubleKind::DeleteLimit, "m")),
             json!({"event": "trouble", "kind": "delete_limit", "message": "m"})
         );
-        assert_eq!(keys(&Event::error(&SyncError::Interrupted)), "event exit_code message");
+        assert_eq!(keys(&Event::error(&SyncError::Interrupted, "help")), "event exit_code message");
         assert_eq!(
-            keys(&Event::error(&SyncError::Usage("x".into()))),
+            keys(&Event::error(&SyncError::Usage("x".into()), "help")),
             "event exit_code hint message"
         );
     }
@@ -491,7 +493,7 @@ mod tests {
         let events = [
             Event::progress(&Meter::default(), Duration::ZERO),
             Event::summary(&Outcome::default(), false, Exit::Success),
-            Event::error(&SyncError::Usage("x".into())),
+            Event::error(&SyncError::Usage("x".into()), "help"),
             Event::change(&change(b"\xff")),
             Event::Round { round: 1, full: false, names: Some(1) },
             Event::watch(&Note::SourceGone),

@@ -132,8 +132,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What to do about `error`, where we know.
-pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
+/// What to do about `error`, where we know; `help` is for words that make no sense.
+pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str> {
     match error {
         SyncError::Start { .. } => Some("is it installed? -e names another remote shell"),
         SyncError::Incompatible(_) => {
@@ -154,7 +154,7 @@ pub(crate) fn hint(error: &SyncError) -> Option<&'static str> {
             "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more",
         ),
         SyncError::Watch { .. } => None,
-        SyncError::Usage(_) => Some("see `deltic sync --help`"),
+        SyncError::Usage(_) => Some(help),
         SyncError::Internal => Some("please report it, with what was printed before"),
         SyncError::Silence | SyncError::TimeUp => {
             Some("what has arrived is kept: run the same command again")

@@ -61,7 +61,8 @@ impl Explain {
     /// Takes in a change; the line that explains it, if it is of a file that is there now.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
         let is_linked = change.facts.linked.is_some();
-        if change.item != Item::File || change.action == Action::Deleted || is_linked {
+        let has_none = matches!(change.action, Action::Deleted | Action::Unchanged);
+        if change.item != Item::File || has_none || is_linked {
             return None;
         }
         let why = self.why(change);

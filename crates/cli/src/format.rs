@@ -110,6 +110,11 @@ impl Format {
         self.has(b"io")
     }
 
+    /// Whether it tells whose something is.
+    pub(crate) fn tells_owners(&self) -> bool {
+        self.has(b"UG")
+    }
+
     fn has(&self, escapes: &[u8]) -> bool {
         let is =
             |piece: &Piece| matches!(piece, Piece::Escape(place) if escapes.contains(&place.what));
@@ -130,6 +135,11 @@ impl Format {
         }
         line
     }
+}
+
+/// What rsync says of a name that is up to date, where nothing itemizes it.
+pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
+    [&*escape.escaped(change.path.as_bytes()), b" is uptodate"].concat()
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &[u8]) {
@@ -181,7 +191,8 @@ impl Place {
             b'n' => return name(change),
             b'f' => return setting.long_name(change),
             b'L' => {
-                let linked = facts.linked.as_ref().map(|first| [b" => ", first.as_bytes()]);
+                let made = facts.linked.as_ref().filter(|_| change.action != Action::Unchanged);
+                let linked = made.map(|first| [b" => ", first.as_bytes()]);
                 let target = facts.target.as_deref().map(|target| [b" -> ", target]);
                 return linked.or(target).map_or_else(Vec::new, |words| words.concat());
             }
@@ -200,8 +211,8 @@ impl Place {
             b'p' => std::process::id().to_string(),
             b'B' => permissions(facts.mode),
             b'C' => " ".repeat(CHECKSUM_LEN),
-            b'U' => "0".into(),
-            b'G' => "DEFAULT".into(),
+            b'U' => facts.owner.user.unwrap_or(0).to_string(),
+            b'G' => facts.owner.group.map_or_else(|| "DEFAULT".into(), |group| group.to_string()),
             b'%' => "%".into(),
             _ => String::new(),
         };
@@ -257,12 +268,13 @@ pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
 
 /// A message of ours about a file that could not be opened.
 pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
-    format!("open {}: {error}", printable(path.as_os_str().as_bytes()))
+    format!("open {}: {}", printable(path.as_os_str().as_bytes()), deltic_net::reason(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_core::meta::Owner;
     use deltic_core::{RelPath, Timestamp};
     use deltic_protocol::report::{Differs, Facts};
 
@@ -280,6 +292,7 @@ mod tests {
             len: 1_234_567,
             modified: Timestamp { secs: 1_000_000_000, nanos: 5 },
             mode: 0o4751,
+            owner: Owner { user: Some(7), group: None },
             target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
             linked: None,
             literal: 77,
@@ -305,7 +318,7 @@ mod tests {
                 "[%'l] [%''l] [%'''l] [%12l] [%-12l] [%'12l]",
                 "[1,234,567] [1.23M] [1.18M] [     1234567] [1234567     ] [   1,234,567]",
             ),
-            ("%M|%B|%U|%G|%m|%P", "2001/09/09-01:46:40|rwsr-x--x|0|DEFAULT||%P"),
+            ("%M|%B|%U|%G|%m|%P", "2001/09/09-01:46:40|rwsr-x--x|7|DEFAULT||%P"),
             ("%f", "top/s/d/f"),
             ("100% %q %% %h %a %u %", "100% %q % %h %a %u %"),
             ("%-5n|%5o|", "d/f  | send|"),

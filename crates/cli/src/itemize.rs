@@ -38,7 +38,7 @@ impl Style {
     fn update(self, change: &Change) -> char {
         match (change.action, change.item) {
             _ if change.facts.linked.is_some() => 'h',
-            (Action::Touched, _) => '.',
+            (Action::Touched | Action::Unchanged, _) => '.',
             (_, Item::File) => self.arrow,
             _ => 'c',
         }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn codes_are_those_that_rsync_prints() {
-        use Action::{Created, Touched, Updated};
+        use Action::{Created, Touched, Unchanged, Updated};
         use Item::{Device, Dir, File, Special, Symlink};
         for (style, item, action, differs, line) in [
             (PULL, File, Created, "", ">f+++++++++"),
@@ -127,6 +127,8 @@ mod tests {
             (PULL, File, Touched, "t", ".f..t......"),
             (PUSH, File, Touched, "p", ".f...p....."),
             (PULL, File, Touched, "", ".f         "),
+            (PUSH, File, Unchanged, "", ".f         "),
+            (PULL, Dir, Unchanged, "", ".d         "),
             (PUSH, Dir, Created, "", "cd+++++++++"),
             (PULL, Dir, Touched, "t", ".d..t......"),
             (PULL, Symlink, Created, "", "cL+++++++++"),

@@ -10,7 +10,7 @@ pub(crate) struct Info {
     pub(crate) del: u8,
     /// That the list is on its way.
     pub(crate) flist: u8,
-    /// 1: names that change; 2: also those that change in their attributes alone.
+    /// 1: names that change; 2: also those that change in their attributes alone, or are up to date.
     pub(crate) name: u8,
     /// Names that are left out because of what they are.
     pub(crate) nonreg: u8,

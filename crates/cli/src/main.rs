@@ -76,6 +76,6 @@ fn prefer_isa() -> Option<Exit> {
 /// How a command that works on single files ended.
 fn ended(result: anyhow::Result<()>) -> Exit {
     let Err(error) = result else { return Exit::Success };
-    output::complain(&format!("{error:#}"), None);
+    output::complain(&output::words(&error), None);
     Exit::from(&error)
 }

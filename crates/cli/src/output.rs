@@ -7,6 +7,8 @@
 use std::io::{self, Write};
 use std::mem;
 
+use deltic_net::reason;
+
 /// Standard output, in batches of lines.
 pub(crate) struct Output {
     sink: Box<dyn Write + Send>,
@@ -78,6 +80,19 @@ impl Output {
 pub(crate) fn complain(what: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
     note(&format!("deltic: {what}\n{hint}"));
+}
+
+/// What went wrong, from the outside in; the system's own words without their numbers.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let word = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref().map_or_else(|| cause.to_string(), reason)
+    };
+    error.chain().map(word).collect::<Vec<_>>().join(": ")
+}
+
+/// Says that standard output could not be written.
+pub(crate) fn complain_unwritten(error: &io::Error) {
+    complain(&format!("write standard output: {}", reason(error)), None);
 }
 
 /// Writes `text` to standard error in one piece.

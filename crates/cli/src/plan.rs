@@ -47,7 +47,7 @@ impl Request {
             (Sources::Local(_), Destination::Remote { .. }) => Far::Destination,
             (Sources::Remote { .. }, _) => Far::Sources,
         };
-        let plan = Plan {
+        let mut plan = Plan {
             names: args.select.names(&sources)?,
             sources,
             destination,
@@ -62,7 +62,10 @@ impl Request {
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
         };
-        Ok(Self { plan, view: View::new(args, terminals)? })
+        let view = View::new(args, terminals)?;
+        plan.options.tells_unchanged = view.unchanged;
+        plan.options.tells_owners = view.owners;
+        Ok(Self { plan, view })
     }
 }
 
@@ -167,6 +170,9 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
             || args.sums.sums(args.checksum)?.whole
             || (local && !args.no_whole_file && may_be_whole),
         dry_run: args.dry_run || select.list_only,
+        // The view knows.
+        tells_unchanged: false,
+        tells_owners: false,
         delete: args
             .remove
             .deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?,

@@ -146,6 +146,9 @@ impl Words {
     }
 
     fn change(&mut self, change: &Change) {
+        if change.action == Action::Unchanged {
+            return self.unchanged(change);
+        }
         self.tally.note(change);
         let format = match change.action {
             Action::Deleted => self.view.deletions.as_ref(),
@@ -161,6 +164,27 @@ impl Words {
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) {
             log.change(change, &self.setting, &self.view);
+        }
+    }
+
+    /// What is up to date is itemized, or else said in words; of directories there are none.
+    fn unchanged(&mut self, change: &Change) {
+        let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
+        if !is_itemized && change.item == Item::Dir {
+            return;
+        }
+        let line = match self.view.names.as_ref().filter(|_| is_itemized) {
+            Some(format) => format.line(change, &self.setting, self.view.escape),
+            None => format::up_to_date(change, self.view.escape),
+        };
+        self.say(line);
+        let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) else { return };
+        match log.names.as_ref().is_some_and(Format::itemizes) {
+            true if is_itemized => log.change(change, &self.setting, &self.view),
+            _ if !is_itemized => {
+                log.line(&self.setting, format::up_to_date(change, Escape::Control));
+            }
+            _ => {}
         }
     }
 
@@ -235,7 +259,7 @@ impl Teller for Words {
             }
             Err(error) => {
                 let written = self.output.finish();
-                output::complain(&error.to_string(), exit::hint(error));
+                output::complain(&error.to_string(), exit::hint(error, self.view.help));
                 if let Some(log) = &mut self.log {
                     log.line(&self.setting, error.to_string());
                     log.output.flush();
@@ -353,8 +377,8 @@ impl Teller for Events {
         match result {
             Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
-                self.output.line(Event::error(error).line());
-                output::complain(&error.to_string(), exit::hint(error));
+                self.output.line(Event::error(error, self.view.help).line());
+                output::complain(&error.to_string(), exit::hint(error, self.view.help));
             }
         }
         self.output.finish()

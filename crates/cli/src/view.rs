@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::args::SyncArgs;
 use crate::args::show::{Outbuf, Show, Stderr};
+use crate::commands::sync;
 use crate::escape::Escape;
 use crate::format::{self, Format};
 use crate::levels::Info;
@@ -20,6 +21,12 @@ pub(crate) struct View {
     pub(crate) names: Option<Format>,
     /// How deletions are, if they are.
     pub(crate) deletions: Option<Format>,
+    /// Whether what is up to date is told as well.
+    pub(crate) unchanged: bool,
+    /// Whether it is told whose things are.
+    pub(crate) owners: bool,
+    /// Where to look for what the words mean.
+    pub(crate) help: &'static str,
     /// What is told.
     pub(crate) info: Info,
     /// How figures are written.
@@ -96,10 +103,16 @@ impl View {
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         let show = &args.show;
         let info = show.levels()?;
+        let names = names(show, info);
+        let log = show.log_file.clone().map(|path| Log { path, names: log_names(show) });
+        let logged = log.as_ref().and_then(|log| log.names.as_ref());
         Ok(Self {
             json: show.json,
-            names: names(show, info),
+            help: sync::HELP,
+            owners: names.iter().chain(logged).any(Format::tells_owners),
+            names,
             deletions: deletions(show, info),
+            unchanged: unchanged(show, info),
             info,
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
@@ -110,7 +123,7 @@ impl View {
             color: terminals.stdout && !terminals.plain,
             to_stderr: show.stderr == Stderr::All && !show.json,
             by_line: matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line)),
-            log: show.log_file.clone().map(|path| Log { path, names: log_names(show) }),
+            log,
         })
     }
 }
@@ -123,7 +136,7 @@ fn names(show: &Show, info: Info) -> Option<Format> {
     match &show.out_format {
         Some(format) if format.is_empty() => None,
         Some(format) => Some(Format::new(format.as_encoded_bytes())),
-        None if show.itemize_changes => Some(Format::new(format::ITEMIZED)),
+        None if show.itemize_changes > 0 => Some(Format::new(format::ITEMIZED)),
         None => (info.name > 0).then(|| Format::new(format::NAMES)),
     }
 }
@@ -132,6 +145,12 @@ fn names(show: &Show, info: Info) -> Option<Format> {
 fn deletions(show: &Show, info: Info) -> Option<Format> {
     let plain = || (info.del > 0 && !show.quiet).then(|| Format::new(format::NAMES));
     names(show, info).or_else(plain)
+}
+
+/// As in rsync a second `-i` is heard where names are itemized.
+fn unchanged(show: &Show, info: Info) -> bool {
+    let itemizes = show.json || names(show, info).is_some_and(|format| format.itemizes());
+    !show.quiet && (info.name > 1 || itemizes && show.itemize_changes > 1)
 }
 
 fn log_names(show: &Show) -> Option<Format> {

@@ -168,7 +168,7 @@ fn other_programs_stand_in_the_same_tables() {
 fn a_program_that_is_not_there_is_left_out_and_named() {
     let world = World::new();
     let run = bench(&world, "--size 100kB --change 0 --runs 1 --peer rsync=no/such/rsync");
-    let said = "deltic: rsync (program) is left out: start no/such/rsync: No such file";
+    let said = "deltic: rsync (program) is left out: start no/such/rsync: no such file";
     assert!(run.code == Some(0) && run.stderr.starts_with(said), "{run:#?}");
     assert!(run.stdout.contains("deltic") && !run.stdout.contains("rsync"), "{run:#?}");
 }
@@ -194,7 +194,7 @@ fn words_that_make_no_sense_are_refused_before_anything_is_made() {
         assert!(run.stderr.contains(wanted), "{words}: {run:#?}");
     }
     for (words, code, wanted) in [
-        ("--pair old no/such", 11, "deltic: look at no/such: No such file"),
+        ("--pair old no/such", 11, "deltic: look at no/such: no such file"),
         ("--pair old src", 3, "deltic: src is not a regular file"),
         ("--csv no/such/f.csv", 11, "deltic: write no/such/f.csv: "),
         ("--plot old", 11, "deltic: make old: "),

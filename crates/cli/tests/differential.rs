@@ -55,10 +55,21 @@
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares.
 //! - Two sources of one name: Deltic takes the first.
-//! - A listed name that rules leave out, or that leads nowhere (`-L`): Deltic makes the directories on the way to it.
+//! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
-//! - Of a symlink that is touched within a window, Deltic sets the time.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
+//! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
+//! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
+//! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
+//! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
+//! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
+//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here.
+//! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
+//! - rsync waits for rules to come out of a FIFO that has the name of a file of rules. There is none.
+//! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
+//! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
+//! - What goes of a directory that stays is counted and not named (`-i`).
+//! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
 
@@ -180,6 +191,8 @@ const APART: &[(&str, &str)] = &[
     ("--append", "--cc=none"),
     ("--append", "-c"),
     ("--append", "-dest="),
+    ("--append", "-y"),
+    ("--append", "-yy"),
     ("-R", "--delete-missing-args"),
     ("-m", "--files-from"),
     ("--files-from", "-L"),
@@ -260,7 +273,8 @@ fn options(dice: &mut Dice) -> Vec<Vec<OsString>> {
         let has = |words: &[OsString], part: &str| {
             words.iter().any(|word| {
                 let word = word.to_string_lossy();
-                if part.len() == 2 && part != "-f" { word == part } else { word.contains(part) }
+                let is_whole = part.len() == 2 && !matches!(part, "-f" | "-@");
+                if is_whole { word == part } else { word.contains(part) }
             })
         };
         let before = all.concat();

@@ -3,6 +3,7 @@
 mod common;
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, noise, rsync};
@@ -54,6 +55,143 @@ fn names_in_every_format_are_those_of_rsync() {
     ] {
         for way in WAYS {
             let Some((ours, theirs)) = both(world, way, words) else { return };
+            assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{way:?} {words}");
+        }
+    }
+}
+
+/// The same tree twice, with other names of a file and of a link in it, and one name that drives terminals.
+fn equal_worlds() -> World {
+    let world = world();
+    world.write("src/tab\there", "x");
+    fs::hard_link(world.path("src/file"), world.path("src/dir/other")).expect("it is free");
+    fs::hard_link(world.path("src/link"), world.path("src/dir/to")).expect("it is free");
+    world.ok("-aH --no-fsync src/ dst/");
+    world
+}
+
+#[test]
+fn what_is_up_to_date_is_named_as_in_rsync() {
+    for words in [
+        "-aii",
+        "-aHii",
+        "-aHiin",
+        "-aciv --info=flist0,stats0,name2",
+        "-aHii --out-format=%i|%n|%L|%o",
+        "-aii --out-format=%n",
+        "-a --info=name2 --out-format=%i%n",
+        "-a --info=name2",
+        "-aH --info=name2",
+        "-ac --info=name2 --out-format=%n",
+        "-aii --exclude=dir",
+    ] {
+        for way in WAYS {
+            let Some((ours, theirs)) = both(equal_worlds, way, words) else { return };
+            assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{way:?} {words}");
+        }
+    }
+}
+
+#[test]
+fn what_is_up_to_date_in_a_large_tree_is_named_too() {
+    let large = || {
+        let world = World::new();
+        for n in 0..1300 {
+            world.write(format!("src/{}/{}/{n}", n % 7, n % 11), "");
+        }
+        world.mkdir("dst");
+        world.ok("-a --no-fsync src/ dst/");
+        world
+    };
+    for (way, words) in [(Way::Push, "-aii"), (Way::Pull, "-a --info=name2")] {
+        let Some((ours, theirs)) = both(large, way, words) else { return };
+        assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{way:?} {words}");
+        assert!(ours.stdout.lines().count() >= 1300);
+    }
+}
+
+#[test]
+fn what_is_up_to_date_is_named_beside_what_changes() {
+    let changed = || {
+        let world = equal_worlds();
+        world.chmod("src/dir/below", 0o600);
+        world.write("src/new", "new");
+        world.write("src/tab\there", "longer");
+        for name in ["src/tab\there", "src"] {
+            world.set_time(name, 1_100_000_000);
+        }
+        world
+    };
+    for words in ["-aii", "-aHii", "-a --info=name2"] {
+        for way in WAYS {
+            let Some((ours, theirs)) = both(changed, way, words) else { return };
+            assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{way:?} {words}");
+        }
+    }
+}
+
+#[test]
+fn what_an_alternate_has_is_named_as_in_rsync() {
+    let alternate = || {
+        let world = World::new();
+        world.write("src/file", "content");
+        world.write("src/other", "other");
+        world.mkdir("dst");
+        world.ok("-a --no-fsync --exclude=other src/ there/");
+        world
+    };
+    for words in ["-aii --link-dest=../there", "-aii --compare-dest=../there"] {
+        for way in WAYS {
+            let Some((ours, theirs)) = both(alternate, way, words) else { return };
+            let files = |run: &Run| {
+                let lines = sorted(&run.stdout).into_iter().filter(|line| !line.ends_with('/'));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(files(&ours), files(&theirs), "{way:?} {words}");
+        }
+    }
+}
+
+#[test]
+fn what_is_up_to_date_is_logged_and_told_to_programs() {
+    let world = equal_worlds();
+    world.ok("-aii --log-file=log src/ dst/");
+    let log = String::from_utf8(world.read("log")).unwrap();
+    assert!(log.contains("] .f          file\n"), "{log}");
+    world.ok("-avv --log-file=words src/ dst/");
+    let log = String::from_utf8(world.read("words")).unwrap();
+    assert!(log.contains("] file is uptodate\n") && !log.contains("dir/ "), "{log}");
+    let told = world.ok("-aii --json src/ dst/");
+    assert!(
+        told.stdout.contains(r#""path":"file","kind":"file","action":"unchanged""#),
+        "{told:#?}"
+    );
+    let told = world.ok("-ai --json src/ dst/");
+    assert!(!told.stdout.contains("unchanged"), "{told:#?}");
+}
+
+#[test]
+fn owners_are_those_of_the_source_where_they_are_carried() {
+    let owned = || {
+        let world = world();
+        if common::is_root() {
+            for (name, id) in [("src/file", 1234), ("src/dir", 1235), ("src/link", 1236)] {
+                std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10))
+                    .expect("root may");
+            }
+        }
+        world
+    };
+    for words in [
+        "-a --out-format=%n|%U|%G",
+        "-rl --out-format=%n|%U|%G",
+        "-rlo --out-format=%n|%U|%G",
+        "-rlg --out-format=%n|%5U|%-5G|",
+        "-a --chown=7:8 --out-format=%n|%U|%G",
+    ] {
+        // What a map makes of them shows in rsync where it pulls.
+        for way in WAYS.into_iter().filter(|way| *way != Way::Pull || !words.contains("chown")) {
+            let Some((ours, theirs)) = both(owned, way, words) else { return };
             assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{way:?} {words}");
         }
     }
@@ -292,6 +430,29 @@ fn figures_are_grouped_plain_or_have_units() {
     ] {
         let run = world.ok(&format!("-an --stats {words} src/ dst/"));
         assert!(run.stdout.contains(&format!("Total file size: {shown}\n")), "{words} {run:#?}");
+    }
+}
+
+#[test]
+fn messages_end_in_the_systems_words_without_their_numbers() {
+    let world = world();
+    for (words, code, why) in [
+        ("sync -a --files-from=none src/ dst/", 1, "read none: no such file or directory"),
+        ("sync -a --exclude-from=none src/ dst/", 1, "read rules none: no such file or directory"),
+        ("sync -a --log-file=none/log src/ dst/", 0, "open none/log: no such file or directory"),
+        ("sync -a -e src/file src/ h:dst/", 14, "start src/file: permission denied"),
+        ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),
+        ("watch -a none/ dst/", 3, "no such file or directory"),
+        ("signature none", 11, "open none: no such file or directory"),
+        ("patch none none -o new", 11, "open none: no such file or directory"),
+    ] {
+        let mut all: Vec<_> = words.split(' ').collect();
+        if words.contains("h:src") {
+            all.splice(1..1, ["-e", SHELL, "--deltic-path", DELTIC]);
+        }
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_eq!(run.code, Some(code), "{words} {run:#?}");
+        assert!(run.stderr.contains(why) && !run.stderr.contains("os error"), "{words} {run:#?}");
     }
 }
 

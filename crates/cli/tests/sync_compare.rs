@@ -2,7 +2,9 @@
 
 mod common;
 
+use common::attrs::node;
 use common::{WAYS, Way, World, edited, noise};
+use rustix::fs::FileType;
 
 /// A world where `dst` has an old version of `src/file` of the same length.
 fn world() -> World {
@@ -59,6 +61,23 @@ fn a_window_says_how_near_times_are_the_same() {
             world.ok(&words(way, option));
             assert_eq!(world.read("dst/file") == b"old bytes", same, "{way:?} {option} {apart}");
         }
+    }
+}
+
+#[test]
+fn a_time_that_is_near_enough_stays_where_something_else_changes() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("dst");
+        for (name, secs, mode) in
+            [("src/fifo", 1_000_000_001, 0o640), ("dst/fifo", 1_000_000_000, 0o600)]
+        {
+            node(&world.path(name), FileType::Fifo, (0, 0));
+            world.chmod(name, mode);
+            world.set_time(name, secs);
+        }
+        world.ok(&words(way, "-D -p --modify-window=1"));
+        assert_eq!((world.mode("dst/fifo"), world.time("dst/fifo").0), (0o640, 1_000_000_000));
     }
 }
 

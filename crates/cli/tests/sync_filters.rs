@@ -249,6 +249,41 @@ fn what_is_protected_stays_and_its_directories_with_it() {
 }
 
 #[test]
+fn what_is_protected_gives_way_to_what_takes_its_place() {
+    for way in WAYS {
+        let world = world(&["a", "x.o", "y.o"]);
+        for name in ["x.o/b", "y.o/keep"] {
+            world.write(format!("dst/{name}"), "x");
+        }
+        let run = sync(&world, way, &["--delete", "-f", "P *.o", "-f", "P keep"]);
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        assert!(run.stderr.contains("y.o: names in it are protected"), "{way:?} {run:#?}");
+        assert_eq!(
+            paths(&world.path("dst")),
+            ["a", "x.o", "y.o/", "y.o/keep"].map(String::from).into(),
+            "{way:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_protected_is_not_pruned() {
+    for way in WAYS {
+        let world = world(&["a"]);
+        for name in ["bare/other", "empty/deep"] {
+            world.mkdir(&format!("src/{name}"));
+        }
+        let run = sync(&world, way, &["-m", "-f", "R bare", "-f", "P deep/", "-f", "P bare"]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?}");
+        assert_eq!(
+            paths(&world.path("dst")),
+            ["a", "empty/", "empty/deep/"].map(String::from).into(),
+            "{way:?}"
+        );
+    }
+}
+
+#[test]
 fn delete_excluded_removes_what_is_left_out() {
     for way in WAYS {
         let world = world(&["a", "b.o"]);

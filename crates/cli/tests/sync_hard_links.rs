@@ -129,6 +129,53 @@ fn separate_files_become_one_and_what_is_linked_is_left_alone() {
 }
 
 #[test]
+fn a_new_name_joins_the_one_that_is_here_though_it_is_listed_before_that() {
+    for way in WAYS {
+        for options in ["-aHb", "-aHbc"] {
+            let world = World::new();
+            world.write("src/m", noise(5000, 1));
+            world.ok(&words(way, "-aH"));
+            let kept = world.inode("dst/m");
+            name(&world, "src/m", "src/a");
+            name(&world, "src/m", "src/z");
+            let told = world.ok(&words(way, &format!("{options}i --stats"))).stdout;
+            assert!(told.contains("hf+++++++++ a => m\n"), "{way:?}: {told}");
+            assert!(told.contains("Literal data: 0 bytes\n"), "{way:?}: {told}");
+            assert_eq!(world.inode("dst/m"), kept, "{way:?}");
+            assert_linked(&world);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_changed_leads_those_that_are_new() {
+    for way in WAYS {
+        let world = World::new();
+        let old = noise(300_000, 1);
+        world.write("dst/m", &old);
+        world.write("src/m", edited(&old, 150_000));
+        name(&world, "src/m", "src/a");
+        let run = world.ok(&words(way, "-aHi --no-whole-file --stats"));
+        assert!(run.stdout.contains("hf+++++++++ a => m\n"), "{way:?}: {run:#?}");
+        assert!(run.stat("Literal data") < 100_000, "{way:?}: {run:#?}");
+        assert_linked(&world);
+    }
+}
+
+#[test]
+fn a_file_that_sources_name_more_often_than_it_has_names_stays_one() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/d/a", "x");
+        name(&world, "src/d/a", "src/d/b");
+        let sources = ["src/d", "src/./d/b"].map(|source| way.from(source)).join(" ");
+        world.ok(&format!("-aH {sources} {}", way.to("dst/")));
+        let inodes = ["dst/b", "dst/d/a", "dst/d/b"].map(|name| world.inode(name));
+        assert_eq!(inodes, [inodes[0]; 3], "{way:?}");
+    }
+}
+
+#[test]
 fn a_file_that_changed_stays_one() {
     for way in WAYS {
         let world = linked();

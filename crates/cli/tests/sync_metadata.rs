@@ -6,8 +6,8 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
-use common::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, own, set_times};
-use common::{DELTIC, Run, WAYS, World, is_installed, is_root, skip};
+use common::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, notes, own, set_times};
+use common::{DELTIC, Run, WAYS, World, is_installed, is_root, rsync, skip};
 use rustix::fs::{FileType, makedev};
 
 /// Whether this test can go on: as root only, who owns and makes what he likes.
@@ -24,6 +24,86 @@ fn as_somebody(world: &World, program: &str, words: &[&str]) -> Run {
     let id = SOMEBODY.to_string();
     let lower = ["--reuid", &id, "--regid", &id, "--clear-groups", program];
     Run::of(&mut world.command("setpriv", lower.iter().chain(words)))
+}
+
+/// A file with attributes at both ends; its directory too.
+fn attributed() -> World {
+    let world = World::new();
+    for (dir, names) in
+        [("src", ["user.a", "user.b", "user.c"]), ("dst", ["user.a", "user.d", "user.e"])]
+    {
+        world.write(format!("{dir}/file"), "x");
+        for place in [format!("{dir}/file"), dir.to_owned()] {
+            names.iter().for_each(|name| note(&world.path(&place), name, dir.as_bytes()));
+            world.set_time(&place, 1_000_000_000);
+        }
+    }
+    world
+}
+
+/// Names and values.
+fn attributes(world: &World, name: &str) -> Vec<(String, Vec<u8>)> {
+    let path = world.path(name);
+    let names = notes(&path).into_iter().filter(|name| name.starts_with("user."));
+    names.map(|name| (name.clone(), noted(&path, &name).unwrap())).collect()
+}
+
+#[test]
+fn rules_about_attributes_decide_which_are_carried_and_removed_as_in_rsync() {
+    for rules in [
+        &["-x user.a"][..],
+        &["-x! user.a"],
+        &["+x user.b", "-x *"],
+        &["-xs user.a"],
+        &["-xr *"],
+        &["Hx user.*"],
+        &["Px user.d"],
+        &["-x **a"],
+        &["-x a"],
+        &["-x /user.b"],
+        &["- user.a"],
+    ] {
+        let mut words = vec!["-aXi"];
+        rules.iter().for_each(|rule| words.extend(["-f", *rule]));
+        let judge = attributed();
+        let Some(theirs) = rsync(&judge, &[&words[..], &["src/", "dst/"]].concat()) else { return };
+        for way in WAYS {
+            let world = attributed();
+            let (from, to) = (way.from("src/"), way.to("dst/"));
+            let run = world.sync(&[&words[..], &[&*from, &*to]].concat());
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {rules:?}");
+            let lines = |run: &Run| run.stdout.replace('<', ">");
+            assert_eq!(lines(&run), lines(&theirs), "{way:?} {rules:?}");
+            for name in ["dst", "dst/file"] {
+                assert_eq!(attributes(&world, name), attributes(&judge, name), "{way:?} {rules:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_about_attributes_in_a_directory_count_where_it_is_sent() {
+    for way in WAYS {
+        let world = attributed();
+        world.write("src/.rsync-filter", "-x user.a\n");
+        world.ok(&format!("-aX -F {} {}", way.from("src/"), way.to("dst/")));
+        let names =
+            |name| attributes(&world, name).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names("dst/file"), ["user.b", "user.c"], "{way:?}");
+    }
+}
+
+#[test]
+fn an_alternate_is_compared_without_the_attributes_that_are_left_out() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/file", "x");
+        world.ok("-a src/ there/");
+        note(&world.path("there/file"), "user.a", b"there");
+        let words = format!("-aX --link-dest=../there {} {}", way.from("src/"), way.to("dst/"));
+        world.ok(&format!("{words} -f -xr_user.a"));
+        assert_eq!(world.inode("dst/file"), world.inode("there/file"), "{way:?}");
+    }
 }
 
 #[test]

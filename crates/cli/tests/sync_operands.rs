@@ -109,6 +109,25 @@ fn here_is_a_place_on_either_side() {
 }
 
 #[test]
+fn a_source_that_is_not_there_fails_whatever_the_destination_is() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("file", "stays");
+        world.mkdir("dir");
+        for to in ["file", "new", "dir"] {
+            let run = world.fails(23, &format!("-a {} {}", way.from("none"), way.to(to)));
+            assert!(run.stderr.contains("none: no such file or directory"), "{way:?} {run:#?}");
+        }
+        assert_eq!(world.read("file"), b"stays");
+        assert!(!world.exists("new"));
+        // What is to go at the destination goes under its own name, not under another one.
+        world.write("none-there", "stays");
+        world
+            .fails(3, &format!("-a --delete-missing-args {} {}", way.from("none"), way.to("file")));
+    }
+}
+
+#[test]
 fn a_missing_directory_is_made_but_only_one() {
     for way in WAYS {
         let world = world();

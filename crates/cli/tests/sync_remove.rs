@@ -59,6 +59,10 @@ fn force_lets_a_full_directory_give_way() {
         assert!(world.exists("dst/other/full/of"), "{way:?}");
         world.ok(&words(way, "--force"));
         assert_eq!(world.read("dst/other"), b"a file", "{way:?}");
+        world.write("src/bare", "a file");
+        world.mkdir("dst/bare");
+        world.fails(25, &words(way, "--delete --max-delete=0"));
+        assert_eq!(world.read("dst/bare"), b"a file", "{way:?}");
         assert!(world.exists("dst/sub/extra") && !world.exists("dst/link/full"), "{way:?}");
         world.write("src/third", "a file");
         world.write("dst/third/full/of", "x");

@@ -81,6 +81,9 @@ fn implied_directories_keep_their_attributes_where_that_is_asked_for() {
         assert_eq!(world.mode("dst/src/a"), 0o755, "{way:?}");
         assert_ne!(world.time("dst/src/a").0, 1_000_000_000, "{way:?}");
         assert_eq!(world.mode("dst/src/c"), 0o755, "made with a mode of its own");
+        world.set_time("src/empty", 1_000_000_000);
+        sync(&world, way, "-dRtp --no-implied-dirs", &["src/"]);
+        assert_eq!(world.time("dst/src/empty").0, 1_000_000_000, "it is named, and not entered");
         sync(&world, way, "-Rrtp", &["src/a/b"]);
         assert_eq!((world.mode("dst/src/a"), world.time("dst/src/a").0), (0o700, 1_000_000_000));
     }
@@ -95,6 +98,15 @@ fn directories_without_files_are_pruned() {
         sync(&world, way, "-rm --delete --exclude excluded", &["src/"]);
         assert!(!world.exists("dst/empty") && !world.exists("dst/only"), "{way:?}");
         assert!(world.exists("dst/a/b/file"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_name_that_rules_leave_out_brings_no_directories_and_no_rule_is_asked_about_those() {
+    for way in WAYS {
+        let world = world();
+        sync(&world, way, "-rR --exclude=b --exclude=c", &["src/./a/b", "src/./c/file"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?}");
     }
 }
 

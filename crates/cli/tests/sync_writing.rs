@@ -4,11 +4,13 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{DELTIC, SHELL, WAYS, World, edited, noise, rsync, skip};
+use common::attrs::{SOMEBODY, own};
+use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
 fn blocks(world: &World, name: &str) -> u64 {
@@ -153,6 +155,35 @@ fn a_backup_of_what_changes_in_place_is_what_it_was() {
 }
 
 #[test]
+fn names_of_one_file_that_all_change_in_place_end_with_one_of_their_contents() {
+    for (size, words) in [(10, ""), (200_000, ""), (200_000, "--no-whole-file"), (3 << 20, "")] {
+        for way in WAYS {
+            let world = World::new();
+            let old = noise(size, 1);
+            world.write("dst/a", &old);
+            for name in ["a", "b", "c"] {
+                if name != "a" {
+                    fs::hard_link(world.path("dst/a"), world.path(format!("dst/{name}"))).unwrap();
+                }
+                let path = format!("src/{name}");
+                world.write(&path, [&edited(&old, size / 2)[..], name.as_bytes()].concat());
+            }
+            // In the second round one of them has its content already.
+            for time in [1_000_000_000, 1_100_000_000] {
+                ["a", "b", "c"].iter().for_each(|name| world.set_time(format!("src/{name}"), time));
+                let ends = format!("{} {}", way.from("src/"), way.to("dst/"));
+                world.ok(&format!("-a --inplace {words} {ends}"));
+                let is = world.read("dst/a");
+                let has = |name: &&str| world.read(format!("src/{name}")) == is;
+                assert!(["a", "b", "c"].iter().any(has), "{way:?} {size} {words}");
+            }
+            assert_eq!(world.inode("dst/a"), world.inode("dst/c"));
+            world.assert_clean("dst");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
     let world = World::new();
     world.write("src/file", noise(200_000, 1));
@@ -175,6 +206,41 @@ fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
     assert_eq!(world.read("dst/file"), world.read("src/file"));
     world.ok("-a --inplace src/ dst/");
     world.assert_same("src", "dst");
+}
+
+#[test]
+fn an_owner_changes_in_place_what_its_mode_keeps_him_from() {
+    let world = World::new();
+    let old = noise(300_000, 1);
+    let modes = [("large", 0o444), ("small", 0o444), ("shut", 0o040)];
+    let names = modes.map(|(name, _)| name);
+    for ((name, mode), content) in modes.iter().zip([&old[..], b"old", b"old"]) {
+        world.write(format!("dst/{name}"), content);
+        world.write(format!("src/{name}"), edited(content, content.len() / 2));
+        world.chmod(&format!("src/{name}"), 0o644);
+        world.chmod(&format!("dst/{name}"), *mode);
+    }
+    let inodes = names.map(|name| world.inode(&format!("dst/{name}")));
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-rt", "--inplace", "--no-whole-file", "src/", "dst/"]);
+    if is_root() {
+        command.uid(SOMEBODY).gid(SOMEBODY);
+        world.chmod("", 0o755);
+        for dir in ["src", "dst"] {
+            own(&world.path(dir), SOMEBODY, SOMEBODY);
+            for name in names {
+                own(&world.path(format!("{dir}/{name}")), SOMEBODY, SOMEBODY);
+            }
+        }
+    }
+    let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    for ((name, mode), inode) in modes.iter().zip(inodes) {
+        let (new, place) = (format!("src/{name}"), format!("dst/{name}"));
+        assert_eq!((world.inode(&place), world.mode(&place)), (inode, *mode), "{name}");
+        world.chmod(&place, 0o644);
+        assert_eq!(world.read(&place), world.read(&new), "{name}");
+    }
 }
 
 /// Starts a push that is slow and does not flush, in a world of its own.
@@ -352,11 +418,16 @@ fn names_of_one_file_are_names_of_the_new_version_when_updates_are_delayed() {
 
 #[test]
 fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice() {
-    for words in ["", "--partial-dir=.part"] {
+    for words in ["", "--partial-dir=.part", "-H"] {
         let world = World::new();
         for n in 0..40 {
             world.write(format!("src/{n}"), noise(300_000, n));
             world.write(format!("dst/{n}"), noise(1000, n + 100));
+            if words == "-H" {
+                let other = world.path(format!("src/{n}-too"));
+                fs::hard_link(world.path(format!("src/{n}")), other).unwrap();
+                world.write(format!("dst/{n}-too"), noise(1000, n + 200));
+            }
         }
         let before = common::tree::picture(&world.path("dst"));
         let staged = || world.exists("dst/.deltic") && world.names("dst/.deltic").len() > 20;
@@ -373,9 +444,12 @@ fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice
         }
         for n in 0..40 {
             assert!(world.read(format!("dst/{n}")) == noise(1000, n + 100), "{words} {n}");
+            if words == "-H" {
+                assert!(world.read(format!("dst/{n}-too")) == noise(1000, n + 200), "{n}");
+            }
         }
         assert!(!before.is_empty());
-        assert_eq!(world.exists("dst/.part"), !words.is_empty());
+        assert_eq!(world.exists("dst/.part"), words.starts_with("--partial"));
         let again = format!("-a --delay-updates --stats {words} src/ h:dst/");
         let run = world.ok(&again);
         assert!(run.stat("Literal data") < 30 * 300_000, "{run:#?}");

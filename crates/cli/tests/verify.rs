@@ -14,6 +14,20 @@ fn between(world: &World, way: Way, words: &str) -> Run {
     verify(world, &format!("{words} {} {}", way.from("a"), way.to("b")))
 }
 
+#[test]
+fn a_second_tree_that_is_not_there_is_a_wrong_word() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("a/file", "x");
+        for words in [["a", "none"], ["a/file", "none"], ["a/file", "a/none"]] {
+            let words = format!("{} {}", way.from(words[0]), way.to(words[1]));
+            let run = verify(&world, &words);
+            assert_eq!((run.code, &*run.stdout), (Some(3), ""), "{words} {run:#?}");
+            assert!(run.stderr.contains("none: it is not there"), "{words} {run:#?}");
+        }
+    }
+}
+
 fn equal_trees() -> World {
     let world = World::new();
     for (name, len) in [("a/big", 3 << 20), ("a/d/e/small", 100), ("a/empty", 0)] {

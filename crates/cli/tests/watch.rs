@@ -358,6 +358,7 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
         let mut command = world.command(DELTIC, words);
         let run = Run::of(command.args(["-e", SHELL, "--deltic-path", DELTIC]));
         assert_eq!(run.code, Some(code), "{run:#?}");
+        assert!(!run.stderr.contains("deltic sync --help"), "{run:#?}");
         assert!(run.stderr.contains(why), "{run:#?}");
     }
 }

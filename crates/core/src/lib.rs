@@ -13,6 +13,7 @@ pub mod links;
 pub mod merge;
 pub mod meta;
 mod named;
+pub mod names;
 pub mod path;
 pub mod recipe;
 #[doc(hidden)]
@@ -38,6 +39,7 @@ pub use index::{ChunkNo, Index};
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
+pub use names::{Names, Pile};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};

@@ -161,11 +161,33 @@ impl Meta {
         }
     }
 
+    /// Whose it is at the sender, as far as the receiver keeps that.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.more.as_ref().and_then(|more| more.owner).unwrap_or_default()
+    }
+
+    /// Keeps whose it is, whatever becomes of that here.
+    pub fn keep_owner(&mut self) {
+        let owner = Some(Owner { user: self.user, group: self.group });
+        let more = self.more.take().map_or_else(More::default, |more| *more);
+        self.more = More { owner, ..more }.boxed();
+    }
+
     /// Whether it has attributes that could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.unread)
     }
+}
+
+/// Whose an entry is, by number, where that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Its user.
+    pub user: Option<u32>,
+    /// Its group.
+    pub group: Option<u32>,
 }
 
 /// What few entries have, or few runs ask for. Nothing, where it is empty: then [`Meta::more`] is `None`.
@@ -184,6 +206,8 @@ pub struct More {
     /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same keeps
     /// those it has.
     pub unread: bool,
+    /// Whose it is at the sender, where the receiver is to tell that. It does not travel.
+    pub owner: Option<Owner>,
 }
 
 impl More {

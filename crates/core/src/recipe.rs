@@ -6,6 +6,7 @@
 //! the same bytes, whatever travelled in between.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use crate::chunk::{AtEnd, Chunker, cut_all};
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
@@ -60,7 +61,7 @@ impl Grouper {
     /// A grouper at the start of a group.
     #[must_use]
     pub fn new() -> Self {
-        Self { len: 0, chunks: 0, hasher: blake3::Hasher::new_derive_key(GROUP_CONTEXT) }
+        Self { len: 0, chunks: 0, hasher: GROUPS.clone() }
     }
 
     /// Takes the next chunk; the group that ends with it, if one does.
@@ -132,7 +133,7 @@ impl DigestBuilder {
     /// A builder at the start of a file.
     #[must_use]
     pub fn new() -> Self {
-        Self(blake3::Hasher::new_derive_key(DIGEST_CONTEXT))
+        Self(DIGESTS.clone())
     }
 
     /// Takes the next group.
@@ -235,6 +236,12 @@ impl Fingerprinter {
 
 const GROUP_CONTEXT: &str = "deltic 2026 group";
 const DIGEST_CONTEXT: &str = "deltic 2026 recipe";
+
+/// Hashers at their start: to derive their keys takes longer than to hash what is told of a small file.
+static GROUPS: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(GROUP_CONTEXT));
+static DIGESTS: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(DIGEST_CONTEXT));
 
 #[cfg(test)]
 mod tests {

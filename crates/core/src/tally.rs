@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::Digest;
 use crate::codec::Put;
 use crate::keyed::{KEY_BYTES, Key};
 use crate::meta::{Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp};
@@ -42,9 +43,13 @@ impl fmt::Debug for TallyKey {
 
 const TALLY_CONTEXT: &str = "deltic 2026 tally";
 
-/// What a run compares of entries, besides kinds, lengths, times of files, and targets.
+/// What a run compares of entries, besides kinds, lengths and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
+    /// Digests of what is in files.
+    pub contents: bool,
+    /// Times of files.
+    pub file_times: bool,
     /// Permission bits.
     pub modes: bool,
     /// Of files, only whether anybody may execute them.
@@ -103,10 +108,14 @@ impl Tallying {
         }
     }
 
-    /// Adds an entry, its owner and group by the sender's numbers; each name once.
-    pub fn add(&mut self, name: &[u8], meta: &Meta) {
+    /// Adds an entry, its owner and group by the sender's numbers; each name once. `content` is what a file holds that is
+    /// not empty, where contents are compared.
+    pub fn add(&mut self, name: &[u8], meta: &Meta, content: Option<&Digest>) {
         self.record.clear();
         write(&mut self.record, name, meta, self.compared);
+        if let Some(content) = content.filter(|_| self.compared.contents) {
+            self.record.put_bytes(content.as_bytes());
+        }
         let [own, tied] = self.key.hash(&self.record);
         self.tally.entries += 1;
         self.tally.sum = self.tally.sum.wrapping_add(own);
@@ -138,7 +147,7 @@ fn number(key: &TallyKey, last: &mut (u32, u128), id: u32) -> u128 {
 /// What is compared of an entry; longer than a number.
 fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
     let (kind, has_time) = match &meta.kind {
-        Kind::File => (0, true),
+        Kind::File => (0, compared.file_times),
         Kind::Dir => (1, compared.dir_times),
         Kind::Symlink(_) => (2, compared.link_times),
         Kind::Fifo => (3, compared.special_times),
@@ -175,6 +184,8 @@ mod tests {
     use super::*;
 
     const ALL: Compared = Compared {
+        contents: false,
+        file_times: true,
         modes: true,
         executability: false,
         dir_times: true,
@@ -195,7 +206,7 @@ mod tests {
 
     fn tally_of(compared: Compared, entries: &[(&str, Meta)]) -> Tally {
         let mut tallying = Tallying::new(&key(), compared);
-        entries.iter().for_each(|(name, meta)| tallying.add(name.as_bytes(), meta));
+        entries.iter().for_each(|(name, meta)| tallying.add(name.as_bytes(), meta, None));
         tallying.tally()
     }
 
@@ -214,6 +225,7 @@ mod tests {
         let device = |minor| Kind::Device(Device { class: DeviceClass::Char, major: 1, minor });
         let time = Timestamp { secs: 1, nanos: 3 };
         let none = Compared::default();
+        let file_times = Compared { file_times: true, ..none };
         let times = Compared { dir_times: true, link_times: true, special_times: true, ..none };
         let modes = Compared { modes: true, ..none };
         let executability = Compared { executability: true, ..none };
@@ -223,7 +235,9 @@ mod tests {
         let mode = |kind: Kind, mode| Meta { mode, ..entry(kind) };
         let cases = [
             (entry(Kind::File), Meta { len: 6, ..entry(Kind::File) }, none, true),
-            (entry(Kind::File), later(Kind::File), none, true),
+            (entry(Kind::File), later(Kind::File), none, false),
+            (entry(Kind::File), later(Kind::File), file_times, true),
+            (entry(Kind::Dir), later(Kind::Dir), file_times, false),
             (entry(Kind::Dir), later(Kind::Dir), none, false),
             (entry(Kind::Dir), later(Kind::Dir), times, true),
             (entry(link()), later(link()), none, false),
@@ -250,6 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_files_counts_where_contents_are_compared() {
+        let (one, other) = (Digest::from_bytes([1; 32]), Digest::from_bytes([2; 32]));
+        let contents = Compared { contents: true, ..Compared::default() };
+        for (compared, differs) in [(contents, true), (Compared::default(), false)] {
+            let tally = |content| {
+                let mut tallying = Tallying::new(&key(), compared);
+                tallying.add(b"a", &entry(Kind::File), content);
+                tallying.tally()
+            };
+            assert_eq!(tally(Some(&one)), tally(Some(&one)));
+            assert_eq!(tally(Some(&one)) != tally(Some(&other)), differs, "{compared:?}");
+            assert_eq!(tally(Some(&one)) != tally(None), differs, "{compared:?}");
+        }
+    }
+
+    #[test]
     fn owners_that_are_swapped_are_others() {
         let of = |user| Meta { user: Some(user), ..entry(Kind::File) };
         let one = tally_of(ALL, &[("a", of(1)), ("b", of(2))]);
@@ -262,7 +292,7 @@ mod tests {
     fn another_key_makes_another_tally() {
         let other = TallyKey::of(&Key::from_bytes([8; KEY_BYTES]));
         let mut tallying = Tallying::new(&other, ALL);
-        tallying.add(b"a", &entry(Kind::File));
+        tallying.add(b"a", &entry(Kind::File), None);
         assert_ne!(tallying.tally().sum, tally_of(ALL, &[("a", entry(Kind::File))]).sum);
     }
 

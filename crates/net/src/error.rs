@@ -2,6 +2,8 @@
 
 use std::io;
 
+use deltic_store::reason;
+
 /// Why a run could not start or go on; each variant is one thing that a caller can tell a user to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -44,7 +46,7 @@ pub enum SyncError {
     #[error("the other end reports: {0}")]
     Refused(String),
     /// Reading or writing the connection failed.
-    #[error("{action}: {source}")]
+    #[error("{action}: {}", reason(source))]
     Transport {
         /// What was tried.
         action: &'static str,
@@ -52,7 +54,7 @@ pub enum SyncError {
         source: io::Error,
     },
     /// The system does not let us watch the source.
-    #[error("{action}: {source}")]
+    #[error("{action}: {}", reason(source))]
     Watch {
         /// What was tried.
         action: &'static str,
@@ -84,10 +86,4 @@ impl SyncError {
             other => other,
         }
     }
-}
-
-/// The system's words as in other messages: without their number, in lower case.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }

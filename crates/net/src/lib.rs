@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use deltic_store::local::umask;
+pub use deltic_store::reason;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
@@ -146,7 +147,7 @@ pub fn agent(
     let runtime = runtime()?;
     let further = Further::Answer { dirs };
     let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
-    let result = runtime.block_on(serve(transport::stdio(), conduct));
+    let result = runtime.block_on(async { serve(transport::stdio(), conduct).await });
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
     result

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use deltic_core::rule::Side;
+use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Mounts, Name, RelPath, See, glob};
 use deltic_protocol::Purpose;
@@ -233,11 +233,14 @@ impl Session {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
         let resolved = resolve(destination, single, options.select.mkpath)?;
-        if resolved.missing && options.select.existing {
-            let shown = deltic_core::path::printable(resolved.root.as_os_str().as_bytes());
-            return Err(SyncError::Selection(format!(
-                "destination {shown}: it is not there any more"
-            )));
+        // Who only compares needs the file as well.
+        let named = resolved.rename.as_ref().filter(|_| options.dry_run);
+        let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
+        let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
+        if is_missing && options.select.existing {
+            let shown = named.as_ref().unwrap_or(&resolved.root).as_os_str().as_bytes();
+            let shown = deltic_core::path::printable(shown);
+            return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
         }
         Ok(resolved)
     }
@@ -565,9 +568,14 @@ fn open_alternates(
     (options, see): (&Options, See),
     watch: Watch<'_>,
 ) -> Alternates<LocalStore> {
+    // All names in them count, but not all attributes.
+    let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
+    let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
+    let rules = Filter::new(&Rules { list, ..options.rules }, Side::Receiver);
     let mut open = |dir: &[u8]| {
         let path = root.join(OsStr::from_bytes(dir));
-        let opened = LocalStore::open(&path, LocalOptions { see, ..LocalOptions::default() });
+        let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
+        let opened = LocalStore::open(&path, local);
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
             let message = format!("compare with {path}: {error}");

@@ -17,8 +17,8 @@ use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
 use deltic_protocol::options::{Missing, Options};
-use deltic_store::Filter;
 use deltic_store::local::{SourceArg, SourceOptions, Sources};
+use deltic_store::{Filter, reason};
 
 use crate::error::SyncError;
 
@@ -80,6 +80,7 @@ fn source_options(options: &Options) -> SourceOptions {
         recursive: options.recursive,
         dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
+        protects: Filter::new(&options.rules, Side::Receiver),
         mounts: select.mounts,
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,
@@ -106,7 +107,9 @@ pub fn read_names(from: impl Read, nul: bool) -> io::Result<Vec<Box<[u8]>>> {
 /// The names of the list in the file `path` on this machine.
 pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Vec<Box<[u8]>>, SyncError> {
     let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, nul));
-    read.map_err(|error| SyncError::Selection(format!("read {}: {error}", printable(path))))
+    read.map_err(|error| {
+        SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))
+    })
 }
 
 /// The paths that `argument` stands for: itself, or what its wildcards match, in order. Where nothing does, itself.

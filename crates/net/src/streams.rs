@@ -30,7 +30,7 @@ use crate::monitor::Stage;
 use crate::plan::Remote;
 use crate::transport::{
     Flow, Frames, Heard, Link, Part, ReadEnd, Reader, Stream, Writer, farewell, read_frames, spawn,
-    start_writer,
+    standard_input, standard_output, start_writer,
 };
 
 /// How long streams may take to join. Those that have not by then are done without.
@@ -325,7 +325,7 @@ impl Drop for Place {
 /// Leads the standard streams of this process, which a dialling end started, to the session that it wants to join.
 pub(crate) async fn relay() -> Result<(), SyncError> {
     let refused = || SyncError::Refused("no session here waits for this stream".into());
-    let mut input = BufReader::with_capacity(RELAY_BYTES, tokio::io::stdin());
+    let mut input = BufReader::with_capacity(RELAY_BYTES, standard_input());
     let ticket = timeout(JOIN_PATIENCE, hear_ticket(&mut input)).await;
     let join = ticket.ok().and_then(Result::ok).flatten().ok_or_else(refused)?;
     let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).map_err(|_| refused())?;
@@ -337,7 +337,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
         copy_buf(&mut input, &mut writer).await.ok();
         writer.shutdown().await.ok();
     });
-    let mut output = tokio::io::stdout();
+    let mut output = standard_output();
     let mut reader = BufReader::with_capacity(RELAY_BYTES, reader);
     let relayed = copy_buf(&mut reader, &mut output).await.map_err(failed)?;
     if relayed == 0 { Err(refused()) } else { Ok(()) }

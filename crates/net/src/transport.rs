@@ -1,6 +1,7 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 use std::ops::{Deref, Range};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::fs::{self, FileType, Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -149,8 +151,36 @@ pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
 
 /// This process's standard input and output.
 pub(crate) fn stdio() -> Ends {
-    let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
-    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
+    Link { reader: standard_input(), writer: standard_output(), child: None }.into()
+}
+
+/// This process's standard input. The runtime waits for a pipe itself; for anything else it lets a thread wait, which
+/// costs several switches for each reading.
+pub(crate) fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
+    let pipe = opened_again(std::io::stdin(), OFlags::RDONLY);
+    match pipe.and_then(|pipe| ChildStdout::from_std(pipe.into())) {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdin()),
+    }
+}
+
+/// This process's standard output, in the same way.
+pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    let pipe = opened_again(std::io::stdout(), OFlags::WRONLY);
+    match pipe.and_then(|pipe| ChildStdin::from_std(pipe.into())) {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdout()),
+    }
+}
+
+/// Another handle of a pipe: others may share the one that we were given, and do not expect it not to block.
+fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
+    let kind = FileType::from_raw_mode(fs::fstat(&pipe)?.st_mode);
+    if kind != FileType::Fifo {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
+    let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
+    Ok(fs::openat(fs::CWD, path, how | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// What a remote shell is started for.

@@ -29,6 +29,7 @@ use deltic_core::{Follow, Mounts, RelPath};
 use deltic_protocol::limits::{FEW_DELETES, GUARDED_DELETES};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store::local::SourceArg;
+use deltic_store::reason;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
@@ -188,9 +189,9 @@ impl Watch {
             let arg = argument(path.as_os_str(), options)?;
             let shown = || printable(path.as_os_str().as_bytes());
             let is_dir = inotify::is_dir(&arg);
-            match is_dir
-                .map_err(|error| SyncError::Selection(format!("source {}: {error}", shown())))?
-            {
+            match is_dir.map_err(|error| {
+                SyncError::Selection(format!("source {}: {}", shown(), reason(&error)))
+            })? {
                 true => roots.push(arg),
                 false => files.push(arg),
             }

@@ -541,7 +541,7 @@ impl Wire for Options {
         let flags = [recursive, links, modes, times, checksum, whole_file, dry_run];
         let flags = flags.into_iter().chain([self.compress, self.durable]);
         let strategy = Some(self.strategy).filter(|own| *own != Strategy::DELTIC);
-        let flags = flags.chain([strategy.is_some()]);
+        let flags = flags.chain([strategy.is_some(), self.tells_unchanged, self.tells_owners]);
         let bits = flags.enumerate().fold(0, |bits, (n, flag)| bits | u64::from(flag) << n);
         to.put_varint(bits);
         self.delete.put(to);
@@ -563,7 +563,7 @@ impl Wire for Options {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let bits = from.varint()?;
         let flag = |n: u32| bits >> n & 1 == 1;
-        if bits >> 10 != 0 {
+        if bits >> 12 != 0 {
             return Err(CodecError::OutOfRange.into());
         }
         let delete = Delete::take(from)?;
@@ -594,6 +594,8 @@ impl Wire for Options {
             checksum: flag(4),
             whole_file: flag(5),
             dry_run: flag(6),
+            tells_unchanged: flag(10),
+            tells_owners: flag(11),
             compress: flag(7),
             compress_level,
             durable: flag(8),

@@ -37,6 +37,10 @@ pub struct Options {
     pub metadata: Metadata,
     /// Say what would change, change nothing (`-n`).
     pub dry_run: bool,
+    /// Tell what is up to date, too (`-ii`, `-vv`).
+    pub tells_unchanged: bool,
+    /// Tell whose at the sender is what changes (`%U`, `%G`).
+    pub tells_owners: bool,
     /// Whether names that the sender does not have are removed (`--delete`).
     pub delete: Delete,
     /// Compress literals with zstd (`-z`).

@@ -1,5 +1,6 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
+use deltic_core::meta::Owner;
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 /// One name that the run changed (or, in a dry run, would change).
@@ -26,9 +27,11 @@ pub struct Facts {
     pub modified: Timestamp,
     /// Permission bits at the sender (`0o7777`).
     pub mode: u32,
+    /// Whose it is at the sender, where the [options](crate::Options::tells_owners) ask for it.
+    pub owner: Owner,
     /// Where a symbolic link points.
     pub target: Option<Box<[u8]>>,
-    /// The name that it was made another one of (`-H`).
+    /// The name that it was made another one of, or stays another one of (`-H`); its own where that is an alternate's.
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
@@ -45,7 +48,7 @@ impl Facts {
             _ => None,
         };
         let Meta { len, modified, mode, .. } = *meta;
-        Self { len, modified, mode, target, ..Self::default() }
+        Self { len, modified, mode, target, owner: meta.owner(), ..Self::default() }
     }
 }
 
@@ -89,6 +92,8 @@ pub enum Action {
     Touched,
     /// It was removed.
     Deleted,
+    /// Nothing: it is up to date. Told where the [options](crate::Options::tells_unchanged) ask for it.
+    Unchanged,
 }
 
 /// In what the old entry differed from the new.

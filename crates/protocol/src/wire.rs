@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::meta::{
-    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Who,
+    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Owner, Who,
 };
 use deltic_core::path::BadPath;
 use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
@@ -110,7 +110,7 @@ macro_rules! closed_set {
 pub(crate) use closed_set;
 
 closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
-closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3);
+closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3, Unchanged = 4);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3);
 closed_set!(rule::Action: Include = 0, Exclude = 1);
 closed_set!(rule::Sides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
@@ -333,6 +333,7 @@ impl Wire for Meta {
                 .transpose()?
                 .unwrap_or_default(),
             unread: bits & UNREAD != 0,
+            owner: None,
         };
         meta.more = more.boxed();
         Ok(meta)
@@ -554,6 +555,8 @@ impl Wire for Facts {
         self.target.put(to);
         self.linked.put(to);
         self.literal.put(to);
+        self.owner.user.put(to);
+        self.owner.group.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (len, modified, mode) = (from.varint()?, Wire::take(from)?, from.varint_u32()?);
@@ -562,7 +565,8 @@ impl Wire for Facts {
         }
         let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
         let literal = from.varint()?;
-        Ok(Self { len, modified, mode, target, linked, literal, from: None })
+        let owner = Owner { user: Wire::take(from)?, group: Wire::take(from)? };
+        Ok(Self { len, modified, mode, owner, target, linked, literal, from: None })
     }
 }
 

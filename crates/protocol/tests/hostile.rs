@@ -2356,8 +2356,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
         }
         Work::Land => Answer::Landed(Vec::new()),
-        Work::Remove { .. } if fails => Answer::Removed(Err(trouble(TroubleKind::Failed))),
-        Work::Remove { .. } => {
+        Work::Remove { .. } | Work::MakeWay { .. } if fails => {
+            Answer::Removed(Err(trouble(TroubleKind::Failed)))
+        }
+        Work::Remove { .. } | Work::MakeWay { .. } => {
             let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
             Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
         }
@@ -2534,7 +2536,11 @@ fn a_tally_is_told_only_where_options_have_them_and_with_their_sums() {
         victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
         victim
     };
-    assert_eq!(with(Options { checksum: true, ..options() }).refusal(tally("d")), unasked);
+    // Of contents only where some may be known.
+    let checksum = Options { checksum: true, ..options() };
+    assert_eq!(with(checksum.clone()).refusal(tally("d")), unasked);
+    let cached = Compare { cached: true, ..Compare::default() };
+    assert_eq!(with(Options { compare: cached, ..checksum }).take([tally("d")]), Ok(()));
     let remove = Remove { sources: true, ..Remove::default() };
     assert_eq!(with(Options { remove, ..options() }).refusal(tally("d")), unasked);
     let without = Options { metadata: Metadata::default(), ..options() };
@@ -2619,6 +2625,25 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
 }
 
 #[test]
+fn what_is_up_to_date_is_told_only_where_it_is_asked_for() {
+    let told = || {
+        let (item, action, differs) = (Item::File, Action::Unchanged, Differs::default());
+        ToSender::Changed(Change {
+            path: path("a"),
+            item,
+            action,
+            differs,
+            facts: Facts::default(),
+        })
+    };
+    let unasked = Err(PeerError::Unexpected("a name that is up to date"));
+    for (tells_unchanged, heard) in [(true, Ok(())), (false, unasked)] {
+        let mut machine = Sender::new(Options { tells_unchanged, ..options() });
+        assert_eq!(machine.handle(told()), heard);
+    }
+}
+
+#[test]
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
     let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
@@ -2692,7 +2717,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
     let plain = |len: usize| Payload::Plain(vec![0; len]);
     match work {
         Work::List { .. } if fails => Answer::Listed(Err(sad())),
-        Work::List { dir: at, tally } => {
+        Work::List { dir: at, tally, .. } => {
             let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
             let entry = |n: usize| Entry {
                 name: name(&n.to_string()),
@@ -2706,7 +2731,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             if at.components().count() < 3 {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            let tally = tally.then(|| tally_of(&entries, Compared::default()));
+            let tally = tally.then(|| tally_of(&entries, Compared::default(), |_| None));
             Answer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),

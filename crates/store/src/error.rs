@@ -171,8 +171,9 @@ impl<T> At<T> for Result<T, Errno> {
     }
 }
 
-/// The system's words without their number, in lower case.
-fn reason(error: &io::Error) -> String {
+/// The system's words without their number, in lower case: how messages end.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or_default();
     let mut rest = words.chars();

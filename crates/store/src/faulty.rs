@@ -7,6 +7,7 @@ mod plan;
 
 use std::ops::Range;
 
+use deltic_core::names::Rest;
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
@@ -54,6 +55,11 @@ impl<S: Tree> Tree for Faulty<S> {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
         self.inner.list(dir)
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_some(dir, rest)
     }
 
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError> {
@@ -174,6 +180,20 @@ impl<S: Store> Store for Faulty<S> {
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         self.plan.enter(Call::Remove, path)?;
         self.inner.remove(path)
+    }
+
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        self.inner.link_waiting(path, leader, seen)
+    }
+
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
+        self.plan.enter(Call::Remove, path)?;
+        self.inner.make_way(path)
     }
 
     fn land(&self) -> Vec<(RelPath, StoreError)> {

@@ -15,8 +15,8 @@ mod scope;
 
 use std::sync::Arc;
 
-use deltic_core::Name;
 use deltic_core::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
+use deltic_core::{Meta, Name};
 use pattern::{Pattern, Text};
 
 pub(crate) use reads::{Reads, read_bounded};
@@ -92,16 +92,33 @@ impl Filter {
         Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
     }
 
-    /// What the rules about extended attributes (`x`) say of the attribute `name`; nothing where none matches.
+    /// Whether there is no rule.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether the rules about extended attributes (`x`) let the attribute `name` be told, or changed.
     #[must_use]
-    pub fn judge_xattr(&self, name: &[u8]) -> Option<Action> {
-        let slashed = [b"/", name, b"/"].concat();
-        let text = Text { slashed: &slashed, is_dir: false, top: 1, anchor: 1 };
-        let rule = |node: &Node| match node {
-            Node::Rule(rule) if rule.xattr && rule.matches(&text) => Some(rule.action),
-            _ => None,
-        };
-        self.0.as_ref()?.nodes.iter().find_map(rule)
+    pub fn admits_xattr(&self, name: &[u8]) -> bool {
+        let Some(book) = &self.0 else { return true };
+        Scope::default().decide_xattr(&book.nodes, name) != Some(Action::Exclude)
+    }
+
+    /// Takes those attributes away that the rules exclude.
+    pub(crate) fn sift(&self, meta: &mut Meta) {
+        if self.0.is_some() {
+            sift(meta, |name| self.admits_xattr(name));
+        }
+    }
+}
+
+/// Keeps those attributes of which `admits` says so.
+fn sift(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
+    if !meta.xattrs().is_empty()
+        && let Some(mut more) = meta.more.take()
+    {
+        more.xattrs.retain(|xattr| admits(&xattr.name));
+        meta.more = more.boxed();
     }
 }
 

@@ -16,10 +16,11 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
+use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::StoreError;
+pub use error::{StoreError, reason};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -35,6 +36,33 @@ pub trait Tree: Send + Sync + 'static {
     /// # Errors
     /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+
+    /// [`Tree::list`] by parts: of a directory of very many names the first entries, and the names that are left in
+    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few entries.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        match rest {
+            None => self.list(dir),
+            // Nothing was left.
+            Some(_) => Ok(Listing::default()),
+        }
+    }
+
+    /// The first part of [`Tree::list_some`], with what can be told of the [versions](Listing::versions) of files.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_some(dir, None)
+    }
+
+    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on, as
+    /// [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        vec![None; paths.len()]
+    }
 
     /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
     ///
@@ -59,12 +87,27 @@ pub trait Tree: Send + Sync + 'static {
 pub struct Listing {
     /// The entries, sorted by the bytes of their names.
     pub entries: Vec<Entry>,
+    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which one
+    /// can be relied on.
+    pub versions: Vec<Option<Version>>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
+    /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
+    pub rest: Option<Box<Rest>>,
+}
+
+impl Listing {
+    /// Leaves out what `stays` does not admit.
+    fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
+        let stay: Vec<bool> = self.entries.iter().map(stays).collect();
+        let (mut entries, mut versions) = (stay.iter(), stay.iter());
+        self.entries.retain(|_| entries.next() == Some(&true));
+        self.versions.retain(|_| versions.next() == Some(&true));
+    }
 }
 
 /// One version of a file, held open.
@@ -215,7 +258,7 @@ pub trait Store: Tree {
     /// As [`Tree::list`].
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
         let mut listing = self.list(dir)?;
-        listing.entries.retain(|entry| !keep(&entry.name));
+        listing.retain(|entry| !keep(&entry.name));
         Ok(listing)
     }
 
@@ -234,6 +277,28 @@ pub trait Store: Tree {
     /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
     /// nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Has `path` wait with a new version that waits at `leader` for [`land`](Self::land): it becomes another name of that, in
+    /// place of what is `seen`. Whether one waits there; if not, nothing is done.
+    ///
+    /// # Errors
+    /// Where the system cannot link it.
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        let _ = (path, leader, seen);
+        Ok(false)
+    }
+
+    /// Removes `path` and all below it as [`Store::remove`] does, so that something else can be there: what the filter says
+    /// of `path` itself does not count, for it is replaced and not deleted.
+    ///
+    /// # Errors
+    /// As for [`Store::remove`].
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError>;
 
     /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
     /// that does not let commits wait has nothing to do.

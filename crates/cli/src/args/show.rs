@@ -11,7 +11,7 @@ use crate::levels;
 /// The words about output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// Name what changes, and sum up at the end; -vv names what only changed in its attributes as well
+    /// Name what changes, and sum up at the end; -vv names what only changed in its attributes, or is up to date, as well
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) verbose: u8,
     /// Say nothing but errors
@@ -23,9 +23,9 @@ pub(crate) struct Show {
     /// Accepted as in rsync, whose inner life it is about; `--debug=help` lists the names
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) debug: Vec<String>,
-    /// Name what changes and how, in rsync's format
-    #[arg(short, long, help_heading = SHOW)]
-    pub(crate) itemize_changes: bool,
+    /// Name what changes and how, in rsync's format; -ii names what is up to date as well
+    #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
+    pub(crate) itemize_changes: u8,
     /// Name what changes in this format: %n name, %i what changes, %l length, %L target, ...
     #[arg(long, value_name = "FORMAT", alias = "log-format", allow_hyphen_values = true)]
     #[arg(help_heading = SHOW)]

@@ -20,13 +20,16 @@ use crate::view::{Live, Terminals};
 
 use super::version;
 
+/// Where to look for what the words of a sync mean.
+pub(crate) const HELP: &str = "see `deltic sync --help`";
+
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    asked(args).map_or_else(|exit| exit, |request| sync(&request).1)
+    asked(args, HELP).map_or_else(|exit| exit, |request| sync(&request).1)
 }
 
-/// What the words ask for; the way out where that is no sync.
-pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
+/// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
+pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version));
     }
@@ -36,10 +39,13 @@ pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
         stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
-    Request::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
+    let mut request =
+        Request::new(args, terminals).map_err(|refusal| refuse(args, help, &refusal))?;
+    request.view.help = help;
+    Ok(request)
 }
 
-fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
+fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit {
     if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
         return version::print_text(text);
     }
@@ -49,7 +55,7 @@ fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
         output.flush();
     }
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
-    output::complain(&format!("{refusal:#}"), instead.or(Some("see `deltic sync --help`")));
+    output::complain(&output::words(refusal), instead.or(Some(help)));
     Exit::of_refusal(refusal)
 }
 
@@ -72,7 +78,7 @@ pub(super) fn output(request: &Request) -> Output {
 
 /// How a command ends whose words could not be written.
 pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
-    output::complain(&format!("write standard output: {error}"), None);
+    output::complain_unwritten(error);
     if exit == Exit::Success { Exit::Files } else { exit }
 }
 

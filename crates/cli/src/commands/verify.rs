@@ -13,7 +13,7 @@ use deltic_core::RelPath;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::limits::MAX_THREADS;
-use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove};
+use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Item, Notice, TroubleKind};
 
 use crate::args::filters::Filters;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     let plan = match plan(args) {
         Ok(plan) => plan,
         Err(refusal) => {
-            output::complain(&format!("{refusal:#}"), Some("see `deltic verify --help`"));
+            output::complain(&output::words(&refusal), Some(HELP));
             return Exit::of_refusal(&refusal);
         }
     };
@@ -106,11 +106,13 @@ pub(crate) fn run(args: &Args) -> Exit {
     match teller.finish(&result, exit) {
         Ok(()) => exit,
         Err(error) => {
-            output::complain(&format!("write standard output: {error}"), None);
+            output::complain_unwritten(&error);
             Exit::Files
         }
     }
 }
+
+const HELP: &str = "see `deltic verify --help`";
 
 fn plan(args: &Args) -> Result<Plan> {
     ensure!(
@@ -176,6 +178,8 @@ fn options(args: &Args) -> Result<Options> {
         rules: args.filters.rules(false, None)?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
+        // A B that is not there is a wrong word more often than an empty one.
+        select: Select { existing: true, ..Select::default() },
         ..Options::default()
     })
 }
@@ -240,7 +244,7 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created if change.differs.kind => vec!["kind"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
-        Action::Updated | Action::Touched => attributes(change).collect(),
+        Action::Updated | Action::Touched | Action::Unchanged => attributes(change).collect(),
     }
 }
 
@@ -293,9 +297,9 @@ impl Teller for Differences {
             Ok(_) => {}
             Err(error) => {
                 if self.json {
-                    self.line(Event::error(error).line());
+                    self.line(Event::error(error, HELP).line());
                 }
-                output::complain(&error.to_string(), exit::hint(error));
+                output::complain(&error.to_string(), exit::hint(error, HELP));
             }
         }
         self.output.finish()

@@ -18,7 +18,7 @@ pub(crate) fn print_text(text: &str) -> Exit {
     match output.finish() {
         Ok(()) => Exit::Success,
         Err(error) => {
-            output::complain(&format!("write standard output: {error}"), None);
+            output::complain_unwritten(&error);
             Exit::Files
         }
     }

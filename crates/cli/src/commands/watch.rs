@@ -29,6 +29,7 @@ pub(crate) struct Args {
     max_delay: Seconds,
 }
 
+const HELP: &str = "see `deltic watch --help`";
 const WATCH: &str = "When it syncs";
 
 /// A time in seconds, perhaps with a fraction.
@@ -49,7 +50,7 @@ const MOST_SECONDS: f64 = 24.0 * 3600.0;
 
 /// Syncs until it is told to end.
 pub(crate) fn run(args: &Args) -> Exit {
-    let request = match asked(&args.sync) {
+    let request = match asked(&args.sync, HELP) {
         Ok(request) => request,
         Err(exit) => return exit,
     };
@@ -58,9 +59,9 @@ pub(crate) fn run(args: &Args) -> Exit {
         Ok(watch) => Course::new(request).run(watch),
         Err(error) => {
             if request.view.json {
-                say(&request, &Event::error(&error));
+                say(&request, &Event::error(&error, HELP));
             }
-            output::complain(&error.to_string(), exit::hint(&error));
+            output::complain(&error.to_string(), exit::hint(&error, HELP));
             Exit::from(&error)
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::common::attrs::{SOMEBODY, own};
 use crate::common::dice::Dice;
 use crate::common::look::look;
-use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
+use crate::common::maker::{Node, PATTERNS, RULE_FILES, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
 use crate::compare::{Asked, Both};
 use crate::{NO_KINDS, options};
@@ -73,7 +73,16 @@ impl Case {
         if asked.touches() || way != Way::Local {
             old.part_names();
         }
-        let alternates = [3, 6].map(|edits| new.edited(dice, taste, edits, turns));
+        let mut alternates = [3, 6].map(|edits| new.edited(dice, taste, edits, turns));
+        let mut new = new;
+        // rsync waits for rules to come out of a FIFO.
+        let is_readable = |path: &Path, node: &Node| {
+            let is_named = |name: &OsStr| RULE_FILES.contains(&name.as_bytes());
+            !path.file_name().is_some_and(is_named) || !matches!(node.what, What::Node(..))
+        };
+        for tree in alternates.iter_mut().chain([&mut new, &mut old]) {
+            tree.0.retain(|path, node| is_readable(path, node));
+        }
         let sources = sources(dice, &asked, &new);
         let pattern = |dice: &mut Dice| dice.pick(&PATTERNS).to_vec();
         Self {
@@ -140,6 +149,9 @@ impl Case {
             self.old.write(&world.path(format!("{side}/dst")), self.owner());
         }
         world.write("away", "far off");
+        if let Some(owner) = self.owner() {
+            own(&world.path("away"), owner, owner);
+        }
         let list: Vec<&[u8]> = self.list.iter().map(|name| name.as_bytes()).collect();
         world.write("zero", list.join(&0));
         let plain = |name: &&&[u8]| !name.iter().any(|byte| matches!(byte, b'\n' | b'\r'));

@@ -8,8 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::case::{Case, End};
 use crate::common::look::{Kind, Look, look};
-use crate::common::maker::{RULE_FILES, What};
+use crate::common::maker::{Node, RULE_FILES, What};
 use crate::common::{Way, World};
+
+/// What a directory's owner may do in it: all.
+const OWNER_BITS: u32 = 0o700;
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -104,43 +107,100 @@ pub(crate) struct Both<'a> {
     pub(crate) source: &'a Looks,
 }
 
+/// Whether rsync took a name for one that it had not asked for, and gave up.
+fn is_rejected(theirs: &End) -> bool {
+    theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
+}
+
+/// The directory, with a slash, of which Deltic says that it stays.
+fn kept_dir(line: &str) -> Option<String> {
+    let line = line.strip_prefix("deltic: keep ")?;
+    Some(format!("{}/", line.strip_suffix(": names in it are protected")?))
+}
+
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
+        if self.case.way == Way::Pull && is_rejected(theirs) {
+            return Vec::new();
+        }
         let mut all = Vec::new();
-        if ours.code != theirs.code {
+        let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
+        if ours.code != theirs.code && !self.wants_to_list_what_goes(ours, theirs, &now[0]) {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
-        let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         all.extend(self.names(&now, ours.code));
         if self.tells_alike() {
             all.extend(self.lines(ours, theirs));
             all.extend(self.figures(ours, theirs));
         }
         let source = look(&self.world.path("src"));
-        if self.asked.has("--remove-source-files") && !source.keys().eq(self.source.keys()) {
+        if self.asked.has("--remove-source-files") {
             let names = |looks: &Looks| looks.keys().cloned().collect::<BTreeSet<_>>();
             let (ours, theirs) = (names(&source), names(self.source));
-            let differ: Vec<_> = ours.symmetric_difference(&theirs).collect();
-            all.push(format!("left at the source by one only: {differ:?}"));
+            // What has no content and an alternate has, rsync does not remove.
+            let stays = |name: &PathBuf| {
+                let kind = self.source.get(name).map(|look| look.kind);
+                let has_content = matches!(kind, None | Some(Kind::File | Kind::Dir));
+                self.asked.part("-dest=") && !has_content
+            };
+            let differ: Vec<_> =
+                ours.symmetric_difference(&theirs).filter(|name| !stays(name)).collect();
+            if !differ.is_empty() {
+                all.push(format!("left at the source by one only: {differ:?}"));
+            }
         }
         all
     }
 
+    /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
+    fn wants_to_list_what_goes(&self, ours: &End, theirs: &End, now: &Looks) -> bool {
+        let is_closed_dir = |look: &Look| look.kind == Kind::Dir && look.mode & 0o500 != 0o500;
+        let gave_way = |(name, look): &(&PathBuf, &Look)| {
+            let is_dir = now.get(*name).is_none_or(|now| now.kind == Kind::Dir);
+            is_closed_dir(look) && !is_dir
+        };
+        let told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
+        let is_meant = |line: &str| {
+            line.starts_with("rsync: [generator] opendir ")
+                && line.contains("/t/dst/")
+                && line.ends_with("failed: Permission denied (13)")
+        };
+        (ours.code, theirs.code) == (Some(0), Some(23))
+            && told.clone().all(is_meant)
+            && told.count() == self.before.iter().filter(gave_way).count()
+    }
+
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
+    /// Nor of a file that may not be read, for which rsync makes a new one.
     fn tells_alike(&self) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
         let implied = asked.has("--no-implied-dirs");
         let links = asked.has("-H") || asked.part("--append");
-        !asked.part("-dest=") && !links && !asked.has("-I") && !untimed && !shared && !implied
+        let unread = self.before.keys().any(|name| self.was_unread(name));
+        !unread
+            && !asked.part("-dest=")
+            && !links
+            && !asked.has("-I")
+            && !untimed
+            && !shared
+            && !implied
     }
 
     /// Each `-i` line of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
-        let (ours, theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
+        let kept: Vec<String> = ours.stderr.lines().filter_map(kept_dir).collect();
+        // What rsync deleted before it met an error, and each name that went from a directory that stays.
+        let is_meant = |line: &String| {
+            let name = line.strip_prefix("*deleting   ");
+            name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
+        };
+        let (ours, mut theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        theirs.retain(|line| !is_meant(line));
         let only = |who, one: &BTreeSet<String>, other| {
             one.difference(other)
                 .map(|line| format!("told by {who} only: {line}"))
@@ -195,6 +255,13 @@ impl Both<'_> {
         if self.case.new.0.values().any(|node| node.mode & 0o6000 != 0) {
             marks[5..8].fill(b'.');
         }
+        // The mode that rsync compares is that which the ACL gave.
+        if self.asked.has("-A") && marks[9] == b'a' {
+            marks[5] = b'.';
+        }
+        if self.takes_notes_of_links() {
+            marks[10] = b'.';
+        }
         let starts = name == " ./" && self.asked.part("--files-from");
         let marks = String::from_utf8(marks).expect("marks are ASCII");
         (marks[2..] != *"........." && !starts).then(|| format!("{marks}{name}"))
@@ -247,8 +314,12 @@ impl Both<'_> {
             let start = name == Path::new("dst")
                 && (asked.part("--files-from") || self.case.sources != ["src/"]);
             let gave_way = there.is_none() && self.is_backup_of_one(name);
+            let was_no_file = self.before.get(name).is_some_and(|look| look.kind != Kind::File);
+            let existing = asked.has("--existing") && asked.has("-H");
+            let made_way = there.is_none() && existing && was_no_file;
             let meant = start
                 || gave_way
+                || made_way
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name);
@@ -281,6 +352,25 @@ impl Both<'_> {
         self.asked.has("-b") && (is_kept || last.ends_with(b"~") || last.ends_with(b".old"))
     }
 
+    /// Whether rsync carries the attributes of links that are followed, and not of what they point at.
+    fn takes_notes_of_links(&self) -> bool {
+        let follows = ["-L", "-k", "--copy-unsafe-links"].iter().any(|word| self.asked.has(word));
+        follows && self.asked.part("-X")
+    }
+
+    /// Whether this is the name of a link of the source.
+    fn is_of_a_link(&self, name: &Path) -> bool {
+        let is_link = |node: &Node| matches!(node.what, What::Link(_));
+        let mut named = self.case.new.0.iter().filter(|(_, node)| is_link(node));
+        named.any(|(path, _)| path.file_name() == name.file_name())
+    }
+
+    /// Whether an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new mode.
+    fn was_unread(&self, name: &Path) -> bool {
+        let is_closed = |look: &Look| look.kind == Kind::File && look.mode & 0o400 == 0;
+        self.case.lowered && self.before.get(name).is_some_and(is_closed)
+    }
+
     /// Whether files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
@@ -305,16 +395,20 @@ impl Both<'_> {
         let bits = match look.kind {
             Kind::Link => 0,
             _ if perms => 0o7777,
+            _ if self.was_unread(name) => 0,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
         };
         // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
         let spared = self.is_backup(name) || asked.part("max-delete");
         let bits = if self.case.lowered && spared { bits & 0o7577 } else { bits };
+        // A directory that its owner may only write in, rsync opens to him and leaves it so.
+        let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
+        let opened = if half_open { OWNER_BITS } else { 0 };
         let times = asked.times();
         let timed = match look.kind {
             Kind::Dir => times == Times::All && !asked.has("-O"),
-            Kind::Link => times == Times::All && !asked.has("-J"),
+            Kind::Link => times != Times::None && !asked.has("-J"),
             _ => times != Times::None,
         };
         let (secs, nanos) = look.modified;
@@ -323,15 +417,20 @@ impl Both<'_> {
         // What is not written again keeps what was not asked for.
         let kept = self.finds_equal();
         let (user, group) = if kept { (0, 0) } else { look.owner };
-        let mut text = format!("{time} {:o} {user}:{group} {}", look.mode & bits, look.content);
+        let mut text =
+            format!("{time} {:o} {user}:{group} {}", (look.mode | opened) & bits, look.content);
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
         }
         if asked.has("-UU") && look.kind == Kind::File {
             text += &format!(" read {}", look.accessed);
         }
+        let of_link = self.takes_notes_of_links() && self.is_of_a_link(name);
         for (note, value) in &look.notes {
             let is_acl = note.starts_with("system.");
+            if of_link && !is_acl {
+                continue;
+            }
             let carried = if is_acl { asked.has("-A") } else { asked.part("-X") };
             if carried || !kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());

@@ -360,6 +360,15 @@ impl ChunkerSpec {
         }
     }
 
+    /// About how long chunks are of bytes that do not repeat, in bytes.
+    #[must_use]
+    pub const fn mean_len(&self) -> u32 {
+        match self {
+            Self::Fixed(len) => len.get(),
+            Self::ByContent(_, sizes) => sizes.avg,
+        }
+    }
+
     /// Appends the algorithm's number and its lengths.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

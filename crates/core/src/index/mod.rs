@@ -89,6 +89,16 @@ impl Index {
         }
     }
 
+    /// Makes room for about so many `chunks` more, as far as the budget goes: none has to move when they come.
+    pub fn expect(&mut self, chunks: usize) {
+        let chunks = chunks.min(self.budget - self.len());
+        self.starts.reserve(chunks);
+        self.lens.reserve(chunks);
+        self.fingerprints.reserve(chunks);
+        let all = self.len() + chunks;
+        self.chunk_table.expect(all, |n: u32| self.fingerprints[n as usize].short());
+    }
+
     /// Takes the next `chunk` of old, which starts at byte `start`. Over budget it is only counted.
     pub fn push(&mut self, start: u64, chunk: Chunk) {
         if self.len() == self.budget {

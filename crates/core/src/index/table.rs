@@ -28,10 +28,18 @@ impl Default for Table {
 }
 
 impl Table {
+    /// Makes room for `count` numbers in all. `key` gives the key of any inserted one.
+    pub(super) fn expect(&mut self, count: usize, key: impl Fn(u32) -> ShortFingerprint) {
+        let slots = (count / 3 * 4 + FIRST_SLOTS).next_power_of_two();
+        if slots > self.slots.len() {
+            self.grow(slots, key);
+        }
+    }
+
     /// Inserts `number` unless its key is there. `key` gives the key of any inserted number, and of this one.
     pub(super) fn insert(&mut self, number: u32, key: impl Fn(u32) -> ShortFingerprint) {
         if self.used * 4 >= self.slots.len() * 3 {
-            self.grow(&key);
+            self.grow((self.slots.len() * 2).max(FIRST_SLOTS), &key);
         }
         let slot = self.slot(key(number), &key);
         if self.slots[slot] == EMPTY {
@@ -64,9 +72,8 @@ impl Table {
         slot
     }
 
-    fn grow(&mut self, key: impl Fn(u32) -> ShortFingerprint) {
-        let wider = (self.slots.len() * 2).max(FIRST_SLOTS);
-        let old = std::mem::replace(&mut self.slots, vec![EMPTY; wider]);
+    fn grow(&mut self, slots: usize, key: impl Fn(u32) -> ShortFingerprint) {
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
         for number in old.into_iter().filter(|number| *number != EMPTY) {
             let slot = self.slot(key(number), &key);
             self.slots[slot] = number;

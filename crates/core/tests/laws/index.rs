@@ -22,6 +22,7 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     let mut index = Index::new(known.len());
     let mut start = 0;
     for part in parts {
+        index.expect(part.len() / 2);
         for name in part {
             index.push(start, chunk(*name));
             start += STRIDE;

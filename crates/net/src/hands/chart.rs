@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
-use deltic_core::{Name, RelPath, Timestamp};
+use deltic_core::{Entry, Name, RelPath, Timestamp};
 use deltic_protocol::limits::MOVED_ABOVE_BYTES;
 use deltic_protocol::receiver::{Charted, Kinship, Unseen};
 use deltic_store::{Snapshot, Store};
@@ -41,6 +41,17 @@ impl Walk {
         }
         self.starts.extend(near.iter().cloned());
         self.near.extend(near);
+    }
+
+    /// Notes the directories among the entries of `dir`.
+    fn note(&mut self, dir: &RelPath, entries: &[Entry], is_near: bool) {
+        let below = entries.iter().filter(|entry| entry.meta.is_dir());
+        for path in below.filter_map(|entry| dir.join(&entry.name).ok()) {
+            let known = self.near.len() + self.far.len();
+            if known < MAX_DIRS && (is_near || !self.starts.contains(&path)) {
+                if is_near { self.near.push_back(path) } else { self.far.push_back(path) }
+            }
+        }
     }
 
     fn unseen(&self) -> Unseen {
@@ -98,20 +109,20 @@ impl Chart {
             let is_near = !walk.near.is_empty();
             let next = if is_near { walk.near.pop_front() } else { walk.far.pop_front() };
             let Some(dir) = next else { break };
+            let mut rest = None;
             // What cannot be listed has nothing to be matched against.
-            let Ok(listing) = store.list(&dir) else { continue };
-            seen += 1 + listing.entries.len() as u64;
-            let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
-            for path in below.filter_map(|entry| dir.join(&entry.name).ok()) {
-                let known = walk.near.len() + walk.far.len();
-                if known < MAX_DIRS && (is_near || !walk.starts.contains(&path)) {
-                    if is_near { walk.near.push_back(path) } else { walk.far.push_back(path) }
+            while let Ok(listing) = store.list_some(&dir, rest) {
+                seen += 1 + listing.entries.len() as u64;
+                walk.note(&dir, &listing.entries, is_near);
+                let files = listing.entries.iter().filter(|entry| entry.meta.is_file());
+                let found = files.map(|entry| (&entry.name, entry.meta.len, entry.meta.modified));
+                if !lock(&self.files).add(&dir, found) {
+                    return Charted { names: seen, unseen: Unseen::Nothing, has_files: true };
                 }
-            }
-            let files = listing.entries.iter().filter(|entry| entry.meta.is_file());
-            let found = files.map(|entry| (&entry.name, entry.meta.len, entry.meta.modified));
-            if !lock(&self.files).add(&dir, found) {
-                return Charted { names: seen, unseen: Unseen::Nothing, has_files: true };
+                rest = listing.rest;
+                if rest.is_none() {
+                    break;
+                }
             }
         }
         let has_files = !lock(&self.files).files.is_empty();

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use deltic_core::{Digest, RelPath};
+use deltic_core::{Digest, Entry, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::cache::Moment;
-use deltic_store::{Cache, Snapshot, StoreError, Tree};
+use deltic_store::{Cache, Listing, Snapshot, StoreError, Tree, Version};
 
 use super::Buffers;
 use super::strategies::digest_of_bytes;
@@ -32,14 +32,50 @@ impl Digests {
         paths: &[RelPath],
         buffers: &Buffers,
     ) -> Vec<Option<Digest>> {
-        let digest = |path: &RelPath| self.digest(&tree.open(path)?, buffers);
-        paths.iter().map(|path| digest(path).ok()).collect()
+        let versions = self.cache().map_or_else(Vec::new, |_| tree.versions(paths));
+        let known = versions.iter().map(|version| self.find((*version)?));
+        let mut digests: Vec<_> = known.collect();
+        digests.resize(paths.len(), None);
+        let unknown = (0..paths.len()).filter(|at| digests[*at].is_none()).collect::<Vec<_>>();
+        let opened =
+            tree.open_all(&unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>());
+        for (at, file) in unknown.into_iter().zip(opened) {
+            let sought = versions.get(at).copied().flatten();
+            digests[at] = file.and_then(|file| self.digest(&file, sought, buffers)).ok();
+        }
+        digests
     }
 
-    fn digest(&self, file: &impl Snapshot, buffers: &Buffers) -> Result<Digest, StoreError> {
-        let cache = self.cache.get_or_init(|| Cache::open(self.dir.as_deref()?)).as_ref();
-        let known = cache.and_then(|cache| Some((cache, file.identity()?)));
-        if let Some(digest) = known.and_then(|(cache, version)| cache.find(&version)) {
+    /// Of each entry of a listing with its versions: what is in it, where it is a file that is not empty. Nothing, unless all
+    /// of these are known.
+    pub(super) fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
+        let mut versions = listing.versions.iter().copied();
+        let mut known = |entry: &Entry| {
+            let version = versions.next().flatten();
+            let has_content = entry.meta.is_file() && entry.meta.len > 0;
+            if has_content { self.find(version?).map(Some) } else { Some(None) }
+        };
+        listing.entries.iter().map(&mut known).collect()
+    }
+
+    fn cache(&self) -> Option<&Cache> {
+        self.cache.get_or_init(|| Cache::open(self.dir.as_deref()?)).as_ref()
+    }
+
+    fn find(&self, version: Version) -> Option<Digest> {
+        self.cache()?.find(&version)
+    }
+
+    /// Of a file whose digest is not known if it is the version that was `sought`.
+    fn digest(
+        &self,
+        file: &impl Snapshot,
+        sought: Option<Version>,
+        buffers: &Buffers,
+    ) -> Result<Digest, StoreError> {
+        let known = self.cache().and_then(|cache| Some((cache, file.identity()?)));
+        let unsought = known.filter(|(_, version)| Some(*version) != sought);
+        if let Some(digest) = unsought.and_then(|(cache, version)| cache.find(&version)) {
             return Ok(digest);
         }
         let begun = Moment::now();
@@ -83,6 +119,34 @@ mod tests {
             assert_eq!(found, [Some(digest), None]);
         }
         fs::read_dir(cache.path()).unwrap().count()
+    }
+
+    /// What is known of all that is in a directory.
+    #[test]
+    fn a_listing_is_known_if_all_files_are() {
+        let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("dir")).unwrap();
+        for (name, bytes) in [("dir/a", "one"), ("dir/b", "two"), ("dir/empty", "")] {
+            fs::write(at(name), bytes).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(120));
+        let store = LocalStore::open(dir.path(), LocalOptions::default()).unwrap();
+        let mut options = Options::default();
+        options.compare.cached = true;
+        let digests = Digests::new(Some(cache.path().join("deltic")), &options);
+        let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();
+        let known = || digests.known(&store.list_versions(&path("dir")).unwrap());
+        let take = |name| digests.of(&store, &[path(name)], &Buffers::default());
+        assert_eq!(known(), None);
+        let one = take("dir/a")[0];
+        assert_eq!(known(), None, "one of two");
+        let two = take("dir/b")[0];
+        assert_eq!(known(), Some(vec![one, two, None]));
+        let uncached = Digests::new(Some(cache.path().join("deltic")), &Options::default());
+        assert_eq!(uncached.known(&store.list_versions(&path("dir")).unwrap()), None);
+        fs::write(at("dir/b"), "three").unwrap();
+        assert_eq!(known(), None, "it changed");
     }
 
     fn blake3_of(bytes: &[u8]) -> [u8; 32] {

@@ -106,6 +106,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
+            | Work::MakeWay { .. }
             | Work::Ask(_)
             | Work::Chart { .. }
             | Work::Land
@@ -174,14 +175,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => Answer::Removed(match self.store.remove(&path) {
-                Ok(names) => Ok(Removed { names, trouble: None }),
-                Err(error @ StoreError::Protected { removed: names, .. }) => {
-                    let (kind, message) = (TroubleKind::Skipped, error.to_string());
-                    Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
-                }
-                Err(error) => Err(failed(&error)),
-            }),
+            Work::Remove { path } => Answer::Removed(removed(self.store.remove(&path))),
+            Work::MakeWay { path } => Answer::Removed(removed(self.store.make_way(&path))),
             Work::Chart { near, names } => {
                 Answer::Charted(self.chart.draw(&self.store, near, names))
             }
@@ -261,6 +256,18 @@ fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
+/// How many names went, and what else stayed than what is protected.
+fn removed(result: Result<u64, StoreError>) -> Result<Removed, Trouble> {
+    match result {
+        Ok(names) => Ok(Removed { names, trouble: None }),
+        Err(error @ StoreError::Protected { removed: names, .. }) => {
+            let (kind, message) = (TroubleKind::Skipped, error.to_string());
+            Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
 impl<S: Store> ReceivingHands<S> {
     /// For a session to whose key the sender brought `theirs`.
     ///
@@ -309,6 +316,9 @@ impl<S: Store> ReceivingHands<S> {
         (leader, kind): (&RelPath, &Kind),
         seen: Option<&Meta>,
     ) -> Result<(), StoreError> {
+        if self.store.link_waiting(path, leader, seen)? {
+            return Ok(());
+        }
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Compared, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher, Span,
-    Strategy, Strong, StrongSum, SumKey, TallyKey, Tallying,
+    AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher,
+    Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
@@ -123,7 +124,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
+            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, key } => {
                 let opened = self.tree.open(&path);
                 self.opened((handle, key), (how, zstd), opened)
@@ -235,11 +236,19 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
+    fn list(&self, dir: &RelPath, tally: bool, rest: Option<Box<Rest>>) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
-        let listing = self.tree.list(dir).map_err(|error| sort(&error))?;
-        let own = self.own.clone().filter(|_| dir.is_root());
+        let begins = rest.is_none();
+        let tallied = self.tallied.filter(|_| tally);
+        let contents = tallied.is_some_and(|(_, compared)| compared.contents);
+        let listing = if contents && begins {
+            self.tree.list_versions(dir)
+        } else {
+            self.tree.list_some(dir, rest)
+        };
+        let listing = listing.map_err(|error| sort(&error))?;
+        let own = self.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = listing.skipped.iter().map(|path| Trouble {
             kind: TroubleKind::Skipped,
             message: format!("skip directory {path}"),
@@ -249,14 +258,22 @@ impl<T: Tree> SendingHands<T> {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
         };
-        let Listing { entries, partial, .. } = listing;
+        let whole = begins && listing.rest.is_none();
+        let tally = tallied.filter(|_| whole).and_then(|of| self.tally(&listing, of));
+        let Listing { entries, partial, rest, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        let tally = self.tallied.filter(|_| tally).map(|(key, compared)| {
-            let mut tallying = Tallying::new(&key, compared);
-            entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
-            tallying.tally()
-        });
-        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing })
+        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing, rest })
+    }
+
+    /// What stands for what was listed; nothing, where that is compared of which not all is known.
+    fn tally(&self, listing: &Listing, (key, compared): (TallyKey, Compared)) -> Option<Tally> {
+        let contents = if compared.contents { self.digests.known(listing)? } else { Vec::new() };
+        let mut contents = contents.iter();
+        let mut tallying = Tallying::new(&key, compared);
+        for Entry { name, meta } in &listing.entries {
+            tallying.add(name.as_bytes(), meta, contents.next().and_then(Option::as_ref));
+        }
+        Some(tallying.tally())
     }
 
     fn opened(

@@ -7,13 +7,24 @@ use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 impl Options {
     /// What a tally of a directory compares, if runs of these options tell tallies. Equal ones mean that every entry is up
     /// to date and that no other is to go: so they are not told where options find something to do with such an entry, or
-    /// compare more than a tally says. An option of a group has its word here, or nothing builds.
+    /// compare more than a tally says, or where each is to be told. An option of a group has its word here, or nothing builds.
     #[must_use]
     pub fn tallied(&self) -> Option<Compared> {
-        let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
+        let Self { recursive, modes, times, checksum, metadata, follow, tells_unchanged, .. } =
+            self;
         let Self { remove, select, compare, dry_run: _, delete: _, rules: _, .. } = self;
-        let Self { links: _, whole_file: _, strategy: _, block_bytes: _, writing: _, .. } = self;
-        let Self { compress: _, compress_level: _, threads: _, streams: _, durable: _, .. } = self;
+        let Self {
+            links: _,
+            durable: _,
+            whole_file: _,
+            strategy: _,
+            block_bytes: _,
+            writing: _,
+            ..
+        } = self;
+        let Self {
+            compress: _, compress_level: _, threads: _, streams: _, tells_owners: _, ..
+        } = self;
         let Metadata {
             users,
             groups,
@@ -59,18 +70,22 @@ impl Options {
             update: _,
             existing: _,
             ignore_existing: _,
-            cached: _,
+            cached,
             min_bytes: _,
             max_bytes: _,
             fuzzy: _,
         } = compare;
-        let quick = !checksum && !size_only && !ignore_times && *window == Window::Exact;
+        let quick = !size_only && !ignore_times && *window == Window::Exact;
+        // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
+        let quick = quick && (!checksum || *cached);
         let noted = *reads_notes || *writes_notes;
         let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs;
-        let named = !relative && !list_only && *missing != Missing::Delete;
+        let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
         (*recursive && quick && plain && links && named && kept).then_some(Compared {
+            contents: *checksum,
+            file_times: *times || !checksum,
             modes: *modes,
             executability: *executability,
             dir_times: *times && !omit_dir_times,

@@ -1,7 +1,7 @@
 //! Entries that are here as listed: other names of their files may be linked to them (`-H`), and their sources may go
 //! (`--remove-source-files`), once all is flushed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use deltic_core::RelPath;
 
@@ -67,12 +67,12 @@ impl Receiver {
 
     /// What did not get its name did not arrive.
     pub(super) fn landed(&mut self, failed: Vec<(RelPath, Trouble)>) {
+        let mut stay_away = HashSet::new();
         for (path, trouble) in failed {
-            if let Some(file) = self.arrivals.unnamed.remove(&path) {
-                self.arrivals.here.retain(|here| *here != file);
-            }
+            stay_away.extend(self.arrivals.unnamed.remove(&path));
             self.trouble(trouble);
         }
+        self.arrivals.here.retain(|here| !stay_away.contains(here));
         self.arrivals.unnamed.clear();
     }
 

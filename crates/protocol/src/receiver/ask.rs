@@ -7,8 +7,8 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Kind, Meta, Name, Op, RelPath, Searcher, ShortFingerprint, Span, Strong,
-    StrongSum, Tally, Timestamp,
+    Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, ShortFingerprint, Span,
+    Strong, StrongSum, Tally, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -49,7 +49,7 @@ pub enum Work {
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
     /// [`Answer::Extra`].
-    Extra { dir: RelPath, keep: HashSet<Name> },
+    Extra { dir: RelPath, keep: Names },
     /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].
@@ -63,6 +63,9 @@ pub enum Work {
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it; answer with [`Answer::Removed`].
     Remove { path: RelPath },
+    /// The same, so that something else can be there: what rules say of the name itself does not count. Answer with
+    /// [`Answer::Removed`].
+    MakeWay { path: RelPath },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
     /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of

@@ -136,6 +136,7 @@ impl Receiver {
         self.arrive_elsewhere(file);
         self.miss(file);
         let Waiting { path, meta, seen } = waiting;
+        self.unchanged(&path, &meta, None);
         match seen {
             Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
                 self.report_settled(meta.len);
@@ -158,6 +159,7 @@ impl Receiver {
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         if self.setting.options.dry_run {
             self.came(file);
+            self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
             return self.report_settled(waiting.meta.len);
         }
         let Beside { alternate, is, .. } = beside.clone();
@@ -174,6 +176,7 @@ impl Receiver {
         match done {
             Ok(()) => {
                 self.arrive(file);
+                self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
                 self.report_settled(waiting.meta.len);
             }
             Err(_) if waiting.meta.is_file() && !has_old => self.copy_beside(file, waiting, beside),

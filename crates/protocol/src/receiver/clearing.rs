@@ -1,9 +1,7 @@
 //! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
 //! their limit allows it.
 
-use std::collections::HashSet;
-
-use deltic_core::{Meta, RelPath};
+use deltic_core::{Meta, Names, RelPath};
 
 use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
@@ -34,7 +32,7 @@ impl Receiver {
     /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
-        let all = Work::Extra { dir: path.clone(), keep: HashSet::new() };
+        let all = Work::Extra { dir: path.clone(), keep: Names::default() };
         self.jobs.ask(all, Place::CountBelow { file, path });
     }
 
@@ -62,7 +60,8 @@ impl Receiver {
             let message = format!("replace {path}: directory not empty");
             return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
         }
-        if !never && self.cleared_names + names > most {
+        // What is empty gives way whatever the limit: nothing is lost.
+        if !never && names > 1 && self.cleared_names + names > most {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
                  --delete with --max-delete or --force-delete allows it"
@@ -70,7 +69,10 @@ impl Receiver {
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
         self.cleared_names += names;
-        self.jobs.ask(Work::Remove { path }, Place::Clear { file });
+        // Where nothing is to be, what is protected stays.
+        let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
+        let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };
+        self.jobs.ask(work, Place::Clear { file });
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Result<Removed, Trouble>) {

@@ -1,11 +1,9 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
-use std::collections::HashSet;
-
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Kind, Meta, Names, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -30,6 +28,14 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
+}
+
+/// An entry, and what stands in its place.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) file: FileNo,
+    pub(super) entry: Entry,
+    pub(super) old: Result<Option<Meta>, Trouble>,
 }
 
 /// Why a directory is not made.
@@ -89,6 +95,7 @@ impl Receiver {
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
+        let was_told = self.listing.as_ref().is_some_and(|(dir, _)| *dir == section.dir);
         self.check_order(&section, extent)?;
         self.check_names(&section)?;
         section.first = self.told;
@@ -102,9 +109,11 @@ impl Receiver {
             return Ok(());
         }
         self.announce(&section);
-        self.note_extras(&section, extent);
+        self.note_extras(&section, extent)?;
         if ends(extent) {
-            self.ended(&section.dir, extent == Extent::Part);
+            // One that leads nowhere was not entered (`-d`).
+            let leads_on = was_told || !section.entries.is_empty();
+            self.ended(&section.dir, extent == Extent::Part && leads_on);
         }
         let no = self.next_section;
         self.next_section += 1;
@@ -247,19 +256,22 @@ impl Receiver {
     }
 
     /// Collects a directory's names; at its end asks which others stand in it.
-    fn note_extras(&mut self, section: &Section, extent: Extent) {
+    fn note_extras(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
         // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
         self.root_is_whole |= section.own.is_some();
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
-            return;
+            return Ok(());
         }
         if extent == Extent::Part {
-            self.keep.clear();
-            return;
+            self.keep = Names::default();
+            return Ok(());
         }
-        self.keep.extend(section.entries.iter().map(|entry| entry.name.clone()));
+        for entry in &section.entries {
+            let kept = self.keep.push(&entry.name);
+            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
+        }
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
             if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
@@ -268,9 +280,10 @@ impl Receiver {
                 self.ask_extra(dir, keep);
             }
         }
+        Ok(())
     }
 
-    fn ask_extra(&mut self, dir: RelPath, keep: HashSet<Name>) {
+    fn ask_extra(&mut self, dir: RelPath, keep: Names) {
         self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
     }
 
@@ -335,9 +348,15 @@ impl Receiver {
                 Some(Ok(None)) | None => {}
             }
         }
-        for ((nth, entry), old) in section.entries.into_iter().enumerate().zip(found) {
-            let Ok(path) = section.dir.join(&entry.name) else { continue };
+        let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
+            Looked { file, entry, old }
+        };
+        let mut all: Vec<Looked> =
+            section.entries.into_iter().enumerate().zip(found).map(looked).collect();
+        self.lead_by_what_is_here(&mut all);
+        for Looked { file, entry, old } in all {
+            let Ok(path) = section.dir.join(&entry.name) else { continue };
             match old {
                 Ok(old) => self.decide(file, path, entry.meta, old),
                 Err(trouble) => {
@@ -466,6 +485,8 @@ impl Receiver {
             } else if !self.implied.contains(&path) {
                 self.changed(change);
             }
+        } else {
+            self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
@@ -479,7 +500,7 @@ impl Receiver {
     }
 
     /// A link, a FIFO, a socket or a device: what has no content to be sent.
-    fn decide_other(&mut self, file: FileNo, path: RelPath, meta: Meta, old: Option<Meta>) {
+    fn decide_other(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
         let item = Item::of(&meta.kind);
         let action = match &old {
             Some(old) if old.kind == meta.kind => Action::Touched,
@@ -494,8 +515,13 @@ impl Receiver {
         differs.kind = old.is_some() && action == Action::Created;
         if let (Action::Touched, Some(old)) = (action, &old) {
             self.stays(file, old);
+            if !differs.time {
+                // Near enough stays as it is.
+                meta.modified = old.modified;
+            }
         }
         if action == Action::Touched && differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -594,6 +620,7 @@ impl Receiver {
         self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
+            self.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);

@@ -532,6 +532,9 @@ impl Receiver {
                 self.totals.created += u64::from(*action == Action::Created);
                 Some((*action, *differs))
             }
+            Done::Same { touched: false, differs } if self.setting.options.tells_unchanged => {
+                Some((Action::Unchanged, *differs))
+            }
             Done::Same { .. } | Done::Failed(_) => None,
         };
         if let Some((action, differs)) = change {

@@ -8,6 +8,9 @@
 //! a leader that does not come ──► the first of those that wait leads
 //! ```
 //!
+//! Of names that were looked at together the one leads of which most is here: nothing is sent if one of them is what it shall
+//! be, whichever comes first in the list.
+//!
 //! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still be
 //! wanted, and so that no more wait than the window lets in.
 
@@ -19,12 +22,13 @@ use deltic_core::{Meta, RelPath};
 use crate::error::PeerError;
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 use crate::message::FileNo;
+use crate::options::Options;
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::Setback;
 
 use super::clearing::Cleared;
-use super::compare::attributes;
-use super::deciding::Section;
+use super::compare::{Quick, attributes, quick};
+use super::deciding::{Looked, Section};
 use super::{Place, Receiver, Work};
 
 /// Files of several names, by the number of the first that was told.
@@ -89,6 +93,39 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
     }
 }
 
+/// What of a listed name is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// Nothing that it could keep, or it is passed over.
+    Nothing,
+    /// Another version of it.
+    Old,
+    /// What may be it, as far as size tells.
+    Unproven,
+    /// What it shall be, but perhaps for attributes.
+    Here,
+}
+
+impl Standing {
+    fn of(options: &Options, meta: &Meta, old: Option<&Meta>) -> Self {
+        let (compare, is_file) = (&options.compare, meta.is_file());
+        let Some(old) = old.filter(|old| Item::of(&old.kind) == Item::of(&meta.kind)) else {
+            return Self::Nothing;
+        };
+        match () {
+            () if compare.passes_over(meta, Some(old)) => Self::Nothing,
+            () if is_file && compare.passes_over_file(meta, Some(old)) => Self::Nothing,
+            () if !is_file && meta.kind == old.kind => Self::Here,
+            () if !is_file => Self::Old,
+            () => match quick(options, meta, old) {
+                Quick::Same => Self::Here,
+                Quick::Unknown => Self::Unproven,
+                Quick::Differs => Self::Old,
+            },
+        }
+    }
+}
+
 impl Linking {
     /// The lowest number that waits.
     pub(super) fn first(&self) -> Option<FileNo> {
@@ -129,6 +166,15 @@ impl Linking {
             self.open_bytes -= shared.path_bytes;
         }
         Some(shared.meta.clone())
+    }
+
+    /// Leaves it to another name to lead. The first one, which was to, is decided as a later one.
+    fn stand_back(&mut self, first: FileNo) {
+        self.leaders.remove(&first);
+        if let Some(shared) = self.files.get_mut(&first) {
+            shared.state = State::Nowhere;
+            shared.undecided += 1;
+        }
     }
 
     /// Forgets a file that nothing more will be asked about.
@@ -172,6 +218,43 @@ impl Receiver {
             return Err(PeerError::Limit("files of several names"));
         }
         Ok(())
+    }
+
+    /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It takes the
+    /// first one's place in `looked`, with what was said of that alone.
+    pub(super) fn lead_by_what_is_here(&mut self, looked: &mut [Looked]) {
+        // The first names, and which name has most.
+        let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
+        for (nth, Looked { file, entry, old }) in looked.iter().enumerate() {
+            let old = || old.as_ref().ok().and_then(Option::as_ref);
+            let standing = || Standing::of(&self.setting.options, &entry.meta, old());
+            match entry.meta.linked() {
+                Some(Linked::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
+                Some(Linked::Back(_)) => {
+                    let first = first_of(*file, &entry.meta);
+                    let first = first.and_then(|first| firsts.get_mut(&first));
+                    let Some((_, best)) = first else { continue };
+                    let standing = standing();
+                    if standing > best.0 {
+                        *best = (standing, nth);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (first, (at, (_, best))) in firsts {
+            if at == best {
+                continue;
+            }
+            self.linking.stand_back(first);
+            let mut plain = looked[best].entry.meta.clone();
+            let linked = plain.linked();
+            plain.set_linked(Some(Linked::Back(0)));
+            let mut said = std::mem::replace(&mut looked[at].entry.meta, plain);
+            said.set_linked(linked);
+            looked[best].entry.meta = said;
+            looked.swap(at, best);
+        }
     }
 
     /// A later name waits, is linked, or leads.
@@ -272,6 +355,8 @@ impl Receiver {
         let seen = name.seen.as_ref();
         let is = seen.and_then(Meta::linked).and_then(Linked::inode);
         if is.is_some() && is == shared.inode {
+            let leader = shared.path.clone();
+            self.unchanged(&name.path, &name.meta, Some(leader));
             self.report_settled(name.meta.len);
             return self.arrive(file);
         }
@@ -322,6 +407,7 @@ impl Receiver {
             Ok(()) => {
                 self.report_settled(name.meta.len);
                 self.arrive(file);
+                self.waits(file, &name.path);
                 self.changed(change);
             }
             Err(Setback { trouble, retry }) => {
@@ -339,7 +425,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::message::{Extent, ToReceiver};
-    use crate::options::{Metadata, Options, Select};
+    use crate::options::{Metadata, Select};
     use crate::receiver::Setting;
     use deltic_core::{Entry, Kind, Name, Timestamp};
 

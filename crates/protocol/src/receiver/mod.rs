@@ -31,13 +31,15 @@ mod tallying;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use deltic_core::{Meta, Name, RelPath, Span};
+use deltic_core::{Meta, Name, Names, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Action, Change, Counts, Item, Notice, Progress, Totals, Trouble, TroubleKind};
+use crate::report::{
+    Action, Change, Counts, Differs, Facts, Item, Notice, Progress, Totals, Trouble, TroubleKind,
+};
 use crate::streams::Aside;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
@@ -114,9 +116,9 @@ pub struct Receiver {
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
     /// Names of the directory being listed, kept while deletions are asked for.
-    keep: HashSet<Name>,
+    keep: Names,
     /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
-    keep_later: HashMap<RelPath, HashSet<Name>>,
+    keep_later: HashMap<RelPath, Names>,
     /// What stands at the destination and not in the list, and how many names each is with all below.
     extras: Vec<(RelPath, Extra)>,
     /// Names that had to go to make way, and count as deletions.
@@ -253,7 +255,7 @@ impl Receiver {
             lost: HashMap::new(),
             owners: Owners::default(),
             dirs: Vec::new(),
-            keep: HashSet::new(),
+            keep: Names::default(),
             keep_later: HashMap::new(),
             extras: Vec::new(),
             cleared_names: 0,
@@ -562,6 +564,15 @@ impl Receiver {
         self.totals.created += u64::from(change.action == Action::Created);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
+    fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
+        if self.setting.options.tells_unchanged {
+            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
+            let facts = Facts { linked, ..Facts::of(meta) };
+            self.changed(Change { path, item, action, differs: Differs::default(), facts });
+        }
     }
 
     fn report_settled(&mut self, bytes: u64) {

@@ -85,6 +85,9 @@ impl Receiver {
 
     /// What this end makes of an entry's metadata, as far as it needs to look nothing up.
     pub(super) fn adopt(&self, meta: &mut Meta) {
+        if self.setting.options.tells_owners {
+            meta.keep_owner();
+        }
         meta.mode = self.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
         if self.setting.is_privileged {
             return;

@@ -49,9 +49,8 @@ pub(super) struct Outgoing {
     pub(super) next_group: GroupStart,
     /// Up to where it was cut or searched, if it goes by a strategy of the papers.
     pub(super) scanned: u64,
-    /// Present from when the file is open, if it goes by recipe.
-    cutting: Option<Cutting>,
-    grouper: Grouper,
+    /// Present from when the file is open, if it goes by recipe. Most do not, and need no room for it.
+    cutting: Option<Box<(Cutting, Grouper)>>,
     /// Groups that wait for the window to be told.
     untold: VecDeque<Group>,
     /// Whether all chunks are known and the proof was asked for.
@@ -151,7 +150,6 @@ impl Outgoing {
             next_group: GroupStart::default(),
             scanned: 0,
             cutting: None,
-            grouper: Grouper::new(),
             untold: VecDeque::new(),
             sealing: false,
             digest: None,
@@ -249,7 +247,8 @@ impl Sender {
         let how = outgoing.how;
         if how == How::Recipe {
             outgoing.spec = outgoing.agreed.unwrap_or_else(|| way.chunker(meta.len, None));
-            outgoing.cutting = Some(Cutting::new(&outgoing.spec, meta.len));
+            let cutting = Cutting::new(&outgoing.spec, meta.len);
+            outgoing.cutting = Some(Box::new((cutting, Grouper::new())));
         } else if let Some(talk) = &outgoing.talk {
             outgoing.spec = talk.ways.strategy.chunker(meta.len, rate);
         } else {
@@ -297,7 +296,7 @@ impl Sender {
                 continue;
             }
             let (handle, spec) = (outgoing.handle, outgoing.spec);
-            let Some(cutting) = &mut outgoing.cutting else { continue };
+            let Some((cutting, _)) = outgoing.cutting.as_deref_mut() else { continue };
             while let Some((part, segment)) = cutting.next() {
                 self.jobs.ask(Work::Scan { handle, spec, segment }, Place::Scan(handle, part));
             }
@@ -310,7 +309,7 @@ impl Sender {
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((_, outgoing)) = self.outgoing(handle) else { return };
-        let Some(cutting) = &mut outgoing.cutting else { return };
+        let Some((cutting, _)) = outgoing.cutting.as_deref_mut() else { return };
         let certain = cutting.take(part, run);
         self.cut(handle, certain);
     }
@@ -322,13 +321,14 @@ impl Sender {
             // A segment that was not needed: the one before reached over it.
             return;
         }
-        outgoing.untold.extend(certain.iter().filter_map(|chunk| outgoing.grouper.push(chunk)));
+        let Some((cutting, grouper)) = outgoing.cutting.as_deref_mut() else { return };
+        outgoing.untold.extend(certain.iter().filter_map(|chunk| grouper.push(chunk)));
+        let complete = cutting.is_complete();
+        if complete {
+            outgoing.untold.extend(grouper.finish());
+        }
         let chunks = Arc::get_mut(&mut outgoing.chunks).expect("only sealing shares the chunks");
         chunks.extend(certain);
-        let complete = outgoing.cutting.as_ref().is_some_and(Cutting::is_complete);
-        if complete {
-            outgoing.untold.extend(outgoing.grouper.finish());
-        }
         if outgoing.groups.len() + outgoing.untold.len() > MAX_GROUPS {
             return self.fail_for(handle, TOO_MANY_GROUPS);
         }

@@ -4,6 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
+use deltic_core::meta::Owner;
+use deltic_core::names::Rest;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
 
@@ -56,6 +58,8 @@ pub(super) struct Ready {
     pub(super) dir: RelPath,
     pub(super) own: Option<Meta>,
     pub(super) entries: VecDeque<Entry>,
+    /// What is not listed yet.
+    pub(super) rest: Untold,
     pub(super) partial: bool,
     /// The tally of the directory above, if that was told by it.
     pub(super) above: Option<u32>,
@@ -65,6 +69,33 @@ pub(super) struct Ready {
     tally: Option<Tally>,
     /// What stood for them: then what is below is being walked already.
     pub(super) tallied: Option<u32>,
+}
+
+/// What of a directory is not listed yet.
+#[derive(Debug)]
+pub(super) enum Untold {
+    Nothing,
+    Names(Box<Rest>),
+    /// It is being listed.
+    Asked,
+}
+
+impl From<Option<Box<Rest>>> for Untold {
+    fn from(rest: Option<Box<Rest>>) -> Self {
+        rest.map_or(Self::Nothing, Self::Names)
+    }
+}
+
+impl Ready {
+    /// Whether nothing of it can be told before more is listed.
+    fn waits(&self) -> bool {
+        self.entries.is_empty() && matches!(self.rest, Untold::Asked)
+    }
+
+    /// Whether all of it is told.
+    fn is_told(&self) -> bool {
+        self.entries.is_empty() && matches!(self.rest, Untold::Nothing)
+    }
 }
 
 impl Lister {
@@ -123,7 +154,8 @@ impl Sender {
             let Some((dir, above)) = self.lister.dirs.pop() else { break };
             self.lister.lists_out += 1;
             let tally = self.lister.tallies.wants();
-            self.jobs.ask(Work::List { dir: dir.clone(), tally }, Place::List(dir, above));
+            let work = Work::List { dir: dir.clone(), tally, rest: None };
+            self.jobs.ask(work, Place::List(dir, above));
         }
         let idle = self.lister.ahead() == 0 && self.lister.tallies.is_idle();
         if idle && !self.lister.complete {
@@ -141,20 +173,14 @@ impl Sender {
         self.lister.lists_out -= 1;
         let mut listed = listed
             .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
-        if self.options.follow.munge {
-            listed.entries.iter_mut().for_each(unmunge);
-        }
-        let is_whole = listed.troubles.is_empty();
-        for trouble in listed.troubles {
-            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
-            self.trouble(trouble);
-        }
-        self.tell_owners(listed.users, listed.groups);
-        let (mut own, mut entries) = (listed.own, VecDeque::from(listed.entries));
+        let is_whole = listed.troubles.is_empty() && listed.rest.is_none();
+        let mut entries = VecDeque::from(self.take_listed(&mut listed));
+        let mut own = listed.own;
         if own.is_some() && !self.options.takes(&Kind::Dir) {
             self.trouble(skipped("directory", &dir));
             own = None;
             entries.clear();
+            listed.rest = None;
         }
         let partial = listed.partial;
         self.lister.last_len = entries.len();
@@ -166,6 +192,7 @@ impl Sender {
             dir,
             own,
             entries,
+            rest: listed.rest.into(),
             partial,
             above,
             has_begun: false,
@@ -178,6 +205,41 @@ impl Sender {
             None => self.lister.ready.push_back(ready),
         }
         self.list_more();
+    }
+
+    /// Takes the next entries of the directory that is being told.
+    pub(super) fn listed_on(&mut self, listed: Result<Listed, Trouble>) {
+        let mut listed = listed
+            .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        let entries = self.take_listed(&mut listed);
+        let ready = self.lister.ready.front_mut().expect("what has begun stays the first");
+        ready.entries.extend(entries);
+        ready.rest = listed.rest.into();
+        self.list_more();
+    }
+
+    /// What came of listing a directory: tells what is no entry, and leaves the entries.
+    fn take_listed(&mut self, listed: &mut Listed) -> Vec<Entry> {
+        if self.options.follow.munge {
+            listed.entries.iter_mut().for_each(unmunge);
+        }
+        for trouble in std::mem::take(&mut listed.troubles) {
+            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
+            self.trouble(trouble);
+        }
+        self.tell_owners(std::mem::take(&mut listed.users), std::mem::take(&mut listed.groups));
+        std::mem::take(&mut listed.entries)
+    }
+
+    /// Asks for more of a directory that is being told, before there is nothing to tell.
+    fn list_on(&mut self, ready: &mut Ready) {
+        if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, Untold::Names(_)) {
+            return;
+        }
+        if let Untold::Names(rest) = std::mem::replace(&mut ready.rest, Untold::Asked) {
+            let work = Work::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
+            self.jobs.ask(work, Place::ListOn);
+        }
     }
 
     /// Tells what comes next, as far as there is room; whether there was anything.
@@ -215,7 +277,9 @@ impl Sender {
 
     /// Tells one frame's worth of the first directory that is ready; whether there was one.
     fn tell_some(&mut self) -> bool {
-        let Some(mut ready) = self.lister.ready.pop_front() else { return false };
+        let Some(mut ready) = self.lister.ready.pop_front_if(|ready| !ready.waits()) else {
+            return false;
+        };
         let (mut entries, mut bytes, mut taken) = (Vec::new(), 0, 0);
         while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
             let Some(mut entry) = ready.entries.pop_front() else { break };
@@ -229,7 +293,8 @@ impl Sender {
         if self.options.select.list_only {
             self.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
         }
-        let extent = match (ready.entries.is_empty(), ready.partial) {
+        self.list_on(&mut ready);
+        let extent = match (ready.is_told(), ready.partial) {
             (false, _) => Extent::More,
             (true, false) => Extent::Last,
             (true, true) => Extent::Part,
@@ -297,12 +362,13 @@ impl Sender {
             Kind::File => {
                 self.lister.files += 1;
                 self.progress.list(entry.meta.len);
-                let Meta { len, modified, mode, .. } = entry.meta;
+                let Meta { len, modified, mode, user, group, .. } = entry.meta;
                 let listing = Listing {
                     path,
                     len,
                     modified,
                     mode,
+                    owner: Owner { user, group },
                     attempts: 0,
                     inquiry: Inquiry::Unasked,
                     reported: 0,

@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::meta::Owner;
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
 use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally, Timestamp};
@@ -58,8 +60,9 @@ const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest i
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// List a directory, with its `tally` if that is asked for; answer with [`Answer::Listed`].
-    List { dir: RelPath, tally: bool },
+    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest` of
+    /// it. Answer with [`Answer::Listed`].
+    List { dir: RelPath, tally: bool, rest: Option<Box<Rest>> },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
     /// Answer with [`Answer::Opened`].
@@ -181,6 +184,8 @@ pub struct Listed {
     pub partial: bool,
     /// Of the root: sources that are not there, where that is told.
     pub missing: Vec<RelPath>,
+    /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
+    pub rest: Option<Box<Rest>>,
 }
 
 /// A new version that was opened.
@@ -246,6 +251,7 @@ struct Listing {
     len: u64,
     modified: Timestamp,
     mode: u32,
+    owner: Owner,
     attempts: u32,
     inquiry: Inquiry,
     /// Bytes reported as settled, by any attempt.
@@ -278,14 +284,23 @@ impl Listing {
 #[derive(Debug)]
 enum Place {
     List(RelPath, Option<u32>),
+    /// What comes next of the directory that is being told.
+    ListOn,
     Open(Handle),
     Scan(Handle, Part),
     Seal(Handle),
     Sum(Handle, Step),
     Hash(Handle),
     Search(Handle),
-    Read { handle: Handle, chunks: Vec<std::ops::Range<u32>>, bytes: u64 },
-    Mend { handle: Handle, gaps: Vec<std::ops::Range<u32>> },
+    Read {
+        handle: Handle,
+        chunks: Vec<std::ops::Range<u32>>,
+        bytes: u64,
+    },
+    Mend {
+        handle: Handle,
+        gaps: Vec<std::ops::Range<u32>>,
+    },
     Digest(Vec<FileNo>),
     RemoveSource,
     Ask,
@@ -298,7 +313,8 @@ impl Concerns for Place {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(..) | Self::Digest(_) | Self::RemoveSource | Self::Ask | Self::Close => None,
+            Self::List(..) | Self::ListOn | Self::Digest(_) => None,
+            Self::RemoveSource | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -426,6 +442,9 @@ impl Sender {
             },
             ToSender::Done { file, done } => self.done(file, done),
             ToSender::Changed(change) => {
+                if change.action == Action::Unchanged && !self.options.tells_unchanged {
+                    return Err(PeerError::Unexpected("a name that is up to date"));
+                }
                 self.notices.push_back(Notice::Changed(change));
                 Ok(())
             }
@@ -446,6 +465,7 @@ impl Sender {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         match (self.jobs.answered(id)?, answer) {
             (Place::List(dir, above), Answer::Listed(listed)) => self.listed((dir, above), listed),
+            (Place::ListOn, Answer::Listed(listed)) => self.listed_on(listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
             (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
@@ -588,9 +608,12 @@ impl Sender {
         self.withdraw(file);
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
-        let Listing { path, len, modified, mode, .. } = listing;
+        let Listing { path, len, modified, mode, owner, .. } = listing;
         let (item, target, literal) = (Item::File, None, done.literal());
         let (action, differs, from) = match done {
+            Done::Same { touched: false, differs } if self.options.tells_unchanged => {
+                (Action::Unchanged, differs, None)
+            }
             Done::Same { touched: false, .. } => return Ok(()),
             Done::Same { differs, .. } => (Action::Touched, differs, None),
             Done::Replaced { action, differs, from, .. } => (action, differs, from),
@@ -599,7 +622,7 @@ impl Sender {
                 return Ok(());
             }
         };
-        let facts = Facts { len, modified, mode, target, linked: None, literal, from };
+        let facts = Facts { len, modified, mode, owner, target, linked: None, literal, from };
         let change = Change { path, item, action, differs, facts };
         self.notices.push_back(Notice::Changed(change));
         Ok(())

@@ -27,7 +27,7 @@ use super::listing::{Ready, left_out};
 /// the beginning of a first copy.
 const LISTED_FIRST: u64 = 1024;
 /// Fewer are not worth a tally.
-const LEAST_ENTRIES: usize = 4;
+const LEAST_ENTRIES: usize = 1;
 /// How many entries of unlike directories make tallies useless, and at most so many of alike ones are remembered.
 const MOST_LUCK: u64 = 16 << 10;
 /// Where tallies are useless every so many directories one is told all the same.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use deltic_core::{Kind, Name, RelPath, Strategy, Timestamp};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{Compare, Delete, Options};
 
 use super::Dice;
 use super::destination::{DestinationFaults, Stage};
@@ -242,6 +242,7 @@ fn random_options(dice: &mut Dice) -> Options {
         compress: dice.percent(20),
         durable: dice.percent(50),
         strategy: *dice.pick(&Strategy::ALL),
+        compare: Compare { cached: true, ..Compare::default() },
         ..Options::default()
     }
 }

@@ -9,8 +9,8 @@ use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
 use deltic_core::strategy::Conversation;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Reader,
-    RelPath, Span, Tally,
+    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Name,
+    Reader, RelPath, Span, Tally,
 };
 use deltic_protocol::message::{NameLine, Payload};
 use deltic_protocol::options::Options;
@@ -217,7 +217,7 @@ impl Destination {
                 self.visible();
                 Answer::Done(Ok(()))
             }
-            Work::Remove { path } => {
+            Work::Remove { path } | Work::MakeWay { path } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.make) {
                     return Answer::Removed(Err(setback.trouble));
@@ -273,7 +273,8 @@ impl Destination {
         let (entries, mut alike) = (self.tree.children(dir), Alike::default());
         entries.iter().for_each(|entry| alike.add(&entry.name, &entry.meta));
         let compared = self.options.tallied().expect("tallies are told");
-        let is_alike = tally_of(&entries, compared) == *tally;
+        let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
+        let is_alike = tally_of(&entries, compared, content) == *tally;
         self.alike += u64::from(is_alike);
         is_alike.then(|| Box::new(alike))
     }

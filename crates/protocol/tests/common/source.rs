@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{TwoStage, cut_all};
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::{
-    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Op, RelPath,
-    Span, StrongSum, Tally, TallyKey, Tallying,
+    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Names, Op,
+    RelPath, Span, StrongSum, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
@@ -106,10 +107,17 @@ pub fn sum(
 }
 
 /// As both ends take it.
-pub fn tally_of(entries: &[Entry], compared: Compared) -> Tally {
+pub fn tally_of(
+    entries: &[Entry],
+    compared: Compared,
+    content: impl Fn(&Name) -> Option<Digest>,
+) -> Tally {
     let key = TallyKey::of(&Key::from_bytes([9; 32]));
     let mut tallying = Tallying::new(&key, compared);
-    entries.iter().for_each(|entry| tallying.add(entry.name.as_bytes(), &entry.meta));
+    for Entry { name, meta } in entries {
+        let content = content(name).filter(|_| meta.is_file() && meta.len > 0);
+        tallying.add(name.as_bytes(), meta, content.as_ref());
+    }
     tallying.tally()
 }
 
@@ -154,7 +162,7 @@ impl Source {
             // No case asks for it.
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::Ask(_) => Answer::Asked(false),
-            Work::List { dir, tally } => Answer::Listed(self.list(&dir, tally)),
+            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
@@ -268,7 +276,13 @@ impl Source {
         Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
     }
 
-    fn list(&mut self, dir: &RelPath, tally: bool) -> Result<Listed, Trouble> {
+    /// A directory, in parts of any length.
+    fn list(
+        &mut self,
+        dir: &RelPath,
+        tally: bool,
+        rest: Option<Box<Rest>>,
+    ) -> Result<Listed, Trouble> {
         if self.dice.percent(self.faults.list) || !self.tree.is_dir(dir) {
             return Err(trouble(TroubleKind::Failed, "list: denied"));
         }
@@ -276,9 +290,23 @@ impl Source {
         if let (true, Some(roots)) = (dir.is_root(), &self.roots) {
             entries.retain(|entry| roots.contains(&entry.name));
         }
-        let own = self.own.clone().filter(|_| dir.is_root());
-        let tally = tally.then(|| tally_of(&entries, self.compared));
-        Ok(Listed { own, entries, tally, ..Listed::default() })
+        let own = self.own.clone().filter(|_| dir.is_root() && rest.is_none());
+        if let Some(rest) = rest {
+            let names: HashSet<_> = rest.collect();
+            entries.retain(|entry| names.contains(&entry.name));
+        }
+        let mut untold = Names::default();
+        if self.dice.percent(20) {
+            let some = self.dice.below(entries.len() + 1);
+            for entry in entries.drain(some..) {
+                untold.push(&entry.name).unwrap();
+            }
+        }
+        let rest = (!untold.is_empty()).then(|| Box::new(untold.into_iter()));
+        let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
+        let tally = tally && rest.is_none();
+        let tally = tally.then(|| tally_of(&entries, self.compared, content));
+        Ok(Listed { own, entries, tally, rest, ..Listed::default() })
     }
 
     fn open(&mut self, handle: Handle, path: &RelPath) -> Result<Meta, Trouble> {

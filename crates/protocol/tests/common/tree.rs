@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::{Digest, Entry, Kind, Meta, Name, RelPath, Timestamp};
+
+use super::source::bytes_digest;
 
 /// What the world's clock shows when an end writes.
 pub const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 7 };
@@ -38,6 +40,11 @@ impl Tree {
         let mut entries: Vec<_> = self.0.iter().filter_map(entry).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         entries
+    }
+
+    /// What both ends say is in the file at `path`.
+    pub fn content(&self, path: &RelPath) -> Option<Digest> {
+        self.0.get(path).filter(|node| node.meta.is_file()).map(|node| bytes_digest(&node.bytes))
     }
 
     pub fn is_dir(&self, path: &RelPath) -> bool {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{Device, DeviceClass, IdRules, Linked, ModeRules, Named, Who};
+use deltic_core::meta::{Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Who};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
@@ -58,6 +58,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
             unread: true,
+            owner: None,
         }
         .boxed(),
         ..dir.clone()
@@ -581,7 +582,7 @@ fn options() -> impl Strategy<Value = Options> {
     let block = option(1..=MAX_BLOCK_BYTES);
     let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
-    (any::<[bool; 9]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
+    (any::<[bool; 11]>(), delete, numbers, strategy, (chosen(), any_rules())).prop_map(
         |(
             flag,
             delete,
@@ -597,6 +598,8 @@ fn options() -> impl Strategy<Value = Options> {
                 checksum: flag[4],
                 whole_file: flag[5],
                 dry_run: flag[6],
+                tells_unchanged: flag[9],
+                tells_owners: flag[10],
                 compress: flag[7],
                 compress_level,
                 durable: flag[8],
@@ -920,6 +923,7 @@ fn more() -> impl Strategy<Value = More> {
             default_acl,
             xattrs,
             unread,
+            owner: None,
         },
     )
 }
@@ -985,7 +989,7 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted])
+    of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted, Action::Unchanged])
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
@@ -994,7 +998,8 @@ fn facts() -> impl Strategy<Value = Facts> {
     (number(), any::<(i64, u8)>(), 0..=0o7777u32, words, number()).prop_map(
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
-            Facts { len, modified, mode, target, linked, literal, from: None }
+            let owner = Owner { user: Some(mode), group: None };
+            Facts { len, modified, mode, owner, target, linked, literal, from: None }
         },
     )
 }

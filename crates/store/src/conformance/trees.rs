@@ -290,6 +290,13 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
+    // What gives way is replaced: only what is in it is protected.
+    assert_eq!(store.remove(&path("cache")).expect("nothing to remove"), 0);
+    assert_eq!(store.make_way(&path("cache")).expect("make way"), 2);
+    assert!(store.look(&path("cache")).expect("look").is_none());
+    let answer = store.make_way(&path("dir"));
+    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert_eq!(bytes(store, "dir/file.keep"), b"x");
 }
 
 pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &impl Store) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::path::printable;
 use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
-use deltic_core::{Name, RelPath};
+use deltic_core::{Meta, Name, RelPath};
 
 use super::pattern::Text;
 use super::{Book, Filter, Merge, Node, Reads, git};
@@ -79,6 +79,11 @@ impl Scopes {
     pub(crate) fn new(filter: Filter, base: &Path, start: Start) -> Self {
         let base = if filter.0.is_none() { Box::default() } else { absolute(base) };
         Self { filter, base, start, known: Mutex::default() }
+    }
+
+    /// The rules themselves.
+    pub(crate) const fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// Who judges the names in `dir`.
@@ -182,7 +187,33 @@ impl Judge {
     }
 }
 
+impl Judge {
+    /// Takes those extended attributes of an entry away that the rules exclude.
+    pub(crate) fn sift(&self, meta: &mut Meta) {
+        if let Some(Judging { book, scope, .. }) = &self.0 {
+            let excluded = |name: &[u8]| scope.decide_xattr(&book.nodes, name);
+            super::sift(meta, |name| excluded(name) != Some(Action::Exclude));
+        }
+    }
+}
+
 impl Scope {
+    /// What the first of `nodes` says of an extended attribute that has something to say. Its name is no path: it lies in no
+    /// directory.
+    pub(super) fn decide_xattr(&self, nodes: &[Node], name: &[u8]) -> Option<Action> {
+        let slashed = [b"/", name, b"/"].concat();
+        let text = Text { slashed: &slashed, is_dir: false, top: 1, anchor: 1 };
+        nodes.iter().find_map(|node| match node {
+            Node::Rule(rule) if rule.xattr => rule.matches(&text).then_some(rule.action),
+            Node::Rule(_) => None,
+            Node::Merge(n) => {
+                let own = self.0.get(*n)?.layer.as_deref();
+                let mut layers = std::iter::successors(own, |layer| layer.above.as_deref());
+                layers.find_map(|layer| self.decide_xattr(&layer.nodes, name))
+            }
+        })
+    }
+
     /// What the first of `nodes` says that has something to say.
     fn decide(&self, nodes: &[Node], text: &Text<'_>, fate: Fate) -> Option<Action> {
         nodes.iter().find_map(|node| match node {

@@ -15,16 +15,17 @@ use rustix::io::{self, Errno};
 use super::heritage::Heritage;
 use super::more::{Reach, inherit, set_acls, set_xattrs};
 use super::noted;
-use crate::Keep;
 use crate::dir::Dir;
+use crate::{Filter, Keep};
 
 /// What to set on an entry.
 #[derive(Debug)]
 pub(super) struct Attrs<'a> {
     meta: &'a Meta,
     keep: Keep,
-    /// Of extended attributes.
+    /// Of extended attributes; and which of these are ours to change.
     scope: Scope,
+    rules: &'a Filter,
     /// Whether what only the superuser may set is noted, and not set.
     notes: bool,
     mode: Option<u32>,
@@ -34,6 +35,9 @@ pub(super) struct Attrs<'a> {
     /// What its directory would have handed down.
     heritage: Heritage,
 }
+
+/// What a store looks at of an entry, and its rules.
+pub(super) type Ways<'a> = (See, &'a Filter);
 
 /// What to set it on.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +54,7 @@ impl<'a> Attrs<'a> {
     /// For an entry that the tree has not shown yet, or whose old version had `old_mode`.
     pub(super) fn of_new(
         meta: &'a Meta,
-        what: (Keep, See),
+        what: (Keep, Ways<'a>),
         old_mode: Option<u32>,
         (umask, heritage): (u32, Heritage),
     ) -> Self {
@@ -60,12 +64,12 @@ impl<'a> Attrs<'a> {
     }
 
     /// For an entry that was there before.
-    pub(super) fn of_existing(meta: &'a Meta, (keep, see): (Keep, See)) -> Self {
+    pub(super) fn of_existing(meta: &'a Meta, (keep, (see, rules)): (Keep, Ways<'a>)) -> Self {
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
         let heritage = Heritage::default();
         let (scope, notes) = (see.xattrs, see.noted);
-        Self { meta, keep, scope, notes, mode, mode_is_optional: false, times, heritage }
+        Self { meta, keep, scope, rules, notes, mode, mode_is_optional: false, times, heritage }
     }
 
     /// With the setgid bit that a new directory of mode `now` got from the one above it.
@@ -107,6 +111,18 @@ impl<'a> Attrs<'a> {
         self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
     }
 
+    /// Whether an entry that is this has all of it already.
+    pub(super) fn are_on(&self, is: &Stat) -> bool {
+        let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
+        let has_times = self.times.as_ref().is_none_or(|times| {
+            let Timespec { tv_sec, tv_nsec } = times.last_modification;
+            let modified = i128::from(tv_sec) == i128::from(is.st_mtime)
+                && i128::from(tv_nsec) == i128::from(is.st_mtime_nsec);
+            modified && times.last_access.tv_nsec == UTIME_OMIT
+        });
+        has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
+    }
+
     /// Whether a new file of this user and group lacks mode and times at most.
     fn suits(&self, (user, group): (u32, u32)) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
@@ -141,11 +157,11 @@ impl<'a> Attrs<'a> {
         self.inherit_group(on)?;
         let at = on.reach();
         if self.keep.xattrs && !unread {
-            match set_xattrs(&at, self.meta, self.scope) {
+            match set_xattrs(&at, self.meta, (self.scope, self.rules)) {
                 // What its owner may not write may not be noted on either.
                 Err(Errno::ACCESS) if !self.meta.is_symlink() => {
                     on.set_mode(now | OWNER_WRITES)?;
-                    set_xattrs(&at, self.meta, self.scope)?;
+                    set_xattrs(&at, self.meta, (self.scope, self.rules))?;
                     on.set_mode(now)?;
                 }
                 set => set?,
@@ -183,7 +199,7 @@ impl<'a> Attrs<'a> {
         noted::set(&at, Some(&wanted).filter(|_| !is_so))?;
         let unread = self.meta.is_partly_unread();
         if self.keep.xattrs && !unread {
-            set_xattrs(&at, self.meta, self.scope)?;
+            set_xattrs(&at, self.meta, (self.scope, self.rules))?;
         }
         if self.keep.acls && !unread && !self.meta.is_symlink() {
             noted::set_acls(&at, self.meta, wanted.mode)?;

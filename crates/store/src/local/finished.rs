@@ -1,6 +1,8 @@
 //! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all others
 //! of a run (`--delay-updates`).
 
+use std::collections::HashMap;
+
 use deltic_core::{Meta, Name, RelPath, See};
 use rustix::fs::Stat;
 
@@ -8,10 +10,10 @@ use super::backup::Goes;
 use super::log::remove_log;
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
-use super::stage::{Whose, staging_path};
+use super::stage::{Whose, new_name, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Replaces, StoreError};
+use crate::{Replaces, StoreError, lock};
 
 /// A staged file, and where it is to go.
 #[derive(Debug)]
@@ -25,6 +27,63 @@ pub(super) struct Finished {
     /// Whether something was noted of it.
     pub(super) is_noted: bool,
     pub(super) expected: Expected,
+}
+
+/// All that wait for their names.
+#[derive(Debug, Default)]
+pub(super) struct Delayed {
+    all: Vec<Finished>,
+    /// Of those that others become names of, which each is.
+    leaders: HashMap<RelPath, usize>,
+}
+
+impl Delayed {
+    pub(super) fn push(&mut self, finished: Finished, leads: bool) {
+        if leads {
+            self.leaders.insert(finished.path.clone(), self.all.len());
+        }
+        self.all.push(finished);
+    }
+
+    /// Takes all, in order.
+    pub(super) fn take(&mut self) -> Vec<Finished> {
+        self.leaders.clear();
+        std::mem::take(&mut self.all)
+    }
+
+    fn leader(&self, path: &RelPath) -> Option<&Finished> {
+        self.leaders.get(path).map(|at| &self.all[*at])
+    }
+}
+
+/// Has `path` wait as another name of what waits at `leader`; whether something does.
+pub(super) fn link_waiting(
+    store: &Inner,
+    path: &RelPath,
+    (leader, seen): (&RelPath, Option<&Meta>),
+) -> Result<bool, StoreError> {
+    const LINK: &str = "link";
+    let waiting = lock(&store.delayed)
+        .leader(leader)
+        .map(|is| (is.home.clone(), is.whose, is.name.clone(), is.inode));
+    let Some((home, whose, name, inode)) = waiting else { return Ok(false) };
+    let place = Place::of(&store.root, LINK, path)?;
+    let from = store.stages(whose).dir(&home).at(LINK, path)?;
+    let (home, own) = store.stages(Whose::Own).home_for(&place)?;
+    let own_name = new_name(path);
+    from.link(&name, &own, &own_name).at(LINK, path)?;
+    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
+    let finished = Finished {
+        path: path.clone(),
+        home,
+        whose: Whose::Own,
+        name: own_name,
+        inode,
+        is_noted: false,
+        expected: replaces,
+    };
+    lock(&store.delayed).push(finished, false);
+    Ok(true)
 }
 
 /// What a commit expects to find at its path.

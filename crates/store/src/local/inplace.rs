@@ -5,19 +5,21 @@
 //! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
 //! the present then, or none at all, so that the next run sees to it (docs/decisions/0020).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
+use super::attrs::set_mode;
 use super::copy::{Copier, End, read_through};
 use super::holes::{Under, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
-use super::snapshot::{LocalSnapshot, Version, file_type, read_at};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, read_at};
 use super::writing::Writing;
 use crate::error::At;
 use crate::{StoreError, lock};
@@ -26,6 +28,8 @@ use crate::{StoreError, lock};
 #[derive(Debug)]
 pub(super) struct Changing {
     file: OwnedFd,
+    /// Whether its mode keeps its owner, who we are, from writing to it: then it is open to be read only.
+    is_closed: bool,
     version: Version,
     /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
     staged: Mutex<BTreeMap<u64, u64>>,
@@ -35,14 +39,36 @@ impl Changing {
     /// The regular file at `place`, if there is one.
     pub(super) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
         let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
-        if !found.is_some_and(|stat| file_type(&stat).is_file()) {
-            return Ok(None);
-        }
-        let file = place.dir.open(&place.name, OFlags::RDWR).at(OPEN, &place.path)?;
+        let Some(found) = found.filter(|stat| file_type(stat).is_file()) else { return Ok(None) };
+        let is_ours = found.st_uid == geteuid().as_raw();
+        let open = |how| place.dir.open(&place.name, how);
+        let (file, is_closed) = match open(OFlags::RDWR) {
+            Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
+                // Nobody holds it as an old version, who would see that it is touched.
+                Err(Errno::ACCESS) => (open_to_owner(place), false),
+                file => (file, true),
+            },
+            file => (file, false),
+        };
+        let file = file.at(OPEN, &place.path)?;
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
         let version = Version::of(&stat);
         let is_file = file_type(&stat).is_file();
-        Ok(is_file.then_some(Self { file, version, staged: Mutex::default() }))
+        Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
+    }
+
+    /// The file, which is at `place`, to be written to.
+    pub(super) fn writer(&self, place: &Place) -> Result<Writer<'_>, StoreError> {
+        if !self.is_closed {
+            return Ok(Writer { of: self, opened: None });
+        }
+        let opened = open_to_owner(place).at(OPEN, &place.path)?;
+        // What got its name meanwhile is another file.
+        if inode_of(&fs::fstat(&opened).at(OPEN, &place.path)?) == self.version.inode {
+            Ok(Writer { of: self, opened: Some(opened) })
+        } else {
+            Err(StoreError::Conflict { path: place.path.clone() })
+        }
     }
 
     pub(super) const fn version(&self) -> Version {
@@ -74,6 +100,11 @@ impl Changing {
         }
     }
 
+    /// Whether all of a new version of `len` bytes is staged.
+    pub(super) fn is_all_staged(&self, len: u64) -> bool {
+        len == 0 || lock(&self.staged).get(&0).is_some_and(|end| *end >= len)
+    }
+
     /// Reads the new version, of which `staged` has what is to change.
     pub(super) fn read_at(
         &self,
@@ -93,9 +124,30 @@ impl Changing {
         Ok(filled)
     }
 
+    /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
+    pub(super) fn mark_torn(&self) {
+        let spec = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let (last_access, last_modification) = (spec(0, UTIME_OMIT), spec(0, 0));
+        // Else it has the present.
+        let _ = fs::futimens(&self.file, &Timestamps { last_access, last_modification });
+    }
+}
+
+/// A file that is about to change, open to be written to.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    of: &'a Changing,
+    opened: Option<OwnedFd>,
+}
+
+impl Writer<'_> {
+    fn file(&self) -> &OwnedFd {
+        self.opened.as_ref().unwrap_or(&self.of.file)
+    }
+
     /// Gives blocks to what the file grows by to `len` bytes.
     pub(super) fn reserve(&self, len: u64) -> Result<(), Errno> {
-        reserve_all(&self.file, self.version.len(), len)
+        reserve_all(self.file(), self.of.version.len(), len)
     }
 
     /// Makes the file the new version of `len` bytes, of which `staged` has what is to change.
@@ -106,8 +158,8 @@ impl Changing {
         (writing, copier): (&Writing, &Copier),
     ) -> Result<(), Errno> {
         let from = End { file: staged.as_fd(), device };
-        let to = End { file: self.file.as_fd(), device: self.version.device() };
-        for (&start, &end) in lock(&self.staged).iter() {
+        let to = End { file: self.file().as_fd(), device: self.of.version.device() };
+        for (&start, &end) in lock(&self.of.staged).iter() {
             let whole = if writing.sparse {
                 let write = |at, bytes: &[u8]| write_sparse(to.file, at, bytes, Under::Blocks);
                 read_through(from.file, start..end, write)?
@@ -118,20 +170,50 @@ impl Changing {
                 return Err(Errno::IO);
             }
         }
-        if fs::fstat(&self.file)?.st_size as u64 == len {
+        if fs::fstat(self.file())?.st_size as u64 == len {
             Ok(())
         } else {
-            fs::ftruncate(&self.file, len)
+            fs::ftruncate(self.file(), len)
         }
     }
+}
 
-    /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
-    pub(super) fn mark_torn(&self) {
-        let spec = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-        let (last_access, last_modification) = (spec(0, UTIME_OMIT), spec(0, 0));
-        // Else it has the present.
-        let _ = fs::futimens(&self.file, &Timestamps { last_access, last_modification });
+/// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.
+fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
+    let held = place.dir.open(&place.name, OFlags::PATH)?;
+    let stat = fs::fstat(&held)?;
+    if !file_type(&stat).is_file() {
+        return Err(Errno::ACCESS);
+    }
+    set_mode(&held, stat.st_mode | READ_AND_WRITE)?;
+    let opened = place.dir.open(&place.name, OFlags::RDWR);
+    set_mode(&held, stat.st_mode)?;
+    opened
+}
+
+/// Files of several names that a run changed where they are: it may do so under more than one of them.
+#[derive(Debug, Default)]
+pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
+
+/// Whose turn it is to change a file.
+type Turn = Arc<Mutex<Left>>;
+
+/// How one of them was left. It is held while the file changes: one name waits for the other.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) version: Option<Version>,
+    /// Whether it has the content of one of its names, and not the old one.
+    pub(super) is_rewritten: bool,
+}
+
+impl LeftFiles {
+    /// The file of this device and inode.
+    pub(super) fn of(&self, inode: (u64, u64)) -> Turn {
+        Arc::clone(lock(&self.0).entry(inode).or_default())
     }
 }
+
+/// What an owner needs to change a file where it is.
+const READ_AND_WRITE: u32 = 0o600;
 
 const OPEN: &str = "open to change";

@@ -33,7 +33,7 @@ pub(super) fn link(
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
-        Ok(linked) if linked == lasting_of(is) => store
+        Ok(linked) if from.sifted(linked.clone()) == lasting_of(is) => store
             .back_up(&place, Goes::Replaced)
             .and_then(|()| place.land(&dir, &name).at(LINK, path)),
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),

@@ -1,73 +1,143 @@
 //! Listing one directory.
 
-use deltic_core::{Entry, Follow, Meta, Name, RelPath, See};
+use deltic_core::names::Rest;
+use deltic_core::{Entry, Follow, Meta, Name, Names, Pile, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::snapshot::look_at;
+use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
-use crate::{Listing, STAGING_NAME, StoreError};
+use crate::{Listing, STAGING_NAME, StoreError, Version};
+
+/// How much of a directory is listed at once.
+pub(super) enum Part {
+    All,
+    /// What comes first, if there are very many names.
+    First,
+    /// The same, with the versions of files.
+    FirstVersions,
+    /// What comes next.
+    Next(Box<Rest>),
+}
+
+impl From<Option<Box<Rest>>> for Part {
+    fn from(rest: Option<Box<Rest>>) -> Self {
+        rest.map_or(Self::First, Self::Next)
+    }
+}
+
+/// Names that are looked at in one part.
+pub(super) const PART_NAMES: usize = 8 << 10;
 
 /// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `how` says.
 pub(super) fn list(
-    dir: &Dir,
-    path: &RelPath,
+    (dir, path): (&Dir, &RelPath),
     fates: (&mut Judge, Fate),
     how: (Follow, See),
+    part: Part,
 ) -> Listing {
-    list_but(dir, path, fates, how, &|_| false)
+    let mut listing = Listing::default();
+    let device = match (&part, how) {
+        // Elsewhere a name need not be the file that it looks like.
+        (Part::FirstVersions, (Follow::Never, see)) if !see.noted => Some(lasting_device(dir)),
+        _ => None,
+    };
+    let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
+    let mut rest = match part {
+        Part::Next(rest) => rest,
+        Part::All | Part::First | Part::FirstVersions => {
+            Box::new(names_in((dir, path), &|_| false, &mut listing).into_iter())
+        }
+    };
+    let look = |name: &Name| match device {
+        Some(device) => look_at_version(dir, name, how.1).map(|(meta, version)| {
+            let lasts = meta.is_file() && device == Some(version.device());
+            (meta, Some(lasts.then_some(version)))
+        }),
+        None => look((dir, path), name, how),
+    };
+    look_at_some(path, fates, look, (&mut rest).take(most), &mut listing);
+    listing.rest = (rest.len() > 0).then_some(rest);
+    listing
 }
 
-/// The same but for names that `keep` admits, which are not looked at.
+/// All of it but for names that `keep` admits, which are not looked at.
 pub(super) fn list_but(
-    dir: &Dir,
-    path: &RelPath,
-    (judge, fate): (&mut Judge, Fate),
+    (dir, path): (&Dir, &RelPath),
+    fates: (&mut Judge, Fate),
     how: (Follow, See),
     keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
     let mut listing = Listing::default();
-    let mut names = Vec::new();
-    let whole = dir.for_each_name(|name| names.push(Name::new(name)));
+    let names = names_in((dir, path), keep, &mut listing).into_iter();
+    look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    listing
+}
+
+/// The names in `dir` that `keep` does not admit.
+fn names_in(
+    (dir, path): (&Dir, &RelPath),
+    keep: &dyn Fn(&Name) -> bool,
+    listing: &mut Listing,
+) -> Names {
+    let mut names = Pile::default();
+    let errors = &mut listing.errors;
+    let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
+        Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
+        Some(name) => {
+            if names.push(&name).is_err() {
+                errors.push(StoreError::new("list", path, Errno::OVERFLOW));
+            }
+        }
+        None => errors.push(StoreError::BadName { action: "list", path: path.clone() }),
+    });
     if let Err(errno) = whole {
         listing.errors.push(StoreError::new("list", path, errno));
     }
+    names.sorted()
+}
+
+/// What an entry is, and, where versions are told, which version of a file that lasts.
+type Looked = (Meta, Option<Option<Version>>);
+
+fn look_at_some(
+    path: &RelPath,
+    (judge, fate): (&mut Judge, Fate),
+    look: impl Fn(&Name) -> Result<Looked, Errno>,
+    names: impl Iterator<Item = Name>,
+    listing: &mut Listing,
+) {
     for name in names {
-        match name.ok().filter(|name| path.holds(name)) {
-            Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
-            Some(name) => match look(dir, (&name, path), how) {
-                Ok(meta) if judge.admits(&name, meta.is_dir(), fate) => {
-                    listing.entries.push(Entry { name, meta });
-                }
-                // One that vanished meanwhile is no entry, and what is left out need not be looked at.
-                Ok(_) | Err(Errno::NOENT) => {}
-                Err(_) if !judge.admits(&name, false, fate) => {}
-                Err(errno) => {
-                    let path = path.join(&name).unwrap_or_else(|_| path.clone());
-                    listing.errors.push(StoreError::new("look at", &path, errno));
-                }
-            },
-            None => {
-                listing.errors.push(StoreError::BadName { action: "list", path: path.clone() });
+        match look(&name) {
+            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
+                judge.sift(&mut meta);
+                listing.entries.push(Entry { name, meta });
+                listing.versions.extend(version);
+            }
+            // One that vanished meanwhile is no entry, and what is left out need not be looked at.
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(_) if !judge.admits(&name, false, fate) => {}
+            Err(errno) => {
+                let path = path.join(&name).unwrap_or_else(|_| path.clone());
+                listing.errors.push(StoreError::new("look at", &path, errno));
             }
         }
     }
-    listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    listing
 }
 
 /// What `name` of `dir`, which is at `path`, is taken for. Its own path is made only where that matters.
 fn look(
-    dir: &Dir,
-    (name, path): (&Name, &RelPath),
+    (dir, path): (&Dir, &RelPath),
+    name: &Name,
     (follow, see): (Follow, See),
-) -> Result<Meta, Errno> {
-    match follow {
+) -> Result<Looked, Errno> {
+    let meta = match follow {
         Follow::Never => look_at(dir, name, see),
         follow => {
             let path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
             follow::look(dir, (name, &path), (follow, see))
         }
-    }
+    };
+    Ok((meta?, None))
 }

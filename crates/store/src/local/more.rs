@@ -9,6 +9,8 @@ use deltic_core::meta::{
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
+use crate::Filter;
+
 /// How an entry is reached.
 #[derive(Debug)]
 pub(super) enum Reach {
@@ -128,12 +130,17 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Makes the attributes that `scope` admits those of `meta`.
-pub(super) fn set_xattrs(at: &Reach, meta: &Meta, scope: Scope) -> Result<(), Errno> {
-    let kept = meta.xattrs().iter().map(|xattr| (scope.kept(&xattr.name), &*xattr.value));
+/// Makes the attributes that `scope` and the rules admit those of `meta`.
+pub(super) fn set_xattrs(
+    at: &Reach,
+    meta: &Meta,
+    (scope, rules): (Scope, &Filter),
+) -> Result<(), Errno> {
+    let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
+    let kept = told.map(|xattr| (scope.kept(&xattr.name), &*xattr.value));
     let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();
     for name in names(at, scope)? {
-        if !wanted.contains_key(&name) {
+        if !wanted.contains_key(&name) && rules.admits_xattr(scope.told(&name)) {
             at.remove(&name)?;
         }
     }

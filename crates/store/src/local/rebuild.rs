@@ -37,6 +37,8 @@ pub struct LocalRebuild {
     room: Room,
     /// What is there before anything is written.
     under: Under,
+    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until then.
+    turn: Mutex<()>,
     /// The file that is changed where it is, if one is.
     changing: Option<Changing>,
     /// Bytes that were sent for it and written.
@@ -106,8 +108,8 @@ impl LocalRebuild {
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         let room = Room::of(&staged.file, len, reserve);
         let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
-        let written = AtomicU64::new(0);
-        Self { store, path, staged, inode, len, log, room, under, changing, written, fate }
+        let (turn, written) = (Mutex::default(), AtomicU64::new(0));
+        Self { store, path, staged, inode, len, log, room, under, turn, changing, written, fate }
     }
 
     fn doom(&self, fate: Fate) {
@@ -153,11 +155,13 @@ impl LocalRebuild {
     /// Writes to the staged file.
     fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.staged.file.as_fd();
+        let turn = lock(&self.turn);
         if self.store.writing.sparse {
             write_sparse(file, start, bytes, self.under)?;
         } else {
             write_at(file, start, bytes)?;
         }
+        drop(turn);
         if let Some(changing) = &self.changing {
             changing.stage(start..start + bytes.len() as u64);
         }
@@ -174,7 +178,7 @@ impl LocalRebuild {
         let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
-        let keep = (commit.keep, self.store.see);
+        let keep = (commit.keep, self.store.ways());
         let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
@@ -238,23 +242,55 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Writes what is staged into the file that is to change.
-    fn change(
+    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them: one
+    /// after the other then, and the last one's content stays.
+    fn take_turn(
         &self,
         changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
+        (place, expected): (&Place, &Expected),
+    ) -> Result<(), StoreError> {
+        if changing.version().has_one_name() {
+            let old = expected.check(place, self.store.see)?;
+            return self.change((changing, changing.version()), commit, (place, old));
+        }
+        let left = self.store.left.of(changing.version().inode());
+        let mut left = lock(&left);
+        let now = place.dir.find(&place.name).at("commit", &self.path)?;
+        let ours = now.filter(|now| left.version == Some(Version::of(now)));
+        let (version, old) = match ours {
+            // What lies where it lay is the other name's, unless that was there before.
+            Some(now)
+                if Version::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
+            {
+                return Err(StoreError::Changed { path: self.path.clone() });
+            }
+            Some(now) => (Version::of(&now), Some(now)),
+            None => (changing.version(), expected.check(place, self.store.see)?),
+        };
+        let changed = self.change((changing, version), commit, (place, old));
+        left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
+        left.is_rewritten = true;
+        changed
+    }
+
+    /// Writes what is staged into the file that is to change, and is of this version.
+    fn change(
+        &self,
+        (changing, version): (&Changing, Version),
+        commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(changing.version()))
-        else {
+        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(version)) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
+        let writer = changing.writer(place)?;
         if self.store.writing.preallocate {
-            changing.reserve(self.len).at("allocate", &self.path)?;
+            writer.reserve(self.len).at("allocate", &self.path)?;
         }
         self.store.back_up_copy(place, (changing.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
-        let changed = changing.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
         // The time that says that it is done must not be on the disk before what it says that of.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
@@ -263,7 +299,7 @@ impl LocalRebuild {
             changing.mark_torn();
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
-        let keep = (commit.keep, self.store.see);
+        let keep = (commit.keep, self.store.ways());
         let umask = (self.store.umask, Heritage::default());
         let old_mode = Some(self.mode_of(place, &old));
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
@@ -377,17 +413,16 @@ impl Rebuild for LocalRebuild {
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
         let place = Place::of(&self.store.root, "commit", &self.path)?;
         let expected = Expected::of(&commit.replaces);
-        let old = expected.check(&place, self.store.see)?;
         if let Some(changing) = self.changing.take() {
-            return self.change(&changing, &commit, (&place, old));
+            return self.take_turn(&changing, &commit, (&place, &expected));
         }
+        let old = expected.check(&place, self.store.see)?;
         self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;
         let finished = self.finished(expected);
-        // What others become names of must have its own.
-        if self.store.writing.delay && commit.meta.linked().is_none() {
+        if self.store.writing.delay {
             self.doom(Fate::Gone);
-            lock(&self.store.delayed).push(finished);
+            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some());
             return Ok(());
         }
         finished.land(&self.store, &place)?;

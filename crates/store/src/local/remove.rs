@@ -53,14 +53,20 @@ pub(super) fn remove_unchanged(
     }
 }
 
-/// Removes `path` and everything below it that the filter admits.
-pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
+/// Removes `path` and everything below it that the filter admits; `path` itself in any case if it is replaced.
+pub(super) fn remove(store: &Inner, path: &RelPath, goes: Goes) -> Result<u64, StoreError> {
     let place = Place::of(&store.root, "remove", path)?;
     let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
     let mut removal =
         Removal { store, removed: 0, trouble: None, stack: Vec::new(), kept: HashSet::new() };
-    let mut judges = removal.judges(&place.dir_path, &scope)?;
-    removal.entry((&place.dir, &place.name, path), (&mut judges, Fate::Stays), &scope)?;
+    let entry = (&place.dir, &place.name, path);
+    match goes {
+        Goes::Removed => {
+            let mut judges = removal.judges(&place.dir_path, &scope)?;
+            removal.entry(entry, (&mut judges, Fate::Stays), &scope)?;
+        }
+        Goes::Replaced => removal.take(entry, is_dir(entry)?, &scope)?,
+    }
     while let Some((path, step)) = removal.stack.pop() {
         let step = match step {
             Step::Empty(above) => removal.empty(&path, &above),
@@ -76,6 +82,10 @@ pub(super) fn remove(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
     removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
 }
 
+fn is_dir((dir, name, path): (&Dir, &Name, &RelPath)) -> Result<bool, StoreError> {
+    Ok(file_type(&dir.stat(name).at("remove", path)?).is_dir())
+}
+
 impl Removal<'_> {
     /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
     /// Only what neither protects goes: the files may have come with this run, or gone.
@@ -84,18 +94,28 @@ impl Removal<'_> {
         Ok([scopes.judge(dir, &*self.store.root)?, scopes.judge_in(Arc::clone(now), dir)])
     }
 
-    /// Removes the entry `name` of `dir`, or puts it on the stack.
+    /// Removes the entry `name` of `dir`, or puts it on the stack, if the filter admits it.
     fn entry(
         &mut self,
         (dir, name, path): (&Dir, &Name, &RelPath),
         (judges, fate): (&mut [Judge; 2], Fate),
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        let is_dir = file_type(&dir.stat(name).at("remove", path)?).is_dir();
+        let is_dir = is_dir((dir, name, path))?;
         if !judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate)) {
             self.keep_above(path);
             return Ok(());
         }
+        self.take((dir, name, path), is_dir, scope)
+    }
+
+    /// Removes the entry `name` of `dir`, or puts it on the stack.
+    fn take(
+        &mut self,
+        (dir, name, path): (&Dir, &Name, &RelPath),
+        is_dir: bool,
+        scope: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
         if is_dir {
             if self.is_mount(dir, name) {
                 let errno = rustix::io::Errno::BUSY;

@@ -1,6 +1,7 @@
 //! A file of a local tree, held open.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
 use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
@@ -10,6 +11,7 @@ use rustix::io::{self, Errno};
 use super::attrs::proc_path;
 use super::more::{Reach, look};
 use super::noted;
+use super::place::Place;
 use crate::dir::Dir;
 use crate::error::At;
 use crate::{Snapshot, StoreError};
@@ -21,6 +23,8 @@ pub struct LocalSnapshot {
     path: RelPath,
     meta: Meta,
     version: Version,
+    /// Until when its version may say too little: see [`restless`].
+    restless: Option<Instant>,
 }
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
@@ -84,7 +88,10 @@ impl LocalSnapshot {
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, See::default());
-        let snapshot = Self { file, path: path.clone(), meta, version: Version::of(&stat) };
+        let (path, version) = (path.clone(), Version::of(&stat));
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
+        let snapshot = Self { file, path, meta, version, restless };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -108,6 +115,9 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
+        if let Some(until) = self.restless {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
         if now == self.version {
             Ok(())
@@ -117,8 +127,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn identity(&self) -> Option<Version> {
-        let system = fs::fstatfs(&self.file).ok()?.f_type as u64 & u64::from(u32::MAX);
-        LASTING.contains(&system).then_some(self.version)
+        is_lasting(&self.file).then_some(self.version)
     }
 }
 
@@ -127,6 +136,20 @@ impl AsFd for LocalSnapshot {
         self.file.as_fd()
     }
 }
+
+/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file from
+/// then on; nothing, if it did so at once.
+///
+/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the version
+/// afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
+fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
+    let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
+    let age = now.checked_sub(changed)?;
+    (age < REST).then_some(REST)
+}
+
+/// How long a thread may be kept from going on with a write, on a machine that is not too busy.
+const REST: Duration = Duration::from_millis(20);
 
 impl Version {
     pub(crate) fn device(self) -> u64 {
@@ -139,6 +162,16 @@ impl Version {
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Device and number of its inode.
+    pub(crate) const fn inode(self) -> (u64, u64) {
+        self.inode
+    }
+
+    /// Whether nothing else is a name of it.
+    pub(crate) const fn has_one_name(self) -> bool {
+        self.names == 1
     }
 
     /// Length in bytes.
@@ -166,15 +199,55 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+/// What tells versions of files without opening them.
+#[derive(Default)]
+pub(super) struct Versions {
+    /// The directory that was last, and its device, if versions on that last.
+    last: Option<(RelPath, Option<u64>)>,
+}
+
+impl Versions {
+    /// The version of the regular file at `place`, if it lasts.
+    pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
+        let device = match &self.last {
+            Some((dir, device)) if *dir == place.dir_path => *device,
+            _ => {
+                let device = lasting_device(&place.dir);
+                self.last = Some((place.dir_path.clone(), device));
+                device
+            }
+        };
+        let stat = place.dir.stat(&place.name).ok()?;
+        let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
+        lasts.then(|| Version::of(&stat))
+    }
+}
+
+/// The device of `dir`, if what is in there and on that has [versions](Version) that last.
+pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
+    is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
+}
+
+fn is_lasting(of: impl AsFd) -> bool {
+    let system = fs::fstatfs(of).map(|system| system.f_type as u64 & u64::from(u32::MAX));
+    system.is_ok_and(|system| LASTING.contains(&system))
+}
+
 /// What `name` of `dir` is.
 pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
+    look_at_version(dir, name, see).map(|(meta, _)| meta)
+}
+
+/// The same, and which version of it, if it is a file.
+pub(super) fn look_at_version(dir: &Dir, name: &Name, see: See) -> Result<(Meta, Version), Errno> {
     let stat = dir.stat(name)?;
     let kind = match kind_of(&stat) {
         Some(kind) => kind,
         None => Kind::Symlink(dir.read_link(name)?),
     };
     let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-    look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)
+    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
+    Ok((meta, Version::of(&stat)))
 }
 
 /// The content of a file that stands for a symlink.
@@ -309,4 +382,21 @@ pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usi
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_just_now_is_restless() {
+        let at = |secs, nanos| restless(Timestamp { secs, nanos }, Duration::new(1000, 0));
+        assert_eq!(at(999, 981_000_000), Some(REST));
+        assert_eq!(at(1000, 0), Some(REST));
+        assert_eq!(at(999, 980_000_000), None);
+        // By the clock of another machine, or before there were clocks.
+        assert_eq!(at(1000, 1), None);
+        assert_eq!(at(i64::MAX, 0), None);
+        assert_eq!(at(-1, 0), None);
+    }
 }

@@ -10,22 +10,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use deltic_core::meta::Linked;
+use deltic_core::names::Rest;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::list;
+use super::list::{Part, list};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
-use crate::{Filter, Listing, StoreError, Tree, check_path};
+use crate::{Filter, Listing, StoreError, Tree, Version, check_path};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +147,9 @@ pub struct SourceOptions {
     pub dirs: bool,
     /// Whether directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
+    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes that it
+    /// excludes need not be told.
+    pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
     /// Whether arguments that are not there are none.
@@ -167,6 +172,10 @@ pub struct Sources {
     args: Vec<Source>,
     /// The first argument of each path.
     by_path: BTreeMap<Box<[u8]>, usize>,
+    /// What is protected at a receiver.
+    protects: Scopes,
+    /// Under how many names at most one name of a file is listed.
+    names_of_one: u32,
     options: SourceOptions,
 }
 
@@ -211,10 +220,14 @@ impl Sources {
         for (no, source) in args.iter().enumerate() {
             by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
         }
-        Self { args, by_path, options }
+        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
+        let protects = Scopes::new(options.protects.clone(), base, Start::Root);
+        let overlap = options.see.linked && overlap(&args);
+        let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
+        Self { args, by_path, protects, names_of_one, options }
     }
 
-    /// The name of the only argument, if it is there and no directory.
+    /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
         let [Source { arg, dir, .. }] = &*self.args else { return None };
@@ -222,17 +235,23 @@ impl Sources {
         let (name, None) = (names.next()?, names.next()) else { return None };
         let name = Name::new(name).ok()?;
         let dir = dir.as_ref().ok()?;
-        let meta =
-            follow::look(dir, (&name, &arg.path), (self.options.follow, self.options.see.plain()))
-                .ok()?;
-        (!meta.is_dir() && !arg.contents).then_some(name)
+        let how = (self.options.follow, self.options.see.plain());
+        let is_file = match follow::look(dir, (&name, &arg.path), how) {
+            Ok(meta) => !meta.is_dir(),
+            // Nothing comes, and no directory is made for it.
+            Err(errno) => errno == Errno::NOENT && !self.options.ignore_missing,
+        };
+        (is_file && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
-        look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()
+        let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
+        source.scopes.top(&RelPath::root()).sift(&mut own);
+        self.options.protects.sift(&mut own);
+        Some(own)
     }
 
     /// The paths of arguments that are not there.
@@ -286,20 +305,28 @@ impl Sources {
             .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
     }
 
-    /// Opens `path`; where it is in the directory of the `last` place, and of the same argument, that one's handle serves
-    /// again.
+    /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
+    /// serves again.
+    fn place_after<'a, 'l>(
+        &'a self,
+        action: &'static str,
+        path: &RelPath,
+        last: &'l mut Option<(&'a Dir, Place)>,
+    ) -> Result<&'l Place, StoreError> {
+        let dir = self.dir_of(action, path)?;
+        let place = match last.take() {
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, action, path)?,
+            _ => Place::of(dir, action, path)?,
+        };
+        Ok(&last.insert((dir, place)).1)
+    }
+
     fn open_after<'a>(
         &'a self,
         path: &RelPath,
         last: &mut Option<(&'a Dir, Place)>,
     ) -> Result<LocalSnapshot, StoreError> {
-        const OPEN: &str = "open";
-        let dir = self.dir_of(OPEN, path)?;
-        let place = match last.take() {
-            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, OPEN, path)?,
-            _ => Place::of(dir, OPEN, path)?,
-        };
-        let (_, place) = last.insert((dir, place));
+        let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
         if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
@@ -308,14 +335,45 @@ impl Sources {
         }
     }
 
-    fn list_root(&self) -> Listing {
+    fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let is_root = dir.is_root();
+        let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
+        self.thin(&mut listing, dir);
+        let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
+        listing.entries.iter_mut().for_each(sift);
+        if self.names_of_one > 1 {
+            for Entry { meta, .. } in &mut listing.entries {
+                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                    let names = names.saturating_mul(self.names_of_one);
+                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    fn list_root(&self, part: Part) -> Listing {
         let mut all = Listing::default();
+        if let [only] = &*self.args
+            && only.arg.path.is_root()
+        {
+            match only.list_dir(&self.options, part) {
+                Ok(listing) => all = listing.unwrap_or_default(),
+                Err(error) => all.errors.push(error),
+            }
+            return all;
+        }
         let mut entries = self.list_below(&mut all, &RelPath::root());
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
-            if let Err(error) = source.list_into(&mut all, &self.options) {
-                all.errors.push(error);
+            match source.list_dir(&self.options, Part::All) {
+                Ok(one) => {
+                    let Listing { entries: found, errors, .. } = one.unwrap_or_default();
+                    all.errors.extend(errors);
+                    entries.extend(found.into_iter().map(|entry| (no, entry)));
+                }
+                Err(error) => all.errors.push(error),
             }
-            entries.extend(all.entries.drain(..).map(|entry| (no, entry)));
         }
         // Of equal names the first argument's comes first.
         entries.sort_by(|(one, a), (other, b)| (&a.name, one).cmp(&(&b.name, other)));
@@ -336,6 +394,9 @@ impl Sources {
             let source = &self.args[no];
             if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
                 missing.push((name, source.arg.error("look at", errno)));
+                continue;
+            }
+            if source.is_left_out(&self.options) {
                 continue;
             }
             // Those beside it are told of where it is listed.
@@ -385,10 +446,10 @@ impl Sources {
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if mounts == Mounts::LeaveOut {
-            listing.entries.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
+            listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
         }
         if prune_empty_dirs {
-            listing.entries.retain(|entry| {
+            listing.retain(|entry| {
                 !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
             });
         }
@@ -405,20 +466,35 @@ impl Sources {
         source.device.is_some() && device.is_some() && device != source.device
     }
 
-    /// Whether there is anything but directories below `dir`; so it is where that cannot be said.
+    /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
+    /// be said.
     fn has_files(&self, dir: &RelPath) -> bool {
-        let mut dirs = vec![dir.clone()];
-        while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.list_plain(&dir) else { return true };
+        let mut dirs = vec![(dir.clone(), None)];
+        while let Some((dir, rest)) = dirs.pop() {
+            if self.is_protected(&dir) {
+                return true;
+            }
+            let Ok(listing) = self.list_plain(&dir, Part::from(rest)) else { return true };
             if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
             }
-            dirs.extend(listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok()));
+            let below = listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok());
+            let below = below.map(|dir| (dir, None)).collect::<Vec<_>>();
+            dirs.extend(listing.rest.map(|rest| (dir, Some(rest))));
+            dirs.extend(below);
         }
         false
     }
 
-    fn list_plain(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+    /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    fn is_protected(&self, dir: &RelPath) -> bool {
+        let protects = |(above, name): (RelPath, Name)| {
+            !self.protects.top(&above).admits(&name, true, Fate::Stays)
+        };
+        !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
+    }
+
+    fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
@@ -426,7 +502,7 @@ impl Sources {
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
             let held = root.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list(&held, dir, (&mut judge, Fate::Stays), self.options.how()));
+            return Ok(list((&held, dir), (&mut judge, Fate::Stays), self.options.how(), part));
         }
         all.partial = true;
         if !mounted {
@@ -453,6 +529,18 @@ fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
     stat.ok().map(|stat| stat.st_dev)
 }
 
+/// Whether one of them means what is below another, so that a file may be listed under more names than it has.
+fn overlap(args: &[Source]) -> bool {
+    let path = |source: &Source| -> PathBuf {
+        let path = OsStr::from_bytes(source.arg.path.as_bytes());
+        let names = source.arg.dir.components().chain(Path::new(path).components());
+        names.filter(|name| *name != Component::CurDir).collect()
+    };
+    let mut paths: Vec<PathBuf> = args.iter().map(path).collect();
+    paths.sort();
+    paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
 fn is_missing(error: &StoreError) -> bool {
     let StoreError::Argument { source, .. } = error else { return false };
     source.kind() == std::io::ErrorKind::NotFound
@@ -477,23 +565,37 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
-    /// Lists what is in its directory.
-    fn list_into(&self, all: &mut Listing, options: &SourceOptions) -> Result<(), StoreError> {
+    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    fn is_left_out(&self, options: &SourceOptions) -> bool {
+        if options.rules.is_empty() {
+            return false;
+        }
+        let (Some((above, name)), Ok(dir)) = (self.arg.path.split_last(), &self.dir) else {
+            return false;
+        };
+        let held = dir.dir(&above, Use::Pass);
+        let look = |dir| {
+            follow::look(&dir, (&name, &self.arg.path), (options.follow, options.see.plain()))
+        };
+        held.and_then(look)
+            .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+    }
+
+    /// Lists what is in its directory; nothing where that is not there and need not be.
+    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
         let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
         let dir = match &self.dir {
-            Err(errno) if missing(errno) => return Ok(()),
+            Err(errno) if missing(errno) => return Ok(None),
             dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
         };
         let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let one = list(&dir, &RelPath::root(), (&mut judge, Fate::Stays), options.how());
-        all.entries.extend(one.entries);
-        all.errors.extend(one.errors);
-        Ok(())
+        let at = (&dir, &RelPath::root());
+        Ok(Some(list(at, (&mut judge, Fate::Stays), options.how(), part)))
     }
 
-    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave it out.
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
     fn look_at(
         &self,
         at: &RelPath,
@@ -507,17 +609,21 @@ impl Source {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let held = dir.dir(at, Use::Pass);
         let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
-        let meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        let mut meta = found.map_err(|errno| self.arg.error("look at", errno))?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
             let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
             return Err(self.arg.error("look at", errno));
         }
+        if path != self.arg.path {
+            return Ok(Some(Entry { name, meta }));
+        }
         // At the root no directory was entered yet, so none has said anything.
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
         let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
+        judge.sift(&mut meta);
         Ok(admitted.then_some(Entry { name, meta }))
     }
 }
@@ -526,10 +632,26 @@ impl Tree for Sources {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        let mut listing = if dir.is_root() { self.list_root() } else { self.list_plain(dir)? };
-        self.thin(&mut listing, dir);
-        Ok(listing)
+        self.list_part(dir, Part::All)
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_part(dir, rest.into())
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_part(dir, Part::FirstVersions)
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let SourceOptions { follow, see, .. } = self.options;
+        if follow != Follow::Never || see.noted {
+            return vec![None; paths.len()];
+        }
+        let mut last = None;
+        let mut versions = Versions::default();
+        let version = |path| versions.of(self.place_after("look at", path, &mut last).ok()?);
+        paths.iter().map(version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {

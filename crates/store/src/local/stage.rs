@@ -108,9 +108,16 @@ impl Stages {
         Ok(Staged { file, home, whose: self.whose, name })
     }
 
+    /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is held.
+    pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
+        let home = self.home(place)?;
+        let dir = self.enter(&home).at("create", &place.path)?;
+        Ok((home, dir))
+    }
+
     /// The staging directory for `place`, from which no sweep takes anything while it is held.
     pub(super) fn dir_for(&self, place: &Place) -> Result<Arc<Dir>, StoreError> {
-        self.enter(&self.home(place)?).at("create", &place.path)
+        self.home_for(place).map(|(_, dir)| dir)
     }
 
     /// The staging directory of `home`, which may be missing.

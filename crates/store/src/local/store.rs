@@ -7,23 +7,25 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::{Device, DeviceClass, OWNER_BITS, Scope};
+use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
-use super::attrs::{Attrs, On, set_mode, umask};
+use super::attrs::{Attrs, On, Ways, set_mode, umask};
 use super::backup::{Backup, Goes};
 use super::copy::{Copier, End, write_at};
-use super::finished::Finished;
+use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
+use super::inplace::LeftFiles;
 use super::link::link;
-use super::list::list_but;
+use super::list::{Part, list, list_but};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
-use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose, new_name};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -32,8 +34,16 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Whole, check_path, lock,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
+    check_path, lock,
 };
+
+/// What of a directory is listed.
+enum Much<'a> {
+    Part(Part),
+    /// All but names that this admits.
+    But(&'a dyn Fn(&Name) -> bool),
+}
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
@@ -44,7 +54,8 @@ pub struct LocalStore(Arc<Inner>);
 pub struct LocalOptions {
     /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names may be removed: a receiver's filter. The others are never listed.
+    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it excludes
+    /// are neither seen nor changed.
     pub rules: Filter,
     /// What is looked at of an entry, and which extended attributes are ours to change.
     pub see: See,
@@ -70,7 +81,9 @@ pub(super) struct Inner {
     temp: Option<Stages>,
     pub(super) writing: Writing,
     /// What waits for [`Store::land`].
-    pub(super) delayed: Mutex<Vec<Finished>>,
+    pub(super) delayed: Mutex<Delayed>,
+    /// Files of several names that changed where they are.
+    pub(super) left: LeftFiles,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -130,6 +143,7 @@ impl LocalStore {
             temp,
             writing: options.writing,
             delayed: Mutex::default(),
+            left: LeftFiles::default(),
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
@@ -144,18 +158,18 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    fn list_with(
-        &self,
-        dir: &RelPath,
-        fate: Fate,
-        keep: &dyn Fn(&Name) -> bool,
-    ) -> Result<Listing, StoreError> {
+    fn list_with(&self, dir: &RelPath, fate: Fate, much: Much<'_>) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Whose an entry is costs nothing to tell.
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
-        Ok(list_but(&held, dir, (&mut judge, fate), (Follow::Never, see), keep))
+        let fates = (&mut judge, fate);
+        Ok(match much {
+            Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
+            Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
+        })
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -210,7 +224,8 @@ impl LocalStore {
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
         if path.is_root() {
-            return look_at_root(&self.0.root, self.0.see).at(LOOK, path).map(Some);
+            let own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            return Ok(Some(self.0.sifted(own)));
         }
         let place = self.place_after(LOOK, path, last);
         let look = |place: &Place| self.look_in(place).at(LOOK, path);
@@ -228,7 +243,7 @@ impl LocalStore {
             // A true one holds no note: it gives way to a file that does.
             *target = Box::default();
         }
-        Ok(meta)
+        Ok(self.0.sifted(meta))
     }
 
     fn set_dir(
@@ -247,23 +262,29 @@ impl LocalStore {
         };
         let umask = above.umask(self.0.umask);
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
                 None => Attrs::of_existing(meta, what),
             };
-            attrs.inheriting(fs::fstat(dir)?.st_mode).set(on)
+            let is = fs::fstat(dir)?;
+            let attrs = attrs.inheriting(is.st_mode);
+            let lacks = made.is_some() || !attrs.are_on(&is);
+            if lacks { attrs.set(on).map(|()| true) } else { Ok(false) }
         };
         let open = |usage| self.0.root.dir(path, usage);
-        match open(Use::Read) {
+        let was_set = match open(Use::Read) {
             Err(Errno::ACCESS) => {
                 open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
             }
             opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
-        self.0.heritages.clear();
-        self.0.touched.add(path);
+        // One that is as it should be costs no write, and no flush.
+        if was_set {
+            self.0.heritages.clear();
+            self.0.touched.add(path);
+        }
         Ok(())
     }
 
@@ -279,12 +300,23 @@ impl LocalStore {
             return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
         }
         let open = On::Open(file.as_fd());
-        match is_path {
+        let set = || match is_path {
             true => attrs.set(On::Handle(file.as_fd())),
             false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
             false => attrs.set(open),
+        };
+        if !self.0.writing.inplace || stat.st_nlink == 1 {
+            return set().at(SET_META, &place.path);
         }
-        .at(SET_META, &place.path)
+        let left = self.0.left.of(inode_of(&stat));
+        let mut left = lock(&left);
+        if left.is_rewritten {
+            // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
+            return Ok(());
+        }
+        let done = set();
+        left.version = fs::fstat(&file).ok().map(|now| Version::of(&now));
+        done.at(SET_META, &place.path)
     }
 
     /// Makes a file of these bytes, which is noted to be something else.
@@ -298,7 +330,7 @@ impl LocalStore {
         self.make_at((action, path), make, |dir, name, _| {
             let file = dir.open(name, OFlags::RDONLY)?;
             let above = (self.0.umask, Heritage::default());
-            let attrs = Attrs::of_new(meta, (keep, self.0.see), None, above);
+            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
             attrs.set(On::Open(file.as_fd()))?;
             if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
         })
@@ -323,8 +355,8 @@ impl LocalStore {
 
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
     /// that lacks a mode.
-    fn attrs<'a>(&self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
-        let what = (keep, self.0.see);
+    fn attrs<'a>(&'a self, meta: &'a Meta, keep: Keep, made: Option<Option<u32>>) -> Attrs<'a> {
+        let what = (keep, self.0.ways());
         match made {
             Some(old_mode) => {
                 Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
@@ -430,7 +462,8 @@ impl Inner {
         let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let attrs = Attrs::of_new(&old, (keep, see), None, (self.umask, Heritage::default()));
+        let ways = (see, &Filter::default());
+        let attrs = Attrs::of_new(&old, (keep, ways), None, (self.umask, Heritage::default()));
         attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
         if self.touched.is_durable() {
             fs::fsync(&staged.file).at("back up", &place.path)?;
@@ -438,6 +471,17 @@ impl Inner {
         self.touched.add(&place.dir_path);
         let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
         backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))
+    }
+
+    /// What is looked at of an entry, and what of it is ours to change.
+    pub(super) const fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter())
+    }
+
+    /// What counts of an entry: without the attributes that are none of ours.
+    pub(super) fn sifted(&self, mut meta: Meta) -> Meta {
+        self.scopes.filter().sift(&mut meta);
+        meta
     }
 
     /// Whether old versions are kept.
@@ -455,8 +499,24 @@ impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, &|_| false)
+        self.list_with(dir, Fate::Stays, Much::Part(Part::All))
+    }
+
+    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Stays, Much::Part(rest.into()))
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Stays, Much::Part(Part::FirstVersions))
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let (mut last, mut versions) = (None, Versions::default());
+        let mut version = |path| {
+            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            versions.of(last.insert(place)).filter(|_| !self.0.see.noted)
+        };
+        paths.iter().map(&mut version).collect()
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
@@ -490,7 +550,8 @@ impl Store for LocalStore {
             behind => behind,
         }
         .at(LOOK, path)?;
-        behind.map(|dir| look_at_root(&dir, self.0.see).at(LOOK, path)).transpose()
+        let look = |dir| look_at_root(&dir, self.0.see).at(LOOK, path);
+        behind.map(|dir| look(dir).map(|meta| self.0.sifted(meta))).transpose()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
@@ -567,7 +628,7 @@ impl Store for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
         })
     }
@@ -582,7 +643,7 @@ impl Store for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.see);
+            let what = (keep, self.0.ways());
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
             attrs.set(On::Handle(held.as_fd()))
         })
@@ -614,25 +675,36 @@ impl Store for LocalStore {
     }
 
     fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Goes, &|_| false)
+        self.list_with(dir, Fate::Goes, Much::Part(Part::All))
     }
 
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
-        self.list_with(dir, Fate::Stays, keep)
+        self.list_with(dir, Fate::Stays, Much::But(keep))
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove(&self.0, path)
+        remove(&self.0, path, Goes::Removed)
+    }
+
+    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
+        remove(&self.0, path, Goes::Replaced)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
         self.0.touched.flush(&self.0.root)
     }
 
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        link_waiting(&self.0, path, (leader, seen))
+    }
+
     fn land(&self) -> Vec<(RelPath, StoreError)> {
-        let delayed = std::mem::take(&mut *lock(&self.0.delayed));
+        let delayed = lock(&self.0.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
             let place = match last.take() {

@@ -18,7 +18,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_core::{Follow, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -28,6 +28,15 @@ use crate::{
     Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, conformance,
 };
 
+const KEEP_PLAIN: Keep = Keep {
+    modes: true,
+    times: true,
+    executability: false,
+    omit_dir_times: false,
+    omit_link_times: false,
+    acls: false,
+    xattrs: false,
+};
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
@@ -317,4 +326,63 @@ fn every_directory_with_a_changed_name_is_flushed_once() {
     assert_eq!(touched, [RelPath::root(), path(".deltic"), path("dir"), path("gone")]);
     store.flush().unwrap();
     assert!(store.touched_dirs().is_empty());
+}
+
+#[test]
+fn a_directory_that_is_as_it_should_be_is_left_alone() {
+    let (root, store) = new_store();
+    fs::create_dir(root.path().join("dir")).unwrap();
+    let is = || fs::metadata(root.path().join("dir")).unwrap();
+    let changed = || (is().ctime(), is().ctime_nsec());
+    let meta = store.look(&path("dir")).unwrap().unwrap();
+    let before = changed();
+    thread::sleep(Duration::from_millis(20));
+    store.set_meta(&path("dir"), &meta, KEEP_PLAIN).unwrap();
+    assert_eq!((changed(), store.touched_dirs()), (before, Vec::new()));
+    let other = [
+        Meta { mode: meta.mode ^ 0o001, ..meta.clone() },
+        Meta { modified: Timestamp { secs: meta.modified.secs, nanos: 7 }, ..meta.clone() },
+    ];
+    for meta in other {
+        store.set_meta(&path("dir"), &meta, KEEP_PLAIN).unwrap();
+        let now = store.look(&path("dir")).unwrap().unwrap();
+        assert_eq!((now.mode, now.modified), (meta.mode, meta.modified));
+        assert_eq!(store.touched_dirs(), [path("dir")]);
+        store.flush().unwrap();
+    }
+}
+
+#[test]
+fn versions_are_told_without_opening_what_has_them() {
+    let (root, store) = new_store();
+    fs::create_dir_all(root.path().join("dir/deep")).unwrap();
+    symlink("a", root.path().join("dir/link")).unwrap();
+    for name in ["dir/a", "dir/b", "dir/deep/c"] {
+        fs::write(root.path().join(name), name).unwrap();
+    }
+    let args = vec![SourceArg::new(root.path().join("").as_os_str()).unwrap()];
+    let options = SourceOptions { recursive: true, ..SourceOptions::default() };
+    let sources = Sources::new(args.clone(), options.clone());
+    check_versions(&store);
+    check_versions(&sources);
+    // What lies behind links is told by opening it.
+    let follow = Follow::All;
+    let sources = Sources::new(args, SourceOptions { follow, ..options });
+    assert_eq!(sources.versions(&[path("dir/a")]), [None]);
+}
+
+fn check_versions(tree: &impl Tree) {
+    let identity = |at: &str| tree.open(&path(at)).unwrap().identity();
+    if identity("dir/a").is_none() {
+        return skip("versions do not last on this file system");
+    }
+    let paths = ["dir/a", "dir/b", "dir/deep/c", "dir/link", "dir/deep", "no"].map(path);
+    let versions = tree.versions(&paths);
+    assert_eq!(versions[..3], ["dir/a", "dir/b", "dir/deep/c"].map(identity));
+    assert_eq!(versions[3..], [None, None, None]);
+    let (plain, listing) =
+        (tree.list(&path("dir")).unwrap(), tree.list_versions(&path("dir")).unwrap());
+    assert_eq!(listing.entries, plain.entries);
+    assert_eq!(listing.versions, [identity("dir/a"), identity("dir/b"), None, None]);
+    assert!(plain.versions.is_empty());
 }

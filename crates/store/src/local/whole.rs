@@ -24,7 +24,7 @@ pub(super) fn put_new(
     (file, keep): (&Whole<'_>, Keep),
 ) -> Result<(), StoreError> {
     let heritage = store.heritages.of(place).at("commit", &place.path)?;
-    let attrs = Attrs::of_new(file.meta, (keep, store.see), None, (store.umask, heritage));
+    let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
     let staged = store.stages.create_as(place, attrs.birth_mode(store.owner))?;
     let put = fill(store, place, (&staged, file.bytes, &attrs));
     if put.is_err()

@@ -157,6 +157,14 @@ impl TreeState {
         self.remove_in((scopes, &scope), path, Fate::Stays)
     }
 
+    /// Removes `path`, whatever `scopes` say of it, and all below it that they admit.
+    pub(super) fn make_way(&mut self, path: &RelPath, scopes: &Scopes) -> Result<u64, StoreError> {
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
+        let scope = scopes.fresh(&dir, self)?;
+        self.take((scopes, &scope), path)
+    }
+
     fn remove_in(
         &mut self,
         (scopes, scope): (&Scopes, &Arc<Scope>),
@@ -169,6 +177,17 @@ impl TreeState {
         if !scopes.judge_in(Arc::clone(scope), &dir).admits(&name, is_dir, fate) {
             return Ok(0);
         }
+        self.take((scopes, scope), path)
+    }
+
+    fn take(
+        &mut self,
+        (scopes, scope): (&Scopes, &Arc<Scope>),
+        path: &RelPath,
+    ) -> Result<u64, StoreError> {
+        let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
+        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
+        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
         let below: Vec<Name> = match self.dirs.get(path) {
             Some(entries) => entries.keys().cloned().collect(),
             None => Vec::new(),

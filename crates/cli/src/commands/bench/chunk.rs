@@ -302,18 +302,18 @@ pub(super) fn run(args: &Args) -> Exit {
     let plan = match Plan::new(args) {
         Ok(plan) => plan,
         Err(refusal) => {
-            output::complain(&format!("{refusal:#}"), Some("see `deltic bench chunk --help`"));
+            output::complain(&output::words(&refusal), Some("see `deltic bench chunk --help`"));
             return Exit::Usage;
         }
     };
     match compare(&plan) {
         Ok(exit) => exit,
         Err(error) if error.is::<Mismatch>() => {
-            output::complain(&format!("{error:#}"), Some("this is a bug; please report it"));
+            output::complain(&output::words(&error), Some("this is a bug; please report it"));
             Exit::Files
         }
         Err(error) => {
-            output::complain(&format!("{error:#}"), None);
+            output::complain(&output::words(&error), None);
             Exit::from(&error)
         }
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::path::printable;
+use deltic_net::reason;
 
 use super::random::Random;
 use crate::output;
@@ -106,7 +107,7 @@ impl Reader {
             Ok(meta) if meta.is_dir() => self.walk(path, &mut files),
             Ok(meta) if meta.is_file() => self.file(path, &mut files),
             Ok(_) => self.fail("read", path, "neither a regular file nor a directory"),
-            Err(error) => self.fail("look at", path, error),
+            Err(error) => self.fail("look at", path, reason(&error)),
         }
         let name = shown(path.file_name().map_or(path, Path::new));
         Input { name, files }
@@ -117,7 +118,7 @@ impl Reader {
         let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
             Ok(entries) => entries,
-            Err(error) => return self.fail("list", dir, error),
+            Err(error) => return self.fail("list", dir, reason(&error)),
         };
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
@@ -125,7 +126,7 @@ impl Reader {
                 Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
                 Ok(kind) if kind.is_file() => self.file(&entry.path(), files),
                 Ok(_) => {}
-                Err(error) => self.fail("look at", &entry.path(), error),
+                Err(error) => self.fail("look at", &entry.path(), reason(&error)),
             }
         }
     }
@@ -134,7 +135,7 @@ impl Reader {
         self.ids.extend(fs::metadata(path).map(|meta| id(&meta)));
         match self.bytes(path) {
             Ok(bytes) => files.push(Bytes { path: path.into(), bytes }),
-            Err(error) => self.fail("read", path, error),
+            Err(error) => self.fail("read", path, reason(&error)),
         }
     }
 

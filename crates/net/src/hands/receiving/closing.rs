@@ -10,10 +10,14 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 use super::panes::Panes;
+use super::slot::Slot;
 use super::writing::unpacked;
 use super::{ReceivingHands, unproven};
 use crate::hands::strategies::digest_of_bytes;
 use crate::hands::{lock, setback};
+
+/// Old versions that take the kernel noticeable time to free, in bytes.
+const LARGE_BYTES: u64 = 16 << 20;
 
 impl<S: Store> ReceivingHands<S> {
     pub(super) fn commit(
@@ -52,7 +56,9 @@ impl<S: Store> ReceivingHands<S> {
             (None, None) => Replaces::Nothing,
         };
         let commit = Commit { meta, keep: self.keep, replaces };
-        rebuild.commit(commit).map_err(|error| setback(&error))
+        let committed = rebuild.commit(commit).map_err(|error| setback(&error));
+        let_go(slot);
+        committed
     }
 
     /// Whole small files at once: nothing of one is staged before all of it is proven.
@@ -97,5 +103,14 @@ impl<S: Store> ReceivingHands<S> {
             Some(growing) => growing.rebuild.discard(),
             None => Ok(()),
         }
+    }
+}
+
+/// Lets go of versions of which one may have lost its last name: the pages of 1 GiB take the kernel 80 ms to free, for which
+/// nobody waits.
+fn let_go<S: Store>(slot: Arc<Slot<S>>) {
+    if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
+        // Where there is no thread, it is dropped here.
+        let _ = std::thread::Builder::new().spawn(move || drop(slot));
     }
 }

@@ -1,11 +1,10 @@
 //! What stands at the destination: names that are not listed, and old versions.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_core::{Meta, Name, Names, RelPath};
 use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
 use deltic_protocol::report::{Item, Trouble};
 use deltic_protocol::work::Handle;
@@ -19,7 +18,7 @@ use crate::hands::{failed, journal, lock};
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> ReceivingHands<S> {
-    pub(super) fn extra(&self, dir: &RelPath, keep: &HashSet<Name>) -> Result<Vec<Extra>, Trouble> {
+    pub(super) fn extra(&self, dir: &RelPath, keep: &Names) -> Result<Vec<Extra>, Trouble> {
         let listing = match self.store.list_but(dir, &|name| keep.contains(name)) {
             Ok(listing) => listing,
             // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.

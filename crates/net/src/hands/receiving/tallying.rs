@@ -22,10 +22,21 @@ impl<S: Store> ReceivingHands<S> {
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);
-        let listing = self.store.list(dir).ok()?;
-        if !listing.errors.is_empty() || listing.entries.len() as u64 != tally.entries {
+        let listing = if compared.contents {
+            self.store.list_versions(dir)
+        } else {
+            self.store.list_some(dir, None)
+        };
+        let listing = listing.ok()?;
+        // So many that they cannot be listed at once have no tally.
+        if !listing.errors.is_empty()
+            || listing.rest.is_some()
+            || listing.entries.len() as u64 != tally.entries
+        {
             return None;
         }
+        let contents = if compared.contents { self.digests.known(&listing)? } else { Vec::new() };
+        let mut contents = contents.iter();
         for entry in listing.entries {
             let Meta { user: our_user, group: our_group, .. } = entry.meta;
             let mut theirs = entry.meta;
@@ -35,7 +46,7 @@ impl<S: Store> ReceivingHands<S> {
             if compared.groups {
                 theirs.group = Some(numbers[1].of(our_group?, group)?);
             }
-            tallying.add(entry.name.as_bytes(), &theirs);
+            tallying.add(entry.name.as_bytes(), &theirs, contents.next().and_then(Option::as_ref));
             alike.add(&entry.name, &Meta { user: our_user, group: our_group, ..theirs });
         }
         let ours = tallying.tally();

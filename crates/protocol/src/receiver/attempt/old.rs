@@ -10,6 +10,9 @@ use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
 use crate::work::Setback;
 
+/// Chunks that room is made for beforehand; more take theirs when they come.
+const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
+
 /// The index of the old versions, laid end to end.
 #[derive(Debug)]
 pub(in crate::receiver) struct Old {
@@ -90,6 +93,8 @@ impl Old {
             };
             let Some(len) = lens.get(version) else { break };
             let cutting = Cutting::new(&self.spec, *len);
+            let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
+            index.expect(chunks as usize);
             self.indexing = Some(Indexing { version, at, cutting });
         }
         self.knows_all();

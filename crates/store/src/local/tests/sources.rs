@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use deltic_core::Entry;
 use deltic_core::rule::{Action, Rule, Rules, Side};
 
 use super::*;
+use crate::local::list::PART_NAMES;
 
 fn sources(args: &[&str], rules: Filter) -> Sources {
     let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();
@@ -36,6 +38,45 @@ fn bytes(sources: &Sources, at: &str) -> String {
     let mut bytes = vec![0; file.meta().len as usize];
     file.read_at(0, &mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()
+}
+
+/// All that `tree` lists of `dir`, part by part.
+fn by_parts(tree: &impl Tree, dir: &RelPath) -> Vec<Entry> {
+    let (mut all, mut rest) = (Vec::new(), None);
+    loop {
+        let listing = tree.list_some(dir, rest).unwrap();
+        assert!(listing.entries.len() <= PART_NAMES && listing.errors.is_empty());
+        all.extend(listing.entries);
+        rest = listing.rest;
+        if rest.is_none() {
+            return all;
+        }
+    }
+}
+
+/// What is held of a huge directory are its names and the entries of one part, however it is named.
+#[test]
+fn a_huge_directory_is_listed_by_parts() {
+    let root = tempfile::tempdir().unwrap();
+    let huge = root.path().join("huge");
+    fs::create_dir_all(huge.join("name-00500-dir")).unwrap();
+    for n in 0..PART_NAMES + 20 {
+        fs::write(huge.join(format!("name-{n:05}")), "").unwrap();
+    }
+    let list = vec![Rule::plain(Action::Exclude, b"*77")];
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Sender);
+    let top = huge.to_str().unwrap();
+    for (arg, dir) in [(format!("{top}/"), ""), (top.to_owned(), "huge")] {
+        let sources = sources(&[&arg], rules.clone());
+        let whole = sources.list(&path(dir)).unwrap().entries;
+        assert!(whole.len() > PART_NAMES - 100 && whole.is_sorted_by_key(|entry| &entry.name));
+        assert_eq!(by_parts(&sources, &path(dir)), whole);
+    }
+    let store = open_store(root.path());
+    let whole = store.list(&path("huge")).unwrap().entries;
+    assert_eq!(whole.len(), PART_NAMES + 21);
+    assert_eq!(by_parts(&store, &path("huge")), whole);
+    assert!(store.list_some(&path("huge"), None).unwrap().rest.is_some());
 }
 
 #[test]
@@ -100,9 +141,12 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     let (file, dir, link) = (format!("{top}/a/one"), format!("{top}/a"), format!("{top}/link"));
     assert_eq!(single(&[&file]).as_deref(), Some("one"));
     assert_eq!(single(&[&link]).as_deref(), Some("link"));
-    for none in
-        [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[&format!("{top}/no")], &[]]
-    {
+    // What is not there brings no directory with it either.
+    assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
+    let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
+    let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
+    assert_eq!(Sources::new(vec![no], forgiven).single_file(), None);
+    for none in [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[]] {
         assert_eq!(single(none), None);
     }
 }

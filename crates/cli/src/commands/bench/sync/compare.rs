@@ -99,7 +99,8 @@ impl Comparison {
                 true
             }
             Err(error) => {
-                output::complain(&format!("{} is left out: {error:#}", peer.name()), None);
+                let why = output::words(&error);
+                output::complain(&format!("{} is left out: {why}", peer.name()), None);
                 false
             }
         });
@@ -250,7 +251,8 @@ impl Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            output::complain(&format!("remove {}: {error}", shown(&self.0)), None);
+            let why = deltic_net::reason(&error);
+            output::complain(&format!("remove {}: {why}", shown(&self.0)), None);
         }
     }
 }

@@ -183,7 +183,7 @@ pub(super) fn run(args: &Args) -> Exit {
     let plan = match Plan::new(args) {
         Ok(plan) => plan,
         Err(refusal) => {
-            output::complain(&format!("{refusal:#}"), Some("see `deltic bench sync --help`"));
+            output::complain(&output::words(&refusal), Some("see `deltic bench sync --help`"));
             return Exit::Usage;
         }
     };
@@ -191,7 +191,7 @@ pub(super) fn run(args: &Args) -> Exit {
         let cause = error.downcast_ref::<SyncError>();
         match cause {
             Some(SyncError::Interrupted) => output::complain("interrupted", None),
-            _ => output::complain(&format!("{error:#}"), None),
+            _ => output::complain(&output::words(&error), None),
         }
         cause.map_or_else(|| Exit::from(&error), Exit::from)
     })

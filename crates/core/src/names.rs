@@ -1,0 +1,261 @@
+//! The names in one directory, in few bytes: there may be millions of them, and all must be known before the first can be
+//! told, because names are told in order.
+//!
+//! Names in order share much with the one before. So each is kept as how many bytes it shares, and the others; now and
+//! then one is kept whole, where a search may begin:
+//!
+//! ```text
+//! blocks   ↓                                        ↓
+//! bytes    0 9 "photo-001" 8 1 "2" 8 1 "3" …        0 9 "photo-017" 8 1 "8" …
+//! ```
+
+use std::cmp::Ordering;
+
+use crate::path::Name;
+
+/// Names of one directory in order, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    bytes: Vec<u8>,
+    /// Where names begin that are kept whole, in `bytes`.
+    blocks: Vec<usize>,
+    len: usize,
+    last: Vec<u8>,
+}
+
+/// Names of one directory in any order.
+#[derive(Debug, Default)]
+pub struct Pile {
+    /// The length of each name, then its bytes.
+    bytes: Vec<u8>,
+    /// Where each begins.
+    starts: Vec<u32>,
+}
+
+/// Why a name is not kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It does not come behind the last one.
+    #[error("names out of order")]
+    Order,
+    /// There are too many in one directory.
+    #[error("too many names")]
+    Crowded,
+}
+
+/// Those of [`Names`] that are not taken yet, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    names: Names,
+    at: usize,
+    taken: usize,
+    last: Vec<u8>,
+}
+
+impl Names {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// About the memory that they take, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.blocks)
+    }
+
+    /// Adds a name behind the last one.
+    ///
+    /// # Errors
+    /// [`Unfit::Order`] where it does not come behind it.
+    pub fn push(&mut self, name: &Name) -> Result<(), Unfit> {
+        self.push_bytes(name.as_bytes())
+    }
+
+    fn push_bytes(&mut self, name: &[u8]) -> Result<(), Unfit> {
+        if name <= &*self.last {
+            return Err(Unfit::Order);
+        }
+        let mut shared = 0;
+        if self.len.is_multiple_of(BLOCK_NAMES) {
+            self.blocks.push(self.bytes.len());
+        } else {
+            shared = self.last.iter().zip(name).take_while(|(one, next)| one == next).count();
+        }
+        // A name is no longer than a byte can say.
+        self.bytes.extend_from_slice(&[shared as u8, (name.len() - shared) as u8]);
+        self.bytes.extend_from_slice(&name[shared..]);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&name[shared..]);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Whether `name` is one of them.
+    #[must_use]
+    pub fn contains(&self, name: &Name) -> bool {
+        let name = name.as_bytes();
+        let after = self.blocks.partition_point(|at| self.whole(*at) <= name);
+        let Some(block) = after.checked_sub(1) else { return false };
+        let (mut at, mut found) = (self.blocks[block], Vec::new());
+        let end = self.blocks.get(after).copied().unwrap_or(self.bytes.len());
+        while at < end {
+            at = self.read(at, &mut found);
+            match found.as_slice().cmp(name) {
+                Ordering::Less => {}
+                Ordering::Equal => return true,
+                Ordering::Greater => return false,
+            }
+        }
+        false
+    }
+
+    /// The name that is kept whole at `at`.
+    fn whole(&self, at: usize) -> &[u8] {
+        let len = usize::from(self.bytes[at + 1]);
+        &self.bytes[at + 2..at + 2 + len]
+    }
+
+    /// Turns the name before that at `at` into this; where the next one is.
+    fn read(&self, at: usize, name: &mut Vec<u8>) -> usize {
+        let (shared, len) = (usize::from(self.bytes[at]), usize::from(self.bytes[at + 1]));
+        name.truncate(shared);
+        let end = at + 2 + len;
+        name.extend_from_slice(&self.bytes[at + 2..end]);
+        end
+    }
+}
+
+impl IntoIterator for Names {
+    type Item = Name;
+    type IntoIter = Rest;
+
+    fn into_iter(self) -> Rest {
+        Rest { names: self, at: 0, taken: 0, last: Vec::new() }
+    }
+}
+
+impl Iterator for Rest {
+    type Item = Name;
+
+    fn next(&mut self) -> Option<Name> {
+        if self.taken == self.names.len {
+            return None;
+        }
+        self.at = self.names.read(self.at, &mut self.last);
+        self.taken += 1;
+        Some(Name::new(&self.last).expect("it was checked when it was pushed"))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.names.len - self.taken;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Rest {}
+
+impl Pile {
+    /// Adds a name.
+    ///
+    /// # Errors
+    /// [`Unfit::Crowded`] where there is no room for it.
+    pub fn push(&mut self, name: &Name) -> Result<(), Unfit> {
+        let name = name.as_bytes();
+        self.starts.push(u32::try_from(self.bytes.len()).map_err(|_| Unfit::Crowded)?);
+        self.bytes.push(name.len() as u8);
+        self.bytes.extend_from_slice(name);
+        Ok(())
+    }
+
+    /// All of them in order, each once.
+    #[must_use]
+    pub fn sorted(mut self) -> Names {
+        let bytes = &self.bytes;
+        let name = |start: u32| {
+            let start = start as usize;
+            &bytes[start + 1..start + 1 + usize::from(bytes[start])]
+        };
+        self.starts.sort_unstable_by(|one, other| name(*one).cmp(name(*other)));
+        let mut names = Names::default();
+        for start in &self.starts {
+            // The only ones that do not fit are there already.
+            names.push_bytes(name(*start)).ok();
+        }
+        names
+    }
+}
+
+/// Names from one that is kept whole to the next.
+const BLOCK_NAMES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn name(bytes: &[u8]) -> Name {
+        Name::new(bytes).unwrap()
+    }
+
+    /// Names that share much, little and nothing, among them the longest.
+    fn some(count: usize) -> BTreeSet<Vec<u8>> {
+        let one = |n: usize| match n % 4 {
+            0 => format!("photo-{:06}.jpeg", n * 7919 % 100_003).into_bytes(),
+            1 => vec![b'a' + (n % 23) as u8; 1 + n % 255],
+            2 => format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes(),
+            _ => vec![0xff, 1 + (n % 45) as u8, b'x'],
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn names_are_those_of_a_sorted_set() {
+        for count in [0, 1, 15, 16, 17, 33, 1000] {
+            let set = some(count);
+            let mut pile = Pile::default();
+            // Some come twice: a directory that changes may say so.
+            set.iter()
+                .rev()
+                .chain(set.iter().take(5))
+                .for_each(|one| pile.push(&name(one)).unwrap());
+            let names = pile.sorted();
+            let mut pushed = Names::default();
+            set.iter().for_each(|one| pushed.push(&name(one)).unwrap());
+            assert_eq!(names, pushed);
+            assert_eq!((names.len(), names.is_empty()), (set.len(), set.is_empty()));
+            for one in some(2 * count + 10) {
+                assert_eq!(names.contains(&name(&one)), set.contains(&one), "{one:?} of {count}");
+            }
+            let all = names.into_iter();
+            assert_eq!(all.len(), set.len());
+            assert!(all.map(|one| one.as_bytes().to_vec()).eq(set));
+        }
+    }
+
+    #[test]
+    fn names_out_of_order_are_not_kept() {
+        let mut names = Names::default();
+        names.push(&name(b"b")).unwrap();
+        assert_eq!(names.push(&name(b"b")), Err(Unfit::Order));
+        assert_eq!(names.push(&name(b"a")), Err(Unfit::Order));
+        assert_eq!(names.len(), 1);
+    }
+
+    /// What keeps a directory of a million files within the memory that an end may take.
+    #[test]
+    fn numbered_names_take_few_bytes() {
+        let mut pile = Pile::default();
+        (0..100_000)
+            .for_each(|n| pile.push(&name(format!("name-of-a-{n:07}.dat").as_bytes())).unwrap());
+        let held = pile.sorted().held_bytes();
+        assert!(held < 100_000 * 10, "{held}");
+    }
+}
