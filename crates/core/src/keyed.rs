@@ -67,12 +67,11 @@ impl Key {
         &self.0
     }
 
-    /// The key that two ends have in common, each of which drew one. Neither can choose it.
+    /// The key of the session whose sender drew this one. The sender alone is enough to make it new: it may name chunks by
+    /// it before it has heard the receiver, and one of bad will could choose what it names anyway.
     #[must_use]
-    pub fn agreed(one: Self, other: Self) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key(AGREED_CONTEXT);
-        hasher.update(&one.min(other).0).update(&one.max(other).0);
-        Self(hasher.finalize().into())
+    pub fn of_session(self) -> Self {
+        Self(blake3::derive_key(SESSION_CONTEXT, &self.0))
     }
 
     /// A number that belongs to the key, for sums that need no more than a seed.
@@ -83,7 +82,7 @@ impl Key {
     }
 }
 
-const AGREED_CONTEXT: &str = "deltic 2026 session";
+const SESSION_CONTEXT: &str = "deltic 2026 session";
 const SEED_CONTEXT: &str = "deltic 2026 seed";
 
 impl fmt::Debug for Key {

@@ -16,7 +16,7 @@ use deltic_protocol::report::{Counts, Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
-use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
+use deltic_protocol::{PeerError, Terms, ToReceiver, ToSender, WorkId};
 
 use crate::error::SyncError;
 use crate::greeting::{Agree, Greeting};
@@ -35,6 +35,9 @@ const MAX_BACKLOG_BYTES: usize = 2 << 20;
 const MAX_COPIES_WAITING: usize = 1 << 17;
 /// Frames to be sent beyond which a receiver takes none in.
 const MAX_FRAMES_WAITING: usize = 4096;
+
+/// How long the other end may take to answer first before it counts as far away: longer than one takes that is near.
+const FAR_AWAY: Duration = Duration::from_millis(25);
 
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -60,6 +63,10 @@ pub(crate) trait Machine {
     fn is_finished(&self) -> bool;
     /// Whether it should be given no frame now.
     fn is_full(&self) -> bool;
+    /// The greeting is over.
+    fn greeted(&mut self, _: &Terms) {}
+    /// The other end has said nothing for a while, from the beginning on.
+    fn unanswered(&mut self) {}
 }
 
 /// Whoever does a machine's work, from any thread.
@@ -125,6 +132,12 @@ impl Machine for Sender {
     fn is_full(&self) -> bool {
         // A receiver counts on being heard.
         false
+    }
+    fn greeted(&mut self, terms: &Terms) {
+        Self::greeted(self, terms.offers());
+    }
+    fn unanswered(&mut self) {
+        Self::unanswered(self);
     }
 }
 
@@ -208,6 +221,8 @@ async fn turn<M: Machine, H: Hands<M>>(
     let (mut pool, mut results) = Pool::new(threads, perform);
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let mut answers = Vec::new();
+    let mut first_answer = std::pin::pin!(tokio::time::sleep(FAR_AWAY));
+    let mut is_unanswered = true;
     loop {
         while let Some(notice) = machine.poll_notice() {
             watch(notice);
@@ -248,6 +263,7 @@ async fn turn<M: Machine, H: Hands<M>>(
             // Some frames at a time: each may add to the backlog.
             reading = frames.recv(), if !machine.is_full() => {
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
+                is_unanswered = false;
                 let mut heard = reading.into_iter();
                 while let Some(frame) = heard.next() {
                     // What follows the last frame is the stream's end.
@@ -261,6 +277,10 @@ async fn turn<M: Machine, H: Hands<M>>(
                     }
                     take(&mut machine, &mut greeting, frame)?;
                 }
+            }
+            () = &mut first_answer, if is_unanswered => {
+                is_unanswered = false;
+                machine.unanswered();
             }
             // Only wakes the loop: capacity is looked at again above.
             writable = outlets.writable(), if !has_room => {
@@ -296,6 +316,7 @@ fn take<M: Machine>(
         if let Some((terms, reply)) = waiting.hear(&frame)?
             && let Some((_, agree)) = greeting.take()
         {
+            machine.greeted(&terms);
             agree(terms, reply);
         }
         return Ok(());

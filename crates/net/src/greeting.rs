@@ -15,6 +15,7 @@ use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
 use crate::error::SyncError;
+use crate::streams::Role;
 use crate::transport::{Counters, RawFrame, ReadEnd};
 
 /// How long the other end may take to greet: it may ask its user for a password first.
@@ -26,6 +27,7 @@ const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 /// What the dialling end still has to hear: a hello, then a reply.
 pub(crate) struct Greeting {
     ours: Hello,
+    role: Role,
     strategy: Strategy,
     /// From when the hello came.
     terms: Option<Terms>,
@@ -35,9 +37,9 @@ pub(crate) struct Greeting {
 pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 
 impl Greeting {
-    /// To a session by `strategy`, for which we said `ours`.
-    pub(crate) const fn new(ours: Hello, strategy: Strategy) -> Self {
-        Self { ours, strategy, terms: None }
+    /// To a session by `strategy`, for which we said `ours` and asked for this role.
+    pub(crate) const fn new(ours: Hello, role: Role, strategy: Strategy) -> Self {
+        Self { ours, role, strategy, terms: None }
     }
 
     /// Takes the next frame; with the last one the greeting is over.
@@ -47,7 +49,10 @@ impl Greeting {
             return Ok(Some((terms, Reply::decode(frame.kind, &frame.payload)?)));
         }
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        let terms = negotiate(&self.ours, &theirs)?;
+        let terms = match self.role {
+            Role::Sends => negotiate(&self.ours, &theirs),
+            Role::Receives => negotiate(&theirs, &self.ours),
+        }?;
         terms.admits(&self.strategy)?;
         self.terms = Some(terms);
         Ok(None)

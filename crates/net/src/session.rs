@@ -41,7 +41,7 @@ use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, resolve};
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, names_in_file, open};
-use crate::streams::{Door, Joined, Joining, beside};
+use crate::streams::{Door, Joined, Joining, Role, beside};
 use crate::transport::{
     Counters, Ends, Flow, Heard, RawFrame, Reader, Stream, read_frame, start_reader, start_writer,
 };
@@ -205,7 +205,7 @@ impl Session {
                 self.say(frame).await;
             }
         }
-        let greeting = Greeting::new(self.ours.clone(), options.strategy);
+        let greeting = Greeting::new(self.ours.clone(), Role::Receives, options.strategy);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
@@ -276,7 +276,10 @@ impl Session {
         });
         let course = Course {
             joining: self.dialling(told, options.streams),
-            greeting: Some((Greeting::new(self.ours.clone(), options.strategy), agree)),
+            greeting: Some((
+                Greeting::new(self.ours.clone(), Role::Sends, options.strategy),
+                agree,
+            )),
             threads: options.threads,
         };
         let machine = Sender::new(options).over(self.rate());
@@ -289,10 +292,15 @@ impl Session {
         self.say(self.hello()).await;
         hear_magic(&mut self.reader, &self.flow.counters).await?;
         let frame = self.hear().await?;
-        let terms = negotiate(&self.ours, &Hello::decode(frame.kind, &frame.payload)?)?;
+        let theirs = Hello::decode(frame.kind, &frame.payload)?;
+        let [sends, receives] = [negotiate(&self.ours, &theirs)?, negotiate(&theirs, &self.ours)?];
         let frame = self.hear().await?;
         let result = match Request::decode(frame.kind, &frame.payload) {
             Ok(request) => {
+                let terms = match &request {
+                    Request::Send { .. } => sends,
+                    Request::Receive { .. } => receives,
+                };
                 let patience = Patience::of_silence(request.silence());
                 self.flow.beats(patience.silence);
                 let counters = Arc::clone(&self.flow.counters);
@@ -386,7 +394,7 @@ impl Session {
     /// What does a sender's work on these sources.
     fn sending(&self, sources: Sources, options: &Options) -> SendingHands<Sources> {
         let own = (sources.own(), missing(&sources, options));
-        SendingHands::new(sources, own, (options, &self.ours.part), self.figures)
+        SendingHands::new(sources, own, (options, &self.ours), self.figures)
             .knowing(Digests::new(self.cache.clone(), options))
             .with_user(self.user.clone())
     }
@@ -415,8 +423,14 @@ impl Session {
         let Resolved { root, rename, missing } = resolved;
         let is_privileged = is_privileged(&options.metadata);
         let user_is_here = agreed.user_is_here;
-        let setting =
-            Setting { options: options.clone(), expect, rename, is_privileged, user_is_here };
+        let setting = Setting {
+            options: options.clone(),
+            expect,
+            rename,
+            is_privileged,
+            user_is_here,
+            takes_offers: agreed.terms.offers(),
+        };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
             let alternates = Alternates::new(Vec::new());
@@ -465,7 +479,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         let threads = setting.options.threads;
         let digests = Digests::new(self.cache.clone(), &setting.options);
-        let asked = (terms, &setting.options, terms.part_beside(&self.ours.part));
+        let asked = (terms, &setting.options, terms.part());
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };

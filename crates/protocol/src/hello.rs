@@ -74,6 +74,17 @@ impl Hello {
         self
     }
 
+    /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
+    #[must_use]
+    pub fn names(&self) -> Fingerprinter {
+        let key = self.part.of_session();
+        if self.capabilities.contains(KEYED) {
+            Fingerprinter::keyed(&key)
+        } else {
+            Fingerprinter::blake3(&key)
+        }
+    }
+
     /// The frame that says so.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -124,11 +135,13 @@ pub struct Terms {
     zstd: bool,
     streams: bool,
     keyed: bool,
+    /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
+    offers: bool,
     /// A bit for each of [`Strategy::ALL`].
     strategies: u32,
     key: Key,
-    /// What the key was made of, the lesser first.
-    parts: (Key, Key),
+    /// The sender's, which the key was made of.
+    part: Key,
 }
 
 impl Terms {
@@ -189,10 +202,16 @@ impl Terms {
         self.key
     }
 
-    /// The other end's part of the key, where `ours` is this one's.
+    /// The sender's part, which the key is made of.
     #[must_use]
-    pub fn part_beside(self, ours: &Key) -> Key {
-        if self.parts.0 == *ours { self.parts.1 } else { self.parts.0 }
+    pub const fn part(self) -> Key {
+        self.part
+    }
+
+    /// Whether [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
+    #[must_use]
+    pub const fn offers(self) -> bool {
+        self.offers
     }
 
     /// What sums of the blocks of gaps are taken with.
@@ -202,12 +221,13 @@ impl Terms {
     }
 }
 
-/// What two ends can do together; the same whichever end computes it.
+/// What two ends can do together; the same whichever of them computes it.
 ///
 /// # Errors
 /// [`PeerError::NothingInCommon`] where a session needs what one of them lacks.
-pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
-    let both = |name: &str| one.capabilities.contains(name) && other.capabilities.contains(name);
+pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
+    let both =
+        |name: &str| sender.capabilities.contains(name) && receiver.capabilities.contains(name);
     if !both(RECIPE) {
         return Err(PeerError::NothingInCommon("conversation"));
     }
@@ -217,9 +237,9 @@ pub fn negotiate(one: &Hello, other: &Hello) -> Result<Terms, PeerError> {
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
-    let parts = (one.part.min(other.part), one.part.max(other.part));
-    let key = Key::agreed(one.part, other.part);
-    Ok(Terms { zstd, streams, keyed, strategies, key, parts })
+    let offers = keyed == sender.capabilities.contains(KEYED);
+    let (part, key) = (sender.part, sender.part.of_session());
+    Ok(Terms { zstd, streams, keyed, offers, strategies, key, part })
 }
 
 /// What the dialling end asks of the other.

@@ -131,6 +131,8 @@ pub enum ToReceiver {
     Listed { intact: bool },
     /// A file's new version was opened; what follows is of this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
+    /// The same of a file that nobody has wanted yet: it begins an attempt by recipe, if the receiver comes to want one.
+    Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
     /// The next groups of the recipe.
     Groups { file: FileNo, groups: Vec<GroupLine> },
     /// The chunks of groups that the receiver lacks, in the order in which it asked.
@@ -466,6 +468,7 @@ frames!(ToReceiver {
     16 Listing { dir, own, entries, extent }
     17 Listed { intact }
     18 Start { file, meta, how, spec }
+    59 Offer { file, meta, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
     51 Recipe { file, chunks }

@@ -49,6 +49,7 @@ impl ToReceiver {
             | Self::Allow(_)
             | Self::Listed { .. }
             | Self::Start { .. }
+            | Self::Offer { .. }
             | Self::End { .. }
             | Self::Failed { .. }
             | Self::Trouble(_) => Purpose::Control,

@@ -23,7 +23,7 @@ use deltic_core::{
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
     MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES,
-    TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -140,6 +140,15 @@ impl Victim {
         Self::wanted_of(9000)
     }
 
+    /// `a` has been listed and offered, and nothing was looked at yet.
+    fn offered() -> Self {
+        let setting = Setting { options: options(), takes_offers: true, ..Setting::default() };
+        let mut victim = Self::new(setting);
+        let list = listing("", &[("a", file_of(9000))], Extent::Last);
+        [list, offer(3000)].into_iter().for_each(|frame| victim.machine.handle(frame).unwrap());
+        victim
+    }
+
     /// The same, of a length that was listed.
     fn wanted_of(len: u64) -> Self {
         let mut victim = Self::plain();
@@ -252,6 +261,10 @@ fn start(len: u64) -> ToReceiver {
     ToReceiver::Start { file: A, meta: file_of(len), how: How::Recipe, spec }
 }
 
+fn offer(len: u64) -> ToReceiver {
+    ToReceiver::Offer { file: A, meta: file_of(len), spec: ChunkerSpec::for_len(len) }
+}
+
 fn start_whole(len: u64) -> ToReceiver {
     let spec = ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap());
     ToReceiver::Start { file: A, meta: file_of(len), how: How::Whole, spec }
@@ -361,6 +374,11 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
                 spec: ChunkerSpec::for_len(1),
             },
         ),
+        ("Offer", offer(3000)),
+        ("Offer.foreign", {
+            let spec = ChunkerSpec::for_len(1);
+            ToReceiver::Offer { file: foreign, meta: file_of(1), spec }
+        }),
         ("Groups", groups(&[(3000, 2)])),
         ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
         ("Chunks", chunks(one(0..1), &[1000, 2000])),
@@ -510,6 +528,19 @@ impl Target {
         target
     }
 
+    /// `a`, the only file, has been offered.
+    fn offered() -> Self {
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
+        let mut target = Self::of(tree);
+        target.machine.unanswered();
+        target.work();
+        let offered = |frame: &ToReceiver| matches!(frame, ToReceiver::Offer { file: A, .. });
+        assert!(target.frames.iter().any(offered), "{:?}", target.frames);
+        assert!(matches!(target.frames.last(), Some(ToReceiver::End { file: A, .. })));
+        target
+    }
+
     fn lacked() -> Self {
         let mut target = Self::wanted();
         target.take([ToSender::Lack { file: A, groups: one(0..1) }]).unwrap();
@@ -641,8 +672,9 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 16] = [
+    let receivers: [State<Victim>; 17] = [
         ("new", Victim::plain),
+        ("offered", Victim::offered),
         ("wanted", Victim::wanted),
         ("started", || Victim::started(3000)),
         ("lacked", Victim::lacked),
@@ -667,8 +699,9 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by rsync", || Victim::by("rsync")),
         ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 13] = [
+    let senders: [State<Target>; 14] = [
         ("listed", Target::plain),
+        ("offered", Target::offered),
         ("wanted", Target::wanted),
         ("lacked", Target::lacked),
         ("needed", Target::needed),
@@ -1252,6 +1285,54 @@ fn unanswered_groups_are_bounded() {
 }
 
 #[test]
+fn an_offer_is_the_answer_to_the_want_that_follows() {
+    let mut victim = Victim::offered();
+    victim.take([groups(&[(3000, 2)])]).unwrap();
+    let said = [
+        ToSender::Settled { upto: FileNo(1) },
+        ToSender::Want { file: A, how: How::Recipe },
+        ToSender::Lack { file: A, groups: one(0..1) },
+    ];
+    assert!(said.iter().all(|frame| victim.frames.contains(frame)), "{:?}", victim.frames);
+    assert_eq!(victim.refusal(start(3000)), PeerError::Unexpected("start"));
+}
+
+/// Whose end may name chunks otherwise than the sender guessed does as if nothing had been offered.
+#[test]
+fn an_offer_by_other_names_is_ignored() {
+    let mut victim = Victim::wanted();
+    victim.take([offer(3000), groups(&[(3000, 2)])]).unwrap();
+    let lacks = |frame: &ToSender| matches!(frame, ToSender::Lack { .. });
+    assert!(!victim.frames.iter().any(lacks));
+    victim.take([start(3000), groups(&[(3000, 2)])]).unwrap();
+    assert!(victim.frames.iter().any(lacks));
+}
+
+#[test]
+fn one_file_is_offered_once() {
+    let mut victim = Victim::offered();
+    assert_eq!(victim.refusal(offer(3000)), PeerError::Unexpected("offer"));
+    let mut victim = Victim::plain();
+    assert_eq!(victim.refusal(offer(3000)), PeerError::Unexpected("offer"), "it is not listed");
+}
+
+#[test]
+fn groups_of_an_offer_are_bounded() {
+    let setting = Setting { options: options(), takes_offers: true, ..Setting::default() };
+    let mut victim = Victim::new(setting);
+    let huge = file_of(i64::MAX as u64);
+    let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
+    victim.machine.handle(listing("", &[("a", huge.clone())], Extent::Last)).unwrap();
+    victim.machine.handle(ToReceiver::Offer { file: A, meta: huge, spec }).unwrap();
+    let frame = groups(&[(512, 1); MAX_BATCH]);
+    for _ in 0..OFFERED_GROUPS / MAX_BATCH as u64 {
+        victim.machine.handle(frame.clone()).unwrap();
+    }
+    let error = victim.machine.handle(groups(&[(512, 1)]));
+    assert_eq!(error, Err(PeerError::Limit("groups of an offer")));
+}
+
+#[test]
 fn groups_of_one_file_are_bounded() {
     let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
@@ -1699,6 +1780,49 @@ fn only_what_was_offered_can_be_asked_for() {
     target.take([groups(Vec::new())]).unwrap();
     assert_eq!(target.refusal(groups(Vec::new())), PeerError::Unexpected("lack"));
     assert_eq!(target.refusal(chunks(Vec::new())), PeerError::Unexpected("need"));
+}
+
+#[test]
+fn nothing_is_answered_about_an_offer_before_it_is_wanted() {
+    let lack = ToSender::Need { file: A, chunks: one(0..1) };
+    let unasked = PeerError::Unexpected("an answer about a file that is not under way");
+    assert_eq!(Target::offered().refusal(lack.clone()), unasked);
+    let mut target = Target::offered();
+    let told = target.frames.len();
+    target.take([want(A)]).unwrap();
+    assert_eq!(target.frames.len(), told, "it was the answer");
+    target.take([lack]).unwrap();
+    assert!(matches!(target.frames.last(), Some(ToReceiver::Fill { file: A, .. })));
+}
+
+#[test]
+fn an_offer_is_withdrawn_where_the_file_is_wanted_otherwise_or_not_at_all() {
+    let mut target = Target::offered();
+    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+    let start = |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: How::Whole, .. });
+    assert!(target.frames.iter().any(start), "{:?}", target.frames);
+    let mut target = Target::offered();
+    target.take([ToSender::Settled { upto: FileNo(1) }]).unwrap();
+    assert!(target.hands.is_idle(), "it is closed");
+    let mut target = Target::offered();
+    target.machine.greeted(false);
+    target.take([want(A)]).unwrap();
+    let start = |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: How::Recipe, .. });
+    assert!(target.frames.iter().any(start), "{:?}", target.frames);
+}
+
+#[test]
+fn what_spoils_an_offer_is_said_once_the_file_is_wanted() {
+    let mut tree = Tree::default();
+    tree.0.insert(path("a"), Node::file(old_bytes(), NOW, 0o600));
+    let mut target = Target::of(tree);
+    target.hands.faults.scan = 100;
+    target.machine.unanswered();
+    target.work();
+    let failed = |frame: &ToReceiver| matches!(frame, ToReceiver::Failed { attempt: 1, .. });
+    assert!(!target.frames.iter().any(failed), "{:?}", target.frames);
+    target.take([want(A)]).unwrap();
+    assert!(target.frames.iter().any(failed), "{:?}", target.frames);
 }
 
 #[test]

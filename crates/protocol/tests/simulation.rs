@@ -631,6 +631,31 @@ fn a_move_costs_no_literals() {
     assert!(totals.literal < 20_000, "{}", totals.literal);
 }
 
+/// Whichever of the two questions comes first, a file is told once; and only where both ends name chunks alike is it offered
+/// for anything.
+#[test]
+fn a_file_that_is_offered_is_not_told_again() {
+    const START: u8 = 18;
+    const OFFER: u8 = 59;
+    let old = Dice::new(8).bytes(600_000);
+    let new = [&old[..200_000], b"more", &old[200_000..]].concat();
+    let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", old)]));
+    case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+    case.far_away = true;
+    let mut answered = 0;
+    for seed in 0..200 {
+        case.takes_offers = seed % 4 > 0;
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        let [offered, started] = [OFFER, START].map(|kind| session.said.contains(&kind));
+        check_result(&case, &session, &totals);
+        assert!(totals.literal < 20_000, "{seed}: {}", totals.literal);
+        assert_eq!(started, !(offered && case.takes_offers), "{seed}");
+        answered += u32::from(!started);
+    }
+    assert!(answered > 50, "{answered}");
+}
+
 #[test]
 fn nothing_is_deleted_after_a_failure() {
     let faults = [

@@ -79,7 +79,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53 | 57)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53 | 57 | 59)
         );
         let to_sender = matches!(kind, 32..=44 | 47 | 48 | 52 | 58);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
@@ -137,7 +137,7 @@ fn a_stream_of_something_else_is_named() {
 }
 
 #[test]
-fn negotiation_is_symmetric_and_ignores_what_it_does_not_know() {
+fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
     let ours = Hello::ours(Key::from_bytes([7; 32]));
     let names: Vec<String> = ours.capabilities.iter().cloned().collect();
     for missing in 0..1 << names.len() {
@@ -149,12 +149,21 @@ fn negotiation_is_symmetric_and_ignores_what_it_does_not_know() {
         };
         other.capabilities.insert("teleport:v9".into());
         let terms = negotiate(&ours, &other);
-        assert_eq!(terms, negotiate(&other, &ours));
+        let turned = negotiate(&other, &ours);
+        assert_eq!(terms.is_err(), turned.is_err());
         let has = |name: &str| other.capabilities.contains(name);
         match terms {
             Ok(terms) => {
                 assert!(has("recipe:keyed-8") && has("chunker:sieve"));
                 assert_eq!(terms.zstd(), has("compress:zstd"));
+                // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
+                let turned = turned.unwrap();
+                assert_eq!((terms.zstd(), terms.is_keyed()), (turned.zstd(), turned.is_keyed()));
+                assert_eq!(terms.key(), ours.part.of_session());
+                assert_eq!(turned.key(), other.part.of_session());
+                let guess = |hello: &Hello| hello.capabilities.contains("names:keyed");
+                assert_eq!(terms.offers(), guess(&ours) == terms.is_keyed());
+                assert_eq!(turned.offers(), guess(&other) == terms.is_keyed());
             }
             Err(error) => {
                 assert!(!has("recipe:keyed-8") || !has("chunker:sieve"), "{error}");

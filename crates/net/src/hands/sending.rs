@@ -11,7 +11,6 @@ use deltic_core::{
     AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher,
     Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
 };
-use deltic_protocol::Terms;
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
@@ -22,6 +21,7 @@ use deltic_protocol::sender::{
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
+use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
 use super::digests::Digests;
@@ -49,8 +49,10 @@ pub(crate) struct SendingHands<T: Tree> {
     level: i32,
     link: Option<Link>,
     user: User,
-    /// Set before a file is opened: what is listed, the other end need not have answered.
+    /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<Agreed>,
+    /// How chunks are named until then.
+    guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
@@ -178,16 +180,16 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
 }
 
 impl<T: Tree> SendingHands<T> {
-    /// For a session that crosses `link`, if anything is known of that, and to whose key this end brings `part`.
+    /// For a session that crosses `link`, if anything is known of that, and in which this end said `ours`.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
-        (options, part): (&Options, &Key),
+        (options, ours): (&Options, &Hello),
         link: Option<Link>,
     ) -> Self {
         Self {
             tree,
-            tallied: options.tallied().map(|compared| (TallyKey::of(part), compared)),
+            tallied: options.tallied().map(|compared| (TallyKey::of(&ours.part), compared)),
             own,
             called: Called::new(&options.metadata),
             missing: Mutex::new(missing),
@@ -196,6 +198,7 @@ impl<T: Tree> SendingHands<T> {
             link,
             user: User::default(),
             agreed: OnceLock::new(),
+            guessed: ours.names(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
@@ -310,7 +313,9 @@ impl<T: Tree> SendingHands<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        lock(&self.resumed).get(&handle).unwrap_or_else(|| &self.agreed().names).clone()
+        let resumed = lock(&self.resumed).get(&handle).cloned();
+        let agreed = || self.agreed.get().map_or(&self.guessed, |agreed| &agreed.names).clone();
+        resumed.unwrap_or_else(agreed)
     }
 
     fn read(

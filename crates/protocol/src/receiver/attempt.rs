@@ -19,7 +19,7 @@ use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Fingerprint, Meta, ShortFingerprint, Span, Strategy};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
 use crate::work::Turn;
 
@@ -31,6 +31,7 @@ use keeping::Keeping;
 pub(super) use mending::Gap;
 use mending::Gaps;
 pub(super) use old::{IndexPart, Old};
+pub(super) use steps::is_agreed;
 use talk::Talk;
 
 /// What is known of the new version so far, and where its bytes come from.
@@ -126,7 +127,7 @@ enum By {
 }
 
 impl Attempt {
-    fn new(meta: Meta, (how, spec): (How, ChunkerSpec), strategy: Strategy) -> Self {
+    pub(super) fn new(meta: Meta, (how, spec): (How, ChunkerSpec), strategy: Strategy) -> Self {
         let talk = Talk::new(strategy, (how, spec), meta.len);
         let cover = Cover::new(meta.len);
         Self {
@@ -328,6 +329,30 @@ impl Attempt {
             self.told.pop_front();
         }
         answers
+    }
+
+    /// Refuses more of a recipe that is at its end, or of a file that has none.
+    fn awaits_more(&self, what: &'static str) -> Result<(), PeerError> {
+        let awaits = self.how == How::Recipe && self.end.is_none();
+        if awaits { Ok(()) } else { Err(PeerError::Unexpected(what)) }
+    }
+
+    /// Takes the next groups of a recipe that is told by them.
+    fn tell_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
+        self.awaits_more("groups")?;
+        if lines.is_empty() {
+            return Err(PeerError::Unexpected("no groups"));
+        }
+        self.tell(lines)
+    }
+
+    /// Takes the next chunks of a recipe that is told by them.
+    fn tell_recipe(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        self.awaits_more("recipe")?;
+        if self.is_resumed() || self.meta.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
+            return Err(PeerError::Unexpected("recipe"));
+        }
+        self.tell_chunks(lines)
     }
 
     /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may be.

@@ -174,6 +174,12 @@ impl Incoming {
         attempt.cmp(&self.wants)
     }
 
+    /// Whether it was asked for once, by recipe and from its first byte, and nothing has come of it.
+    pub(super) fn waits_for_first_start(&self) -> bool {
+        let is_first = self.wants == 1 && self.asked && self.attempt.is_none();
+        is_first && self.how == How::Recipe && self.kept.is_none()
+    }
+
     /// Whether it is on its way in order: whole, or as another strategy has it.
     pub(super) fn comes_in_order(&self) -> bool {
         self.how != How::Recipe && self.attempt.is_some()
@@ -295,6 +301,7 @@ impl Receiver {
         if incoming.how == How::Tail {
             let from = incoming.candidate.tail_from();
             self.asked_for(file);
+            self.take_offer(file);
             return self.frames.push_back(ToSender::Append { file, from });
         }
         if incoming.how == How::Whole && goes_on.is_none() {
@@ -339,6 +346,7 @@ impl Receiver {
             let (key, spec) = (kept.key, kept.spec);
             incoming.kept = Some(kept);
             self.asked_for(file);
+            self.take_offer(file);
             self.frames.push_back(ToSender::Resume { file, key, spec });
         } else if first > 0 && can_tell(&strategy, first) {
             if how == How::Recipe {
@@ -370,6 +378,11 @@ impl Receiver {
     fn want(&mut self, file: FileNo, how: How) {
         self.asked_for(file);
         self.frames.push_back(ToSender::Want { file, how });
+        if let Some(offered) = self.take_offer(file)
+            && how == How::Recipe
+        {
+            self.begin_offered(file, offered);
+        }
     }
 
     /// The file that this one takes the place of, unless it is nobody's to wait for: one that is matched against another
@@ -480,6 +493,7 @@ impl Receiver {
     pub(super) fn done(&mut self, file: FileNo, done: Done) {
         let Some(incoming) = self.files.remove(&file) else { return };
         self.unasked.remove(&file);
+        self.take_offer(file);
         self.handles.remove(&incoming.handle);
         let Incoming { candidate, reported, attempt, similar, .. } = incoming;
         self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());

@@ -23,6 +23,7 @@ mod file;
 mod linking;
 mod missing;
 mod moved;
+mod offered;
 mod owning;
 mod proof;
 mod tallying;
@@ -53,6 +54,7 @@ use deciding::{Lost, Section};
 use file::{Incoming, Queue};
 use linking::Linking;
 use moved::Moved;
+use offered::Offer;
 use owning::Owners;
 use proof::ProofPart;
 use tallying::Tallies;
@@ -78,6 +80,8 @@ pub struct Setting {
     pub is_privileged: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
+    /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
+    pub takes_offers: bool,
 }
 
 /// The receiver's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
@@ -138,6 +142,7 @@ pub struct Receiver {
     /// Files under way that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
     handles: HashMap<Handle, FileNo>,
+    offer: Option<Offer>,
     next_handle: u64,
     counts: Counts,
     groups_out: u64,
@@ -268,6 +273,7 @@ impl Receiver {
             files: HashMap::new(),
             unasked: BTreeSet::new(),
             handles: HashMap::new(),
+            offer: None,
             next_handle: 0,
             counts: Counts::default(),
             groups_out: 0,
@@ -351,6 +357,7 @@ impl Receiver {
                 self.end_list(intact)?;
             }
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
+            ToReceiver::Offer { file, meta, spec } => self.offered(file, meta, spec)?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
             ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
             ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,

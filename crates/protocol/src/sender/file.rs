@@ -11,7 +11,8 @@ use deltic_core::{Key, RelPath, Span, Strategy};
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{
-    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES,
+    WHOLE_BLOCK_BYTES,
 };
 use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
@@ -22,6 +23,9 @@ use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
 
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
+/// Groups that are told together, at least, while more are to come: they fill a packet. A connection begins with a few
+/// packets, however little they hold, and is as fast later as it was first.
+const TOLD_TOGETHER: usize = 128;
 
 pub(super) const CHANGED: &str = "it changed while it was read";
 const SHORTER: &str = "it is shorter than what is to be added to";
@@ -180,6 +184,11 @@ impl Outgoing {
         self.how
     }
 
+    /// Whether there are groups that are worth a frame, or the last ones.
+    fn has_to_tell(&self) -> bool {
+        self.untold.len() >= TOLD_TOGETHER || self.sealing && !self.untold.is_empty()
+    }
+
     /// Whether all of a range of chunks have been told in groups.
     pub(super) fn offers(&self, chunks: &Range<u32>) -> bool {
         chunks.end <= self.next_group.chunk
@@ -251,7 +260,11 @@ impl Sender {
             outgoing.whole.count = count;
         }
         let (spec, len) = (outgoing.spec, meta.len);
-        self.frames.push_back(ToReceiver::Start { file, meta, how, spec });
+        let is_offer = self.offering.is_told(file);
+        self.frames.push_back(match is_offer {
+            true => ToReceiver::Offer { file, meta, spec },
+            false => ToReceiver::Start { file, meta, how, spec },
+        });
         match (how, body) {
             (How::Whole, Some(body)) => self.send_body(file, len, body),
             (How::Whole, None) | (How::Tail, _) => self.read_blocks(handle),
@@ -278,7 +291,7 @@ impl Sender {
             let Some(file) = self.scanners.pop_front() else { return };
             self.tell(file);
             let Some(outgoing) = self.files.get_mut(&file) else { continue };
-            if !outgoing.untold.is_empty() {
+            if outgoing.has_to_tell() {
                 self.scanners.push_back(file);
                 continue;
             }
@@ -330,9 +343,10 @@ impl Sender {
 
     /// Tells groups as the window allows, and behind the last the end.
     fn tell(&mut self, file: FileNo) {
+        let window = if self.offering.is_told(file) { OFFERED_GROUPS } else { GROUP_WINDOW };
         let Some(outgoing) = self.files.get_mut(&file) else { return };
-        while !outgoing.untold.is_empty() && self.groups_out < GROUP_WINDOW {
-            let room = (GROUP_WINDOW - self.groups_out).min(MAX_BATCH as u64) as usize;
+        while outgoing.has_to_tell() && self.groups_out < window {
+            let room = (window - self.groups_out).min(MAX_BATCH as u64) as usize;
             let batch: Vec<_> = outgoing.untold.drain(..room.min(outgoing.untold.len())).collect();
             if outgoing.len <= TOLD_BY_CHUNK_BYTES && outgoing.agreed.is_none() {
                 self.frames.push_back(tell_chunks(file, outgoing, &batch));

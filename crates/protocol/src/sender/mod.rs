@@ -4,6 +4,7 @@
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
 //!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
 //! Tallied(unlike)  ──► Listing
+//! nothing heard    ──► Offer, and what follows Start, of a single file      (within OFFERED_GROUPS)
 //! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
@@ -16,6 +17,7 @@ mod file;
 mod linking;
 mod listing;
 mod mending;
+mod offering;
 mod searching;
 mod tallying;
 mod telling;
@@ -46,6 +48,7 @@ use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Beginning, Outgoing, Resumed};
 use listing::Lister;
+use offering::Offering;
 
 /// Most sources that stay and are told of: all fit a frame.
 const MOST_TOLD: usize = 128;
@@ -218,6 +221,7 @@ pub struct Sender {
     /// Files of which more may be scanned, or told.
     scanners: VecDeque<FileNo>,
     digesting: Digesting,
+    offering: Offering,
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
@@ -329,6 +333,7 @@ impl Sender {
             files: BTreeMap::new(),
             scanners: VecDeque::new(),
             digesting: Digesting::default(),
+            offering: Offering::default(),
             handles: HashMap::new(),
             next_handle: 0,
             groups_out: 0,
@@ -508,6 +513,11 @@ impl Sender {
             return Err(PeerError::Unexpected("a way that is not the strategy's"));
         }
         listing.attempts += 1;
+        let is_anew = matches!(begins, Beginning::Anew);
+        if self.take_offer(file, how == How::Recipe && is_anew) {
+            return Ok(());
+        }
+        let listing = self.entries.get_mut(&file).expect("it was found");
         if listing.attempts > MAX_ATTEMPTS {
             return Err(PeerError::Limit("attempts at one file"));
         }
@@ -568,9 +578,9 @@ impl Sender {
     /// The file's attempt; `None` where it has failed on this side and the receiver cannot know yet.
     fn attempt(&mut self, file: FileNo) -> Result<Option<&mut Outgoing>, PeerError> {
         match self.files.get_mut(&file) {
-            Some(outgoing) => Ok(Some(outgoing)),
+            Some(outgoing) if !self.offering.is_told(file) => Ok(Some(outgoing)),
             None if self.entries.get(&file).is_some_and(|listing| listing.attempts > 0) => Ok(None),
-            None => Err(PeerError::Unexpected("an answer about a file that is not under way")),
+            _ => Err(PeerError::Unexpected("an answer about a file that is not under way")),
         }
     }
 
@@ -583,6 +593,7 @@ impl Sender {
         let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
         for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
             let listing = self.entries.remove(&file);
+            self.withdraw(file);
             self.report_settled(listing.map_or(0, |listing| listing.len));
         }
         Ok(())
@@ -594,6 +605,7 @@ impl Sender {
         if listing.inquiry == Inquiry::Open {
             return Err(EARLY);
         }
+        self.withdraw(file);
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, owner, .. } = listing;
@@ -681,6 +693,7 @@ impl Sender {
     fn fail(&mut self, handle: Handle, trouble: Trouble) {
         let Some(file) = self.handles.get(&handle).copied() else { return };
         self.drop_attempt(file);
+        let Some(trouble) = self.spoil_offer(file, trouble) else { return };
         let attempt = self.entries.get(&file).map_or(0, |listing| listing.attempts);
         self.frames.push_back(ToReceiver::Failed { file, attempt, trouble });
     }

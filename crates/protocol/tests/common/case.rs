@@ -20,6 +20,9 @@ pub struct Case {
     pub options: Options,
     /// Whether directories go by their tallies wherever they may.
     pub eager: bool,
+    /// Whether the sender guesses what the receiver will want, and whether it guesses its names right.
+    pub far_away: bool,
+    pub takes_offers: bool,
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
@@ -47,6 +50,8 @@ impl Case {
             old,
             options,
             eager: seed % 2 == 1,
+            far_away: seed % 3 != 0,
+            takes_offers: seed % 7 != 0,
             roots,
             leftovers,
             interrupted: BTreeMap::new(),

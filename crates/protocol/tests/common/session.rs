@@ -1,6 +1,6 @@
 //! Two machines, two pairs of hands, and a wire between them; a dice says who goes on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
@@ -22,12 +22,16 @@ pub struct Session {
     pub destination: Destination,
     pub told_by_sender: Told,
     pub told_by_receiver: Told,
+    /// Numbers of the frames that the sender said.
+    pub said: BTreeSet<u8>,
     /// Frames on the way, encoded.
     pub to_receiver: VecDeque<Vec<u8>>,
     /// The same on further streams, each of which is as slow as the dice will have it.
     asides: Vec<VecDeque<Vec<u8>>>,
     /// Whether they carry next to nothing while anything else can be done.
     slow: bool,
+    far_away: bool,
+    takes_offers: bool,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
     receiving: Vec<(WorkId, receiver::Work)>,
@@ -80,6 +84,7 @@ impl Session {
         let setting = Setting {
             options: options.clone(),
             expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),
+            takes_offers: case.takes_offers,
             ..Setting::default()
         };
         let sender = Sender::new(options);
@@ -90,9 +95,12 @@ impl Session {
             destination,
             told_by_sender: Told::default(),
             told_by_receiver: Told::default(),
+            said: BTreeSet::new(),
             to_receiver: VecDeque::new(),
             asides: vec![VecDeque::new(); streams],
             slow: dice.percent(50),
+            far_away: case.far_away,
+            takes_offers: case.takes_offers,
             to_sender: VecDeque::new(),
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -124,6 +132,9 @@ impl Session {
         self.steps += 1;
         assert!(self.steps < 2_000_000, "the session goes on and on");
         self.source.change();
+        if self.far_away && self.dice.percent(20) {
+            self.sender.unanswered();
+        }
         self.pump();
         let can = [
             !self.to_receiver.is_empty(),
@@ -148,6 +159,8 @@ impl Session {
             }
             1 => {
                 let frame = read(&self.to_sender.pop_front().unwrap(), ToSender::decode);
+                // What the receiver says comes behind the greeting.
+                self.sender.greeted(self.takes_offers);
                 let handled = self.sender.handle(frame.clone());
                 handled.unwrap_or_else(|error| refused("sender", &error, &frame));
             }
@@ -183,6 +196,7 @@ impl Session {
         }
         while let Some((frame, attempt)) = self.sender.poll_for_streams() {
             let bytes = written(&frame, frame.encode(), ToReceiver::decode);
+            self.said.insert(bytes[0]);
             let aside = attempt.map(|attempt| Aside { attempt, frame });
             match aside.filter(|_| !self.asides.is_empty() && self.dice.percent(80)) {
                 Some(aside) => {

@@ -274,11 +274,16 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             "Start.whole",
             ToReceiver::Start {
                 file,
-                meta,
+                meta: meta.clone(),
                 how: How::Whole,
                 spec: ChunkerSpec::Fixed(FixedLen::new(256 << 10).unwrap()),
             }
             .encode(),
+        ),
+        (
+            "Offer",
+            ToReceiver::Offer { file, meta: meta.clone(), spec: ChunkerSpec::for_len(5000) }
+                .encode(),
         ),
         ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
         ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
@@ -441,6 +446,11 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             file,
             meta,
             how,
+            spec
+        }),
+        (file(), meta(), spec()).prop_map(|(file, meta, spec)| ToReceiver::Offer {
+            file,
+            meta,
             spec
         }),
         (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),

@@ -8,9 +8,7 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
 use crate::error::PeerError;
-use crate::limits::{
-    LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
-};
+use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
@@ -47,12 +45,7 @@ impl Receiver {
             return Err(PeerError::Unexpected("chunker"));
         }
         let handle = incoming.handle;
-        if meta.len > LARGE_FILE_BYTES && !incoming.candidate.is_large() {
-            // It is under way among many small ones, and would hold what only a few may.
-            let message =
-                format!("read {}: it has grown too much meanwhile", incoming.candidate.path);
-            let trouble = Trouble { kind: TroubleKind::Vanished, message };
-            self.fail(handle, Setback { trouble, retry: false });
+        if self.has_outgrown(handle, meta.len) {
             return Ok(());
         }
         let meta = self.renewed(&self.files[&file].candidate.meta, meta);
@@ -95,6 +88,36 @@ impl Receiver {
         Ok(())
     }
 
+    /// Goes on with what was told before it was wanted.
+    pub(in crate::receiver) fn begin_offered(&mut self, file: FileNo, mut attempt: Box<Attempt>) {
+        let handle = self.files[&file].handle;
+        if self.has_outgrown(handle, attempt.meta.len) {
+            return;
+        }
+        attempt.meta = self.renewed(&self.files[&file].candidate.meta, attempt.meta);
+        self.groups_out += attempt.groups_unanswered();
+        self.groups_held += attempt.groups_held();
+        let Some(incoming) = self.files.get_mut(&file) else { return };
+        let ahead = incoming.ahead.take();
+        if let Some(ahead) = ahead.filter(|ahead| ahead.is_cut_by(&attempt.spec)) {
+            attempt.old = ahead;
+        }
+        incoming.attempt = Some(attempt);
+    }
+
+    /// Fails an attempt at a file that was opened so long though it was listed as small: it is under way among many small
+    /// ones, and would hold what only a few may.
+    fn has_outgrown(&mut self, handle: Handle, len: u64) -> bool {
+        let Some((_, incoming)) = self.incoming(handle) else { return true };
+        if len <= LARGE_FILE_BYTES || incoming.candidate.is_large() {
+            return false;
+        }
+        let message = format!("read {}: it has grown too much meanwhile", incoming.candidate.path);
+        let trouble = Trouble { kind: TroubleKind::Vanished, message };
+        self.fail(handle, Setback { trouble, retry: false });
+        true
+    }
+
     /// The file's attempt; `None` where it has ended here and the sender cannot know yet.
     pub(super) fn attempt(&mut self, file: FileNo) -> Option<(Handle, &mut Attempt)> {
         let incoming = self.files.get_mut(&file)?;
@@ -134,14 +157,12 @@ impl Receiver {
         file: FileNo,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
+        if let Some(offer) = self.offer_of(file) {
+            offer.tell_groups(lines)?;
+            return offer.check_offer();
+        }
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
-        if attempt.how != How::Recipe || attempt.end.is_some() {
-            return Err(PeerError::Unexpected("groups"));
-        }
-        if lines.is_empty() {
-            return Err(PeerError::Unexpected("no groups"));
-        }
-        attempt.tell(lines)?;
+        attempt.tell_groups(lines)?;
         let needs_old = attempt.needs_old();
         self.take_groups(lines.len() as u64)?;
         if self.groups_held > MAX_GROUPS as u64 {
@@ -243,13 +264,12 @@ impl Receiver {
         file: FileNo,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
-        let may_come = attempt.how == How::Recipe && attempt.end.is_none() && !attempt.is_resumed();
-        if !may_come || attempt.meta.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
-            return Err(PeerError::Unexpected("recipe"));
+        if let Some(offer) = self.offer_of(file) {
+            return offer.tell_recipe(lines);
         }
+        let Some((_, attempt)) = self.attempt(file) else { return Ok(()) };
         let before = attempt.groups_held();
-        attempt.tell_chunks(lines)?;
+        attempt.tell_recipe(lines)?;
         let told = attempt.groups_held() - before;
         self.groups_held += told;
         self.resolve(file);
@@ -371,6 +391,13 @@ impl Receiver {
         file: FileNo,
         digest: Digest,
     ) -> Result<(), PeerError> {
+        if let Some(offer) = self.offer_of(file) {
+            let complete = offer.next_start == offer.meta.len;
+            if offer.end.replace(digest).is_some() || !complete {
+                return Err(PeerError::Unexpected("the end of an incomplete file"));
+            }
+            return Ok(());
+        }
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
         let complete = match &attempt.talk {
             Some(talk) => talk.is_told(),
@@ -484,7 +511,7 @@ impl Receiver {
 }
 
 /// Whether a sender may cut with it: every session agrees on these two. Others cost the receiver more time for each byte.
-const fn is_agreed(spec: &ChunkerSpec) -> bool {
+pub(in crate::receiver) const fn is_agreed(spec: &ChunkerSpec) -> bool {
     matches!(spec, ChunkerSpec::Fixed(_) | ChunkerSpec::ByContent(Algorithm::Sieve, _))
 }
 
