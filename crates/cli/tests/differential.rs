@@ -36,7 +36,8 @@
 //! - Where files of rules came or went at the target, what either says is protected stays.
 //! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
-//! - An ordinary user's rsync makes writable what it deletes, and so the backup of it.
+//! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
+//! - `--inplace` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
@@ -177,6 +178,7 @@ const NAMES: &[&str] = &[
 const APART: &[(&str, &str)] = &[
     ("-c", "-dest="),
     ("-b", "-dest="),
+    ("--inplace", "--backup-dir=../kept"),
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),

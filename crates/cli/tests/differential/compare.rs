@@ -401,7 +401,8 @@ impl Both<'_> {
         };
         // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
         let spared = self.is_backup(name) || asked.part("max-delete");
-        let bits = if self.case.lowered && spared { bits & 0o7577 } else { bits };
+        let is_ordinary = self.case.lowered || asked.has("--no-super");
+        let bits = if is_ordinary && spared { bits & 0o7577 } else { bits };
         // A directory that its owner may only write in, rsync opens to him and leaves it so.
         let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
         let opened = if half_open { OWNER_BITS } else { 0 };
