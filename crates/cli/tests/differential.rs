@@ -70,6 +70,7 @@
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
+//! - `--remove-source-files` with `-L`: rsync does not find what a link leads to once it has removed that.
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
@@ -206,6 +207,7 @@ const APART: &[(&str, &str)] = &[
     ("--files-from", "-F"),
     ("--compare-dest", "--filter"),
     ("--force", "--filter"),
+    ("--remove-source-files", "-L"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];
