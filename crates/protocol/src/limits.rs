@@ -40,8 +40,9 @@ pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
 pub const TALLIED_NAMES: usize = 256;
 /// Most groups sent and not yet answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
-/// Most groups that a sender tells of a file before it is wanted.
-pub const OFFERED_GROUPS: u64 = 1 << 14;
+/// Most groups that a sender tells of a file before it is wanted: as many as the first packets of a connection hold, so that
+/// those of a file that is not wanted hold up nothing.
+pub const OFFERED_GROUPS: u64 = 1 << 10;
 /// Longest gap in new, in bytes; what it is told against is at most twice as long.
 pub const GAP_BYTES: u64 = 256 << 10;
 /// Bytes of new that the gaps of one frame have together.

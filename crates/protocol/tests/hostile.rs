@@ -1324,10 +1324,7 @@ fn groups_of_an_offer_are_bounded() {
     let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
     victim.machine.handle(listing("", &[("a", huge.clone())], Extent::Last)).unwrap();
     victim.machine.handle(ToReceiver::Offer { file: A, meta: huge, spec }).unwrap();
-    let frame = groups(&[(512, 1); MAX_BATCH]);
-    for _ in 0..OFFERED_GROUPS / MAX_BATCH as u64 {
-        victim.machine.handle(frame.clone()).unwrap();
-    }
+    victim.machine.handle(groups(&[(512, 1); OFFERED_GROUPS as usize])).unwrap();
     let error = victim.machine.handle(groups(&[(512, 1)]));
     assert_eq!(error, Err(PeerError::Limit("groups of an offer")));
 }
