@@ -11,6 +11,7 @@
 
 use std::cmp::Ordering;
 
+use crate::meta::Inode;
 use crate::path::Name;
 
 /// Names of one directory in order, each once.
@@ -47,6 +48,7 @@ pub enum Unfit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     names: Names,
+    dir: Option<Inode>,
     at: usize,
     taken: usize,
     last: Vec<u8>,
@@ -138,7 +140,21 @@ impl IntoIterator for Names {
     type IntoIter = Rest;
 
     fn into_iter(self) -> Rest {
-        Rest { names: self, at: 0, taken: 0, last: Vec::new() }
+        Rest { names: self, dir: None, at: 0, taken: 0, last: Vec::new() }
+    }
+}
+
+impl Rest {
+    /// The same, of names that were read in this directory, which may be another one when they are looked at.
+    #[must_use]
+    pub fn read_in(self, dir: Inode) -> Self {
+        Self { dir: Some(dir), ..self }
+    }
+
+    /// Which directory they were read in, if that was told.
+    #[must_use]
+    pub const fn dir(&self) -> Option<Inode> {
+        self.dir
     }
 }
 

@@ -409,7 +409,8 @@ impl Session {
         let hands = self.sending(sources, &options);
         hands.agree(terms);
         let course = Course { joining, greeting: None, threads: options.threads };
-        let machine = Sender::new(options).over(self.rate());
+        let mut machine = Sender::new(options).over(self.rate());
+        machine.greeted(terms.offers());
         self.run((machine, Arc::new(hands)), course, watch).await
     }
 

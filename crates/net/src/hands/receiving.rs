@@ -160,7 +160,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let metas = (&is, &meta, seen.as_ref());
                 done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
             }
-            Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, &keep)),
+            Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, keep.as_ref())),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))

@@ -47,9 +47,9 @@ pub enum Work {
     /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
     /// [`Answer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// List the names of a directory that are not in `keep`, none where there is no directory; answer with
-    /// [`Answer::Extra`].
-    Extra { dir: RelPath, keep: Names },
+    /// List the names of a directory that are not in `keep`, or, where that is nothing, those that go with the directory;
+    /// none where there is no directory. Answer with [`Answer::Extra`].
+    Extra { dir: RelPath, keep: Option<Names> },
     /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].

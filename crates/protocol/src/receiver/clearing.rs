@@ -1,7 +1,7 @@
 //! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
 //! their limit allows it.
 
-use deltic_core::{Meta, Names, RelPath};
+use deltic_core::{Meta, RelPath};
 
 use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
@@ -32,7 +32,7 @@ impl Receiver {
     /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
-        let all = Work::Extra { dir: path.clone(), keep: Names::default() };
+        let all = Work::Extra { dir: path.clone(), keep: None };
         self.jobs.ask(all, Place::CountBelow { file, path });
     }
 

@@ -284,7 +284,7 @@ impl Receiver {
     }
 
     fn ask_extra(&mut self, dir: RelPath, keep: Names) {
-        self.jobs.ask(Work::Extra { dir: dir.clone(), keep }, Place::Extra(dir));
+        self.jobs.ask(Work::Extra { dir: dir.clone(), keep: Some(keep) }, Place::Extra(dir));
     }
 
     fn look(&mut self, no: u64) {

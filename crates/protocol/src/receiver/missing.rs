@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use deltic_core::{Kind, Meta, Names, RelPath, Timestamp};
+use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
@@ -53,7 +53,7 @@ impl Receiver {
         for (path, found) in paths.into_iter().zip(found) {
             match found {
                 Ok(Some(meta)) if meta.is_dir() => {
-                    let all = Work::Extra { dir: path.clone(), keep: Names::default() };
+                    let all = Work::Extra { dir: path.clone(), keep: None };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
                 Ok(Some(meta)) => self.remove_missing(path, Item::of(&meta.kind), 1),

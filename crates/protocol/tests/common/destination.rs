@@ -192,7 +192,8 @@ impl Destination {
                 let dir_is_real = self.tree.is_dir(&dir);
                 let mut extras = Vec::new();
                 for entry in self.tree.children(&dir) {
-                    if dir_is_real && !keep.contains(&entry.name) {
+                    if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
+                    {
                         let path = dir.join(&entry.name).unwrap();
                         let names = self.tree.count(&path);
                         extras.push(deltic_protocol::receiver::Extra {

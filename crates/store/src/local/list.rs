@@ -1,7 +1,9 @@
 //! Listing one directory.
 
+use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
 use deltic_core::{Entry, Follow, Meta, Name, Names, Pile, RelPath, See};
+use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
@@ -44,10 +46,17 @@ pub(super) fn list(
         _ => None,
     };
     let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
-    let mut rest = match part {
-        Part::Next(rest) => rest,
-        Part::All | Part::First | Part::FirstVersions => {
-            Box::new(names_in((dir, path), &|_| false, &mut listing).into_iter())
+    let here = fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino });
+    let mut rest = match (part, here) {
+        (Part::Next(rest), Ok(here)) if rest.dir() == Some(here) => rest,
+        // Names that are not in this one have not gone from that one.
+        (Part::Next(_), _) => {
+            listing.errors.push(StoreError::Changed { path: path.clone() });
+            return listing;
+        }
+        (Part::All | Part::First | Part::FirstVersions, here) => {
+            let rest = names_in((dir, path), &|_| false, &mut listing).into_iter();
+            Box::new(if let Ok(here) = here { rest.read_in(here) } else { rest })
         }
     };
     let look = |name: &Name| match device {

@@ -270,7 +270,7 @@ impl LocalRebuild {
         };
         let changed = self.change((changing, version), commit, (place, old));
         left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
-        left.is_rewritten = true;
+        left.is_rewritten |= matches!(changed, Ok(()) | Err(StoreError::Torn { .. }));
         changed
     }
 

@@ -504,6 +504,9 @@ impl Sources {
             let held = root.dir(dir, Use::Read).at("list", dir)?;
             return Ok(list((&held, dir), (&mut judge, Fate::Stays), self.options.how(), part));
         }
+        if matches!(part, Part::Next(_)) {
+            return Err(StoreError::Changed { path: dir.clone() });
+        }
         all.partial = true;
         if !mounted {
             let entries = self.list_below(&mut all, dir);

@@ -18,8 +18,12 @@ use crate::hands::{failed, journal, lock};
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> ReceivingHands<S> {
-    pub(super) fn extra(&self, dir: &RelPath, keep: &Names) -> Result<Vec<Extra>, Trouble> {
-        let listing = match self.store.list_but(dir, &|name| keep.contains(name)) {
+    pub(super) fn extra(&self, dir: &RelPath, keep: Option<&Names>) -> Result<Vec<Extra>, Trouble> {
+        let listed = match keep {
+            Some(keep) => self.store.list_but(dir, &|name| keep.contains(name)),
+            None => self.store.list_going(dir),
+        };
+        let listing = match listed {
             Ok(listing) => listing,
             // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
             Err(

@@ -80,6 +80,24 @@ fn a_huge_directory_is_listed_by_parts() {
 }
 
 #[test]
+fn names_of_a_directory_that_is_another_one_by_now_have_not_vanished() {
+    let root = tempfile::tempdir().unwrap();
+    let huge = root.path().join("huge");
+    fs::create_dir(&huge).unwrap();
+    for n in 0..=PART_NAMES {
+        fs::write(huge.join(format!("{n:05}")), "").unwrap();
+    }
+    let sources = sources(&[huge.to_str().unwrap()], Filter::default());
+    let first = sources.list_some(&path("huge"), None).unwrap();
+    assert_eq!((first.entries.len(), first.errors.len()), (PART_NAMES, 0));
+    fs::rename(&huge, root.path().join("away")).unwrap();
+    fs::create_dir(&huge).unwrap();
+    let listing = sources.list_some(&path("huge"), first.rest).unwrap();
+    assert!(matches!(listing.errors[..], [StoreError::Changed { .. }]), "{:?}", listing.errors);
+    assert!(listing.rest.is_none() && listing.entries.is_empty());
+}
+
+#[test]
 fn a_trailing_slash_stands_for_what_is_in_a_directory() {
     let (_root, top) = tree();
     for whole in ["a/", "a//", "a/.", "b/../a/"] {
