@@ -55,7 +55,7 @@
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares.
-//! - Two sources of one name: Deltic takes the first.
+//! - Two files of one name in two sources: Deltic takes the first.
 //! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.

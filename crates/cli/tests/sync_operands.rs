@@ -4,6 +4,8 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use common::{WAYS, Way, World, is_installed, rsync, skip};
 
@@ -235,4 +237,92 @@ fn rsync_puts_things_in_the_same_places() {
             assert_eq!(names(&ours), names(&theirs), "{words}");
         }
     }
+}
+
+#[test]
+fn directories_of_one_name_are_one_directory_whatever_sources_they_are_of() {
+    for way in WAYS {
+        let world = World::new();
+        for (name, bytes) in [
+            ("a/sub/x", "a"),
+            ("a/sub/both", "a"),
+            ("a/sub/deep/x", "a"),
+            ("a/file/in", "a"),
+            ("a/dir", "a"),
+            ("b/sub/y", "b"),
+            ("b/sub/both", "bb"),
+            ("b/sub/deep/y", "b"),
+            ("b/sub/own/y", "b"),
+            ("b/file", "b"),
+            ("b/dir/in", "b"),
+        ] {
+            world.write(name, bytes);
+        }
+        world.chmod("b/sub", 0o700);
+        let all = ["dir/in b", "file/in a", "sub/both a", "sub/deep/x a", "sub/deep/y b"];
+        let all = [&all[..], &["sub/own/y b", "sub/x a", "sub/y b"]].concat();
+        let in_sub =
+            ["sub/both a", "sub/deep/x a", "sub/deep/y b", "sub/own/y b", "sub/x a", "sub/y b"];
+        let only = ["n/both a", "n/deep/x a", "n/deep/y b", "n/own/y b", "n/x a", "n/y b"];
+        for dir in ["p", "q"] {
+            world.mkdir(dir);
+        }
+        for (from, to) in [("a/sub", "p/n"), ("b/sub", "q/n")] {
+            let words = format!("-a {from}/ {to}/");
+            world.ok(&words);
+        }
+        for (nth, (sources, expected)) in [
+            (&["a/", "b/"][..], &all[..]),
+            (&["a/sub", "b/sub"], &in_sub),
+            (&["-R", "p/./n", "q/./n"], &only),
+            (&["-R", "p/./n", "q/./n/"], &only),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let to = format!("to-{nth}");
+            // The second time, nothing is to go or to come.
+            for told in [true, false] {
+                let (options, sources): (Vec<&str>, Vec<&str>) =
+                    sources.iter().partition(|word| word.starts_with('-'));
+                let from = sources.iter().map(|source| way.from(source));
+                let words: Vec<String> = ["-ai", "--delete", "--no-fsync"]
+                    .iter()
+                    .chain(&options)
+                    .map(ToString::to_string)
+                    .chain(from)
+                    .chain([way.to(&format!("{to}/"))])
+                    .collect();
+                let run = world.sync(&words);
+                assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {words:?}");
+                assert_eq!(!run.stdout.is_empty(), told, "{way:?} {words:?} {}", run.stdout);
+                assert_eq!(files(&world.path(&to)), expected, "{way:?} {words:?}");
+            }
+            // Of a directory that several have, the first one's attributes count.
+            if let Ok(meta) = fs::metadata(world.path(format!("{to}/sub"))) {
+                assert_ne!(meta.permissions().mode() & 0o777, 0o700);
+            }
+        }
+    }
+}
+
+/// The files below `dir` and what is in them, in order.
+fn files(dir: &Path) -> Vec<String> {
+    let (mut dirs, mut all) = (vec![dir.to_owned()], Vec::new());
+    while let Some(next) = dirs.pop() {
+        for entry in fs::read_dir(next).expect("it is a directory") {
+            let path = entry.expect("nobody changes it").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let bytes = fs::read_to_string(&path).expect("it is text");
+                all.push(format!(
+                    "{} {bytes}",
+                    path.strip_prefix(dir).expect("it is below").display()
+                ));
+            }
+        }
+    }
+    all.sort();
+    all
 }

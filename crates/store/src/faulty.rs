@@ -88,6 +88,11 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.check_unchanged()
     }
 
+    fn check_settled(&self) -> Result<(), StoreError> {
+        self.plan.enter(Call::Check, &self.path)?;
+        self.inner.check_settled()
+    }
+
     fn identity(&self) -> Option<crate::Version> {
         self.inner.identity()
     }

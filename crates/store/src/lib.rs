@@ -127,6 +127,15 @@ pub trait Snapshot: Send + Sync + 'static {
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn check_unchanged(&self) -> Result<(), StoreError>;
 
+    /// The same, after as long as a change may take to show that was under way when it was opened: what was read until then is
+    /// of one version.
+    ///
+    /// # Errors
+    /// As [`Snapshot::check_unchanged`].
+    fn check_settled(&self) -> Result<(), StoreError> {
+        self.check_unchanged()
+    }
+
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
     fn identity(&self) -> Option<Version> {
         None

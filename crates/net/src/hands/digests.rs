@@ -86,7 +86,7 @@ impl Digests {
             let room = into.len().min(rest);
             file.read_at(start, &mut into[..room])
         })?;
-        file.check_unchanged()?;
+        file.check_settled()?;
         if let Some((cache, version)) = known {
             cache.note(&version, begun, &digest);
         }

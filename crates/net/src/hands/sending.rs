@@ -138,7 +138,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
             Work::Seal { handle, proof } => Answer::Sealed(
-                (self.snapshot(handle).check_unchanged())
+                (self.snapshot(handle).check_settled())
                     .map(|()| match proof {
                         Sealing::Chunks(chunks) => digest_of(chunks.iter()),
                         Sealing::Bytes(digest) => digest,
@@ -481,7 +481,7 @@ fn read_body(
     let mut bytes = vec![0; snapshot.meta().len as usize];
     // A file that has become shorter is not the one that was opened.
     snapshot.read_at(0, &mut bytes)?;
-    snapshot.check_unchanged()?;
+    snapshot.check_settled()?;
     let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
     let digest = digest_of(chunk.iter());
     Ok(Body { payload: packed(bytes, zstd), digest })
@@ -520,7 +520,7 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {
-    match snapshot.check_unchanged() {
+    match snapshot.check_settled() {
         Err(error) => trouble(&error),
         Ok(()) => Trouble {
             kind: TroubleKind::Failed,

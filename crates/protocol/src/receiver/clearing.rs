@@ -68,7 +68,7 @@ impl Receiver {
             );
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
-        self.cleared_names += names;
+        self.cleared_names += if names > 1 { names } else { 0 };
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };

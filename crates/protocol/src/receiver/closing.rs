@@ -72,7 +72,11 @@ impl Receiver {
         }
         let whole = intact && self.totals.failed == 0;
         if !whole && !self.setting.options.remove.ignore_errors {
-            let message = "delete nothing: the source could not be listed or read in full".into();
+            let why = match intact {
+                true => "not everything arrived",
+                false => "the source could not be listed in full",
+            };
+            let message = format!("delete nothing: {why}; --ignore-errors allows it");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let most = self.most_deletes();

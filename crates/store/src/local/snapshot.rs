@@ -115,15 +115,19 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
-        if let Some(until) = self.restless {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        }
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
         if now == self.version {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
         }
+    }
+
+    fn check_settled(&self) -> Result<(), StoreError> {
+        if let Some(until) = self.restless {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+        self.check_unchanged()
     }
 
     fn identity(&self) -> Option<Version> {

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use deltic_core::meta::Linked;
 use deltic_core::names::Rest;
@@ -27,7 +27,7 @@ use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
-use crate::{Filter, Listing, StoreError, Tree, Version, check_path};
+use crate::{Filter, Listing, StoreError, Tree, Version, check_path, lock};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +172,10 @@ pub struct Sources {
     args: Vec<Source>,
     /// The first argument of each path.
     by_path: BTreeMap<Box<[u8]>, usize>,
+    /// Those of the same paths that come later, in order.
+    again: HashMap<Box<[u8]>, Vec<usize>>,
+    /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
+    chosen: Mutex<HashMap<RelPath, usize>>,
     /// What is protected at a receiver.
     protects: Scopes,
     /// Under how many names at most one name of a file is listed.
@@ -216,15 +220,22 @@ impl Sources {
             Source { arg, dir, scopes, device }
         };
         let args: Vec<_> = args.into_iter().map(hold).collect();
-        let mut by_path = BTreeMap::new();
+        let mut by_path: BTreeMap<Box<[u8]>, usize> = BTreeMap::new();
+        let mut again: HashMap<Box<[u8]>, Vec<usize>> = HashMap::new();
         for (no, source) in args.iter().enumerate() {
-            by_path.entry(source.arg.path.as_bytes().into()).or_insert(no);
+            let path = source.arg.path.as_bytes();
+            if by_path.contains_key(path) {
+                again.entry(path.into()).or_default().push(no);
+            } else {
+                by_path.insert(path.into(), no);
+            }
         }
         let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
         let overlap = options.see.linked && overlap(&args);
         let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
-        Self { args, by_path, protects, names_of_one, options }
+        let chosen = Mutex::default();
+        Self { args, by_path, again, chosen, protects, names_of_one, options }
     }
 
     /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
@@ -269,21 +280,84 @@ impl Sources {
             let is_its = path.starts_with(&only.arg.path) || only.arg.path.starts_with(path);
             return is_its.then_some(only).ok_or_else(not_found);
         }
+        if let Some(no) = lock(&self.chosen).get(path) {
+            return Ok(&self.args[*no]);
+        }
+        let candidates = self.candidates(path);
+        let shows = |no: &&usize| self.args[**no].shows(path);
+        let first = match &*candidates {
+            [only] => Some(only),
+            // Of several the first that has it; if none has, the last one says why.
+            several => several.iter().find(shows).or_else(|| several.last()),
+        };
+        first.map(|no| &self.args[*no]).ok_or_else(not_found)
+    }
+
+    /// The arguments that may have `path`, in order: what it is in, or itself, or else the first below it.
+    fn candidates(&self, path: &RelPath) -> Vec<usize> {
+        let mut all: Vec<usize> = self.below(path).next().map(|(no, _)| no).into_iter().collect();
         let mut above = Some(path.clone());
-        let mut first = self.below(path).next().map(|(no, _)| no);
         while let Some(at) = above {
-            if !at.is_root() {
-                let named = self.by_path.get(at.as_bytes()).copied();
-                first = named.into_iter().chain(first).min();
-            }
+            all.extend(self.by_path.get(at.as_bytes()));
+            all.extend(self.again.get(at.as_bytes()).into_iter().flatten());
             above = at.split_last().map(|(dir, _)| dir);
         }
-        let name = path.components().next().and_then(|name| Name::new(name).ok());
-        let name = name.ok_or_else(not_found)?;
-        let wholes = self.args.iter().take(first.unwrap_or(self.args.len()));
-        let shows = |source: &&Source| source.arg.path.is_root() && source.shows(&name);
-        let mut wholes = wholes.filter(shows);
-        wholes.next().or_else(|| self.args.get(first?)).ok_or_else(not_found)
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The arguments that have a directory `dir` of which all takes part, in order.
+    fn sharers(&self, dir: &RelPath) -> Vec<usize> {
+        let shares = |no: &usize| {
+            let Source { arg, dir: held, device, .. } = &self.args[*no];
+            let Ok(held) = held else { return false };
+            dir.starts_with(&arg.path)
+                && held.dir(dir, Use::Pass).is_ok()
+                && (device.is_none() || device_of(held, dir) == *device)
+        };
+        match &*self.args {
+            [_] => Vec::new(),
+            _ => self.candidates(dir).into_iter().filter(shares).collect(),
+        }
+    }
+
+    /// Lists a directory that several arguments have: of equal names the first one's counts, but directories go before what
+    /// is none, and are one directory.
+    fn list_shared(&self, dir: &RelPath, sharers: &[usize]) -> Result<Listing, StoreError> {
+        let mut all = Listing::default();
+        let mut entries = Vec::new();
+        for no in sharers {
+            let source = &self.args[*no];
+            let root = source.held("list", dir)?;
+            let mut judge = source.scopes.judge(dir, root)?;
+            let held = root.dir(dir, Use::Read).at("list", dir)?;
+            let fates = (&mut judge, Fate::Stays);
+            let Listing { entries: found, errors, .. } =
+                list((&held, dir), fates, self.options.how(), Part::All);
+            all.errors.extend(errors);
+            entries.extend(found.into_iter().map(|entry| (*no, entry)));
+        }
+        all.entries = self.merged(dir, entries);
+        Ok(all)
+    }
+
+    /// One entry of each name, in order.
+    fn merged(&self, dir: &RelPath, mut entries: Vec<(usize, Entry)>) -> Vec<Entry> {
+        let key = |(no, entry): &(usize, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *no);
+        entries.sort_by_cached_key(key);
+        entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
+        let mut chosen = lock(&self.chosen);
+        let keep = |(no, entry): (usize, Entry)| {
+            // Where the first that has it need not be the one that counts.
+            if let Ok(path) = dir.join(&entry.name)
+                && self.candidates(&path).first() != Some(&no)
+            {
+                chosen.insert(path, no);
+            }
+            entry
+        };
+        entries.into_iter().map(keep).collect()
     }
 
     fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
@@ -375,10 +449,7 @@ impl Sources {
                 Err(error) => all.errors.push(error),
             }
         }
-        // Of equal names the first argument's comes first.
-        entries.sort_by(|(one, a), (other, b)| (&a.name, one).cmp(&(&b.name, other)));
-        entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
-        all.entries = entries.into_iter().map(|(_, entry)| entry).collect();
+        all.entries = self.merged(&RelPath::root(), entries);
         all
     }
 
@@ -391,29 +462,33 @@ impl Sources {
             if last == Some(name) {
                 continue;
             }
-            let source = &self.args[no];
-            if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
-                missing.push((name, source.arg.error("look at", errno)));
-                continue;
-            }
-            if source.is_left_out(&self.options) {
-                continue;
-            }
-            // Those beside it are told of where it is listed.
-            missing.retain(|(other, _)| *other != name);
-            last = Some(name);
-            match source.look_at(dir, name, &self.options) {
-                Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
-                    all.skipped.extend(dir.join(&entry.name));
+            let again = self.again.get(self.args[no].arg.path.as_bytes());
+            for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
+                let source = &self.args[no];
+                if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
+                    missing.push((no, name, source.arg.error("look at", errno)));
+                    continue;
                 }
-                Ok(Some(entry)) => entries.push((no, entry)),
-                Ok(None) => {}
-                Err(error) if self.options.ignore_missing && is_missing(&error) => {}
-                Err(error) => all.errors.push(error),
+                if source.is_left_out(&self.options) {
+                    continue;
+                }
+                // Those beside it are told of where it is listed; another one of the same path is not beside it.
+                let path = &source.arg.path;
+                missing.retain(|(no, other, _)| *other != name || self.args[*no].arg.path == *path);
+                last = Some(name);
+                match source.look_at(dir, name, &self.options) {
+                    Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
+                        all.skipped.extend(dir.join(&entry.name));
+                    }
+                    Ok(Some(entry)) => entries.push((no, entry)),
+                    Ok(None) => {}
+                    Err(error) if self.options.ignore_missing && is_missing(&error) => {}
+                    Err(error) => all.errors.push(error),
+                }
             }
         }
         if !self.options.ignore_missing {
-            all.errors.extend(missing.into_iter().map(|(_, error)| error));
+            all.errors.extend(missing.into_iter().map(|(_, _, error)| error));
         }
         entries
     }
@@ -498,6 +573,10 @@ impl Sources {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
+            let sharers = self.sharers(dir);
+            if sharers.len() > 1 {
+                return self.list_shared(dir, &sharers);
+            }
             let source = self.source_of("list", dir)?;
             let root = source.held("list", dir)?;
             let mut judge = source.scopes.judge(dir, root)?;
@@ -510,10 +589,7 @@ impl Sources {
         all.partial = true;
         if !mounted {
             let entries = self.list_below(&mut all, dir);
-            all.entries = entries.into_iter().map(|(_, entry)| entry).collect();
-            // Paths are in order of all their bytes: `a.b` comes before `a/b`.
-            all.entries.sort_by(|a, b| a.name.cmp(&b.name));
-            all.entries.dedup_by(|later, first| later.name == first.name);
+            all.entries = self.merged(dir, entries);
         }
         Ok(all)
     }
@@ -550,8 +626,10 @@ fn is_missing(error: &StoreError) -> bool {
 }
 
 impl Source {
-    fn shows(&self, name: &Name) -> bool {
-        self.dir.as_ref().is_ok_and(|dir| dir.stat(name).is_ok())
+    fn shows(&self, path: &RelPath) -> bool {
+        let Some((above, name)) = path.split_last() else { return true };
+        let held = |dir: &Arc<Dir>| dir.dir(&above, Use::Pass);
+        self.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
     }
 
     fn held(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
