@@ -27,7 +27,7 @@ pub struct Facts {
     pub modified: Timestamp,
     /// Permission bits at the sender (`0o7777`).
     pub mode: u32,
-    /// Whose it is at the sender, where the [options](crate::Options::tells_owners) ask for it.
+    /// Whose it is at the sender, where the [options](crate::options::Options::tells_owners) ask for it.
     pub owner: Owner,
     /// Where a symbolic link points.
     pub target: Option<Box<[u8]>>,
@@ -92,7 +92,7 @@ pub enum Action {
     Touched,
     /// It was removed.
     Deleted,
-    /// Nothing: it is up to date. Told where the [options](crate::Options::tells_unchanged) ask for it.
+    /// Nothing: it is up to date. Told where the [options](crate::options::Options::tells_unchanged) ask for it.
     Unchanged,
 }
 
