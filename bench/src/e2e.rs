@@ -124,7 +124,6 @@ fn one(rig: &Rig, peer: Peer, compress: bool, case: &Case) -> Result<Transfer> {
     let dest = rig.path("dest");
     restore(&case.old, &dest)?;
     let task = Task { flags: &["-t", "--no-whole-file"], compress };
-    hold_memory(fs::metadata(&case.new)?.len());
     let run = rig.transfer(peer, task, (&case.new, &dest))?;
     if !same_content(&case.new, &dest)? {
         bail!("{}: {} left a file that is not the new one", case.name, peer.name());
@@ -140,15 +139,6 @@ fn restore(old: &Path, dest: &Path) -> Result<()> {
     file.set_times(FileTimes::new().set_modified(old.metadata()?.modified()?))?;
     file.sync_all()?;
     Ok(())
-}
-
-/// Takes so many bytes from the system and gives them back. A virtual machine hands memory that nobody uses to its host,
-/// and gets it back page by page: whoever ran next would pay for that.
-fn hold_memory(bytes: u64) {
-    const PAGE_BYTES: usize = 4096;
-    let mut memory = vec![0_u8; bytes as usize];
-    memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
-    std::hint::black_box(memory);
 }
 
 /// One row for each peer, then one for each of ours as a multiple of rsync.
