@@ -77,12 +77,7 @@ impl Hello {
     /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
-        let key = self.part.of_session();
-        if self.capabilities.contains(KEYED) {
-            Fingerprinter::keyed(&key)
-        } else {
-            Fingerprinter::blake3(&key)
-        }
+        fingerprinter(self.capabilities.contains(KEYED), &self.part.of_session())
     }
 
     /// The frame that says so.
@@ -187,7 +182,7 @@ impl Terms {
     /// How chunks of a file are named whose transfer began in another session, under that session's `key`.
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
-        if self.keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
+        fingerprinter(self.keyed, key)
     }
 
     /// Whether chunks are named by the keyed sum; else by BLAKE3 with a key.
@@ -219,6 +214,11 @@ impl Terms {
     pub fn gap_seed(self) -> u64 {
         self.key.seed()
     }
+}
+
+/// How chunks are named with `key`: by the keyed sum, or by BLAKE3.
+fn fingerprinter(keyed: bool, key: &Key) -> Fingerprinter {
+    if keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
 }
 
 /// What two ends can do together; the same whichever of them computes it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use deltic_core::{Digest, Entry, RelPath};
+use deltic_core::{Compared, Digest, Entry, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::cache::Moment;
 use deltic_store::{Cache, Listing, Snapshot, StoreError, Tree, Version};
@@ -46,9 +46,18 @@ impl Digests {
         digests
     }
 
+    /// What a tally of a listing needs: nothing of any entry where contents are not compared, or what is known of all.
+    pub(super) fn compared(
+        &self,
+        listing: &Listing,
+        compared: Compared,
+    ) -> Option<Vec<Option<Digest>>> {
+        if compared.contents { self.known(listing) } else { Some(Vec::new()) }
+    }
+
     /// Of each entry of a listing with its versions: what is in it, where it is a file that is not empty. Nothing, unless all
     /// of these are known.
-    pub(super) fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
+    fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
         let mut versions = listing.versions.iter().copied();
         let mut known = |entry: &Entry| {
             let version = versions.next().flatten();

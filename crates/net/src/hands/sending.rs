@@ -267,7 +267,7 @@ impl<T: Tree> SendingHands<T> {
 
     /// What stands for what was listed; nothing, where that is compared of which not all is known.
     fn tally(&self, listing: &Listing, (key, compared): (TallyKey, Compared)) -> Option<Tally> {
-        let contents = if compared.contents { self.digests.known(listing)? } else { Vec::new() };
+        let contents = self.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
         let mut tallying = Tallying::new(&key, compared);
         for Entry { name, meta } in &listing.entries {
@@ -520,7 +520,7 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {
-    match snapshot.check_settled() {
+    match snapshot.check_unchanged() {
         Err(error) => trouble(&error),
         Ok(()) => Trouble {
             kind: TroubleKind::Failed,

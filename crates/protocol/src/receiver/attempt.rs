@@ -355,6 +355,19 @@ impl Attempt {
         self.tell_chunks(lines)
     }
 
+    /// Takes what proves the whole, behind all of it.
+    fn tell_end(&mut self, digest: Digest) -> Result<(), PeerError> {
+        let complete = match &self.talk {
+            Some(talk) => talk.is_told(),
+            None if self.comes_in_blocks() => self.blocks.len() as u64 == self.block_count(),
+            None => self.next_start == self.meta.len,
+        };
+        if self.end.replace(digest).is_some() || !complete {
+            return Err(PeerError::Unexpected("the end of an incomplete file"));
+        }
+        Ok(())
+    }
+
     /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may be.
     fn tell_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         let first = self.groups.len() as u32;

@@ -31,7 +31,9 @@ use deltic_core::meta::Owner;
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Entry, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally, Timestamp};
+use deltic_core::{
+    Entry, Key, Meta, RelPath, Searcher, Span, Strategy, Strong, StrongSum, Tally, Timestamp,
+};
 
 use crate::cutting::Part;
 use crate::digests::Digesting;
@@ -535,13 +537,19 @@ impl Sender {
             return Ok(());
         }
         self.check_active(file)?;
+        let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
+        let handle = self.start_attempt(file, (how, begins), strategy);
+        self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
+        Ok(())
+    }
+
+    /// Notes an attempt at a file, and gives it a handle.
+    fn start_attempt(&mut self, file: FileNo, how: (How, Beginning), strategy: Strategy) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
-        let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
-        self.files.insert(file, Outgoing::new(handle, (how, begins), strategy));
-        self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
-        Ok(())
+        self.files.insert(file, Outgoing::new(handle, how, strategy));
+        handle
     }
 
     /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.

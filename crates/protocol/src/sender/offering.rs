@@ -10,9 +10,8 @@ use crate::limits::WHOLE_BELOW_BYTES;
 use crate::message::{FileNo, How, ToReceiver};
 use crate::options::Append;
 use crate::report::Trouble;
-use crate::work::Handle;
 
-use super::file::{Beginning, Outgoing};
+use super::file::Beginning;
 use super::{Inquiry, Place, Sender, Work};
 
 /// What has become of the one file that may be offered.
@@ -50,11 +49,8 @@ impl Sender {
         if !is_possible || !by_recipe || by_content || !is_worth_it {
             return;
         }
-        let (handle, path, how) = (Handle(self.next_handle), listing.path.clone(), How::Recipe);
-        self.next_handle += 1;
-        self.handles.insert(handle, file);
-        let outgoing = Outgoing::new(handle, (how, Beginning::Anew), self.options.way());
-        self.files.insert(file, outgoing);
+        let (path, how) = (listing.path.clone(), How::Recipe);
+        let handle = self.start_attempt(file, (how, Beginning::Anew), self.options.way());
         self.offering = Offering::Told(file);
         self.jobs
             .ask(Work::Open { handle, path, how, zstd: false, key: None }, Place::Open(handle));

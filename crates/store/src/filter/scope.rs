@@ -185,9 +185,7 @@ impl Judge {
         let text = Text { slashed, is_dir, top: *top, anchor: *top };
         scope.decide(&book.nodes, &text, fate) != Some(Action::Exclude)
     }
-}
 
-impl Judge {
     /// Takes those extended attributes of an entry away that the rules exclude.
     pub(crate) fn sift(&self, meta: &mut Meta) {
         if let Some(Judging { book, scope, .. }) = &self.0 {

@@ -46,17 +46,19 @@ pub(super) fn list(
         _ => None,
     };
     let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
-    let here = fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino });
-    let mut rest = match (part, here) {
-        (Part::Next(rest), Ok(here)) if rest.dir() == Some(here) => rest,
+    let here = || fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino });
+    let mut rest = match part {
+        Part::Next(rest) if here().is_ok_and(|here| rest.dir() == Some(here)) => rest,
         // Names that are not in this one have not gone from that one.
-        (Part::Next(_), _) => {
+        Part::Next(_) => {
             listing.errors.push(StoreError::Changed { path: path.clone() });
             return listing;
         }
-        (Part::All | Part::First | Part::FirstVersions, here) => {
+        Part::All | Part::First | Part::FirstVersions => {
             let rest = names_in((dir, path), &|_| false, &mut listing).into_iter();
-            Box::new(if let Ok(here) = here { rest.read_in(here) } else { rest })
+            // What is listed at once is not gone on with.
+            let here = if rest.len() > most { here().ok() } else { None };
+            Box::new(if let Some(here) = here { rest.read_in(here) } else { rest })
         }
     };
     let look = |name: &Name| match device {

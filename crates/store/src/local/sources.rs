@@ -316,9 +316,13 @@ impl Sources {
                 && held.dir(dir, Use::Pass).is_ok()
                 && (device.is_none() || device_of(held, dir) == *device)
         };
-        match &*self.args {
-            [_] => Vec::new(),
-            _ => self.candidates(dir).into_iter().filter(shares).collect(),
+        if self.args.len() == 1 {
+            return Vec::new();
+        }
+        match self.candidates(dir) {
+            // Nobody to share it with: it need not be looked at.
+            candidates if candidates.len() < 2 => candidates,
+            candidates => candidates.into_iter().filter(shares).collect(),
         }
     }
 
@@ -328,13 +332,8 @@ impl Sources {
         let mut all = Listing::default();
         let mut entries = Vec::new();
         for no in sharers {
-            let source = &self.args[*no];
-            let root = source.held("list", dir)?;
-            let mut judge = source.scopes.judge(dir, root)?;
-            let held = root.dir(dir, Use::Read).at("list", dir)?;
-            let fates = (&mut judge, Fate::Stays);
-            let Listing { entries: found, errors, .. } =
-                list((&held, dir), fates, self.options.how(), Part::All);
+            let one = self.args[*no].list(dir, &self.options, Part::All)?;
+            let Listing { entries: found, errors, .. } = one;
             all.errors.extend(errors);
             entries.extend(found.into_iter().map(|entry| (*no, entry)));
         }
@@ -577,11 +576,7 @@ impl Sources {
             if sharers.len() > 1 {
                 return self.list_shared(dir, &sharers);
             }
-            let source = self.source_of("list", dir)?;
-            let root = source.held("list", dir)?;
-            let mut judge = source.scopes.judge(dir, root)?;
-            let held = root.dir(dir, Use::Read).at("list", dir)?;
-            return Ok(list((&held, dir), (&mut judge, Fate::Stays), self.options.how(), part));
+            return self.source_of("list", dir)?.list(dir, &self.options, part);
         }
         if matches!(part, Part::Next(_)) {
             return Err(StoreError::Changed { path: dir.clone() });
@@ -660,6 +655,19 @@ impl Source {
         };
         held.and_then(look)
             .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+    }
+
+    /// Lists the directory `dir` below its own.
+    fn list(
+        &self,
+        dir: &RelPath,
+        options: &SourceOptions,
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let root = self.held("list", dir)?;
+        let mut judge = self.scopes.judge(dir, root)?;
+        let held = root.dir(dir, Use::Read).at("list", dir)?;
+        Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
     }
 
     /// Lists what is in its directory; nothing where that is not there and need not be.

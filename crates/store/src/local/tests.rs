@@ -28,15 +28,6 @@ use crate::{
     Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, conformance,
 };
 
-const KEEP_PLAIN: Keep = Keep {
-    modes: true,
-    times: true,
-    executability: false,
-    omit_dir_times: false,
-    omit_link_times: false,
-    acls: false,
-    xattrs: false,
-};
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
@@ -337,14 +328,14 @@ fn a_directory_that_is_as_it_should_be_is_left_alone() {
     let meta = store.look(&path("dir")).unwrap().unwrap();
     let before = changed();
     thread::sleep(Duration::from_millis(20));
-    store.set_meta(&path("dir"), &meta, KEEP_PLAIN).unwrap();
+    store.set_meta(&path("dir"), &meta, conformance::KEEP_ALL).unwrap();
     assert_eq!((changed(), store.touched_dirs()), (before, Vec::new()));
     let other = [
         Meta { mode: meta.mode ^ 0o001, ..meta.clone() },
         Meta { modified: Timestamp { secs: meta.modified.secs, nanos: 7 }, ..meta.clone() },
     ];
     for meta in other {
-        store.set_meta(&path("dir"), &meta, KEEP_PLAIN).unwrap();
+        store.set_meta(&path("dir"), &meta, conformance::KEEP_ALL).unwrap();
         let now = store.look(&path("dir")).unwrap().unwrap();
         assert_eq!((now.mode, now.modified), (meta.mode, meta.modified));
         assert_eq!(store.touched_dirs(), [path("dir")]);

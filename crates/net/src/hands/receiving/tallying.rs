@@ -35,7 +35,7 @@ impl<S: Store> ReceivingHands<S> {
         {
             return None;
         }
-        let contents = if compared.contents { self.digests.known(&listing)? } else { Vec::new() };
+        let contents = self.digests.compared(&listing, compared)?;
         let mut contents = contents.iter();
         for entry in listing.entries {
             let Meta { user: our_user, group: our_group, .. } = entry.meta;

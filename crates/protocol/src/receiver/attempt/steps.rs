@@ -392,23 +392,10 @@ impl Receiver {
         digest: Digest,
     ) -> Result<(), PeerError> {
         if let Some(offer) = self.offer_of(file) {
-            let complete = offer.next_start == offer.meta.len;
-            if offer.end.replace(digest).is_some() || !complete {
-                return Err(PeerError::Unexpected("the end of an incomplete file"));
-            }
-            return Ok(());
+            return offer.tell_end(digest);
         }
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
-        let complete = match &attempt.talk {
-            Some(talk) => talk.is_told(),
-            None if attempt.comes_in_blocks() => {
-                attempt.blocks.len() as u64 == attempt.block_count()
-            }
-            None => attempt.next_start == attempt.meta.len,
-        };
-        if attempt.end.replace(digest).is_some() || !complete {
-            return Err(PeerError::Unexpected("the end of an incomplete file"));
-        }
+        attempt.tell_end(digest)?;
         self.try_settle(handle);
         Ok(())
     }
