@@ -42,10 +42,13 @@ impl Sshd {
         let at = |name: &str| world.path(name).display().to_string();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
-             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n",
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME={}\n",
             at("host"),
             at("user.pub"),
+            // Else a shell at the far end runs this user's own start-up files, which may say anything.
+            at("home"),
         );
+        world.mkdir("home");
         world.write("sshd_config", config);
         if common::is_root() {
             // Where its packaging would have made it at boot.
