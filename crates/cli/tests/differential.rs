@@ -20,9 +20,10 @@
 //!   attributes the sender's. Nor are ACLs.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
-//! - With `-c`, rsync carries times within the window as well where contents are equal.
+//! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
-//!   it, and it keeps the owner, ACL and attributes that are not carried, and its other names.
+//!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
+//!   other names.
 //! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
 //!   looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
@@ -64,9 +65,14 @@
 //! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
-//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here.
+//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
+//!   is followed then leads elsewhere.
+//! - That a file of rules was read shows with rsync, whatever `-UU` says.
+//! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
+//!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
-//! - rsync waits for rules to come out of a FIFO that has the name of a file of rules. There is none.
+//! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on without what
+//!   it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).

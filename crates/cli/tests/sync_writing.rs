@@ -417,6 +417,25 @@ fn names_of_one_file_are_names_of_the_new_version_when_updates_are_delayed() {
 }
 
 #[test]
+fn what_a_full_directory_is_in_the_way_of_has_not_arrived_when_updates_are_delayed() {
+    let world = World::new();
+    world.write("src/a", "content");
+    fs::hard_link(world.path("src/a"), world.path("src/b")).unwrap();
+    world.write("src/barred", "content");
+    for name in ["b", "barred"] {
+        world.write(format!("dst/{name}/full"), "stays");
+    }
+    let run = world.fails(23, "-rtiH --delay-updates src/ dst/");
+    let told: Vec<&str> =
+        run.lines().into_iter().filter(|line| line.starts_with(['>', 'h'])).collect();
+    assert_eq!(told, [">f+++++++++ a"], "{run:#?}");
+    for name in ["b", "barred"] {
+        assert!(run.stderr.contains(&format!("commit {name}: directory not empty")), "{run:#?}");
+        assert_eq!(world.read(format!("dst/{name}/full")), b"stays");
+    }
+}
+
+#[test]
 fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice() {
     for words in ["", "--partial-dir=.part", "-H"] {
         let world = World::new();

@@ -59,6 +59,29 @@ impl Asked {
         ["-L", "-k", "-K", "--copy-unsafe-links"].iter().any(|word| self.has(word))
     }
 
+    /// Whether a file outside of the trees is to be read, and may not be as it is to be.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        let any = |words: [&str; 2]| words.iter().any(|word| self.has(word));
+        any(["-UU", "--open-noatime"]) && any(["-L", "--copy-unsafe-links"])
+    }
+
+    /// The seconds within which times are the same, if some were named.
+    fn window(&self) -> Option<u64> {
+        let named = |word: &String| {
+            let seconds = word.strip_prefix("--modify-window=").or(word.strip_prefix("-@"))?;
+            seconds.parse().ok()
+        };
+        self.0.iter().rev().find_map(named)
+    }
+
+    /// Whether attributes of this name are carried.
+    fn carries_note(&self, note: &str) -> bool {
+        if note.starts_with("system.") {
+            return self.has("-A");
+        }
+        self.part("-X") && (note.starts_with("user.") || !self.has("--no-super"))
+    }
+
     /// Whether the source is another one after a run.
     pub(crate) fn consumes(&self) -> bool {
         self.has("--remove-source-files") || self.has("-UU")
@@ -105,6 +128,17 @@ pub(crate) struct Both<'a> {
     pub(crate) before: &'a Looks,
     /// The source as rsync left it.
     pub(crate) source: &'a Looks,
+}
+
+/// Whether this is the name of a file of rules.
+pub(crate) fn is_of_rules(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
+}
+
+/// Whether it is a time of this run.
+fn is_fresh(secs: i64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (secs as u64).abs_diff(now) < 86_400
 }
 
 /// Whether rsync took a name for one that it had not asked for, and gave up.
@@ -259,6 +293,10 @@ impl Both<'_> {
         if self.asked.has("-A") && marks[9] == b'a' {
             marks[5] = b'.';
         }
+        // It reads files of rules before it looks when that was done last.
+        if self.asked.has("-UU") && is_of_rules(Path::new(&name[1..])) {
+            marks[8] = b'.';
+        }
         if self.takes_notes_of_links() {
             marks[10] = b'.';
         }
@@ -300,11 +338,12 @@ impl Both<'_> {
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
             let told = |looks: &Looks| looks.get(name).map(|look| self.told(name, look, &linked));
-            let (here, there) = (told(ours), told(theirs));
-            let was = told(self.before);
-            let below = name.strip_prefix("dst").ok();
-            let new =
-                below.and_then(|name| source.get(name)).map(|look| self.told(name, look, &linked));
+            let (here, was) = (told(ours), told(self.before));
+            let new = name.strip_prefix("dst").ok().and_then(|name| source.get(name));
+            let there =
+                theirs.get(name).map(|look| self.as_meant(name, (look, ours.get(name)), new));
+            let there = there.map(|look| self.told(name, &look, &linked));
+            let new = new.map(|look| self.told(name, look, &linked));
             let stays = here.is_some() && there.is_none() && self.before.contains_key(name);
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
@@ -331,6 +370,35 @@ impl Both<'_> {
             }
         }
         all
+    }
+
+    /// What rsync made of a name, with the times that it would have if rsync kept to what it was asked.
+    fn as_meant(
+        &self,
+        name: &Path,
+        (theirs, ours): (&Look, Option<&Look>),
+        new: Option<&Look>,
+    ) -> Look {
+        let mut meant = theirs.clone();
+        let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
+        // It reads files of rules as if nobody had asked it not to touch them.
+        if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+            meant.accessed = ours.accessed;
+        }
+        // What it sets an attribute of gets the exact time, though the one that it has is within the window.
+        if let (Some(was), Some(new), Some(window)) = (was, new, self.asked.window()) {
+            let differ = |note: &&String| was.notes.get(*note) != new.notes.get(*note);
+            let mut all = was.notes.keys().chain(new.notes.keys());
+            let is_attribute = |note: &&String| !note.starts_with("system.");
+            let noted = all
+                .any(|note| is_attribute(&note) && self.asked.carries_note(note) && differ(&note));
+            let kept = ours.modified == was.modified && theirs.modified == new.modified;
+            let is_within = was.modified.0.abs_diff(new.modified.0) <= window;
+            if noted && kept && is_within {
+                meant.modified = ours.modified;
+            }
+        }
+        meant
     }
 
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
@@ -374,11 +442,8 @@ impl Both<'_> {
     /// Whether files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
-            let is_one = |name: &&PathBuf| {
-                name.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
-            };
             let content = |name: &PathBuf| (name.clone(), looks[name].content.clone());
-            looks.keys().filter(is_one).map(content).collect::<Vec<_>>()
+            looks.keys().filter(|name| is_of_rules(name)).map(content).collect::<Vec<_>>()
         };
         self.asked.rules() && files(now) != files(self.before)
     }
@@ -389,7 +454,6 @@ impl Both<'_> {
         if is_kept && look.kind == Kind::Dir {
             return "dir".into();
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let asked = self.asked;
         let perms = asked.perms();
         let bits = match look.kind {
@@ -413,8 +477,8 @@ impl Both<'_> {
             _ => times != Times::None,
         };
         let (secs, nanos) = look.modified;
-        let fresh = (secs as u64).abs_diff(now) < 86_400;
-        let time = if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
+        let time =
+            if timed && !is_fresh(secs) { format!("{secs}.{nanos:09}") } else { "now".into() };
         // What is not written again keeps what was not asked for.
         let kept = self.finds_equal();
         let (user, group) = if kept { (0, 0) } else { look.owner };
@@ -424,7 +488,10 @@ impl Both<'_> {
             text += &format!(" {:x}", look.device);
         }
         if asked.has("-UU") && look.kind == Kind::File {
-            text += &format!(" read {}", look.accessed);
+            match is_fresh(look.accessed) {
+                true => text += " read now",
+                false => text += &format!(" read {}", look.accessed),
+            }
         }
         let of_link = self.takes_notes_of_links() && self.is_of_a_link(name);
         for (note, value) in &look.notes {
@@ -432,8 +499,7 @@ impl Both<'_> {
             if of_link && !is_acl {
                 continue;
             }
-            let carried = if is_acl { asked.has("-A") } else { asked.part("-X") };
-            if carried || !kept && (perms || !is_acl) {
+            if asked.carries_note(note) || !kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }
