@@ -65,6 +65,7 @@
 //! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
+//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal).
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says.

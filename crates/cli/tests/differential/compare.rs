@@ -155,7 +155,7 @@ fn kept_dir(line: &str) -> Option<String> {
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
-        if self.case.way == Way::Pull && is_rejected(theirs) {
+        if self.case.way == Way::Pull && is_rejected(theirs) || self.has_died(ours, theirs) {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -185,6 +185,14 @@ impl Both<'_> {
             }
         }
         all
+    }
+
+    /// Whether rsync broke down at a full directory that is in the way of a name that others are to be linked to.
+    fn has_died(&self, ours: &End, theirs: &End) -> bool {
+        self.asked.has("-H")
+            && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
+            && ours.stderr.contains(": directory not empty")
+            && theirs.stderr.contains("could not make way for new regular file: ")
     }
 
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
