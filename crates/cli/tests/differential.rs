@@ -55,7 +55,8 @@
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
-//! - An ordinary user's rsync makes writable what `--max-delete` spares.
+//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
+//! - Without `-p`, a file of several names has the mode that the directory in which it was made hands down (a default ACL).
 //! - Two files of one name in two sources: Deltic takes the first.
 //! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.

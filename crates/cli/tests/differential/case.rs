@@ -77,7 +77,7 @@ impl Case {
         let mut new = new;
         let is_ordinary = lowered || !is_root();
         for tree in alternates.iter_mut().chain([&mut new, &mut old]) {
-            tree.leave_out(|path, node| is_no_file_of_rules(path, node));
+            tree.leave_out(is_no_file_of_rules);
             if is_ordinary && asked.leaves_unread() {
                 tree.leave_out(|_, node| matches!(node.what, What::Link(b"/etc/passwd")));
             }
@@ -85,7 +85,7 @@ impl Case {
                 tree.0.values_mut().for_each(|node| drop(node.notes.remove(DEFAULT)));
             }
         }
-        let sources = sources(dice, &asked, &new);
+        let sources = sources(dice, &asked, &new, turns);
         let pattern = |dice: &mut Dice| dice.pick(&PATTERNS).to_vec();
         Self {
             seed,
@@ -210,12 +210,14 @@ fn is_no_file_of_rules(path: &Path, node: &Node) -> bool {
 }
 
 /// Mostly what is in `src`; else `src` itself, or names in it.
-fn sources(dice: &mut Dice, asked: &Asked, new: &Tree) -> Vec<OsString> {
+/// Without `turns`, no names further down: they end up where an entry of another kind may be.
+fn sources(dice: &mut Dice, asked: &Asked, new: &Tree, turns: bool) -> Vec<OsString> {
     // A remote name is a pattern to both.
     let plain = |path: &&PathBuf| {
         path.as_os_str().as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'/')
     };
-    let names: Vec<&PathBuf> = new.0.keys().filter(plain).collect();
+    let meets_its_kind = |path: &&PathBuf| turns || path.components().count() == 1;
+    let names: Vec<&PathBuf> = new.0.keys().filter(plain).filter(meets_its_kind).collect();
     let all = vec!["src/".into()];
     if asked.part("--files-from") || names.is_empty() {
         return all;

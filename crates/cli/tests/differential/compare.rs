@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::case::{Case, End};
+use crate::common::attrs::{ACCESS, DEFAULT};
 use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, RULE_FILES, What};
 use crate::common::{Way, World};
 
 /// What a directory's owner may do in it: all.
 const OWNER_BITS: u32 = 0o700;
+
+/// Where an ACL's bytes say what the owner may do, and that he may write.
+const ACL_OWNER_AT: usize = 6;
+const ACL_WRITE: u8 = 2;
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -68,7 +73,8 @@ impl Asked {
     /// The seconds within which times are the same, if some were named.
     fn window(&self) -> Option<u64> {
         let named = |word: &String| {
-            let seconds = word.strip_prefix("--modify-window=").or(word.strip_prefix("-@"))?;
+            let seconds =
+                word.strip_prefix("--modify-window=").or_else(|| word.strip_prefix("-@"))?;
             seconds.parse().ok()
         };
         self.0.iter().rev().find_map(named)
@@ -447,6 +453,12 @@ impl Both<'_> {
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
     }
 
+    /// Whether directories say what new files in them get.
+    fn hands_down_acls(&self) -> bool {
+        let trees = [&self.case.new, &self.case.old];
+        trees.iter().any(|tree| tree.0.values().any(|node| node.notes.contains_key(DEFAULT)))
+    }
+
     /// Whether files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
@@ -468,13 +480,16 @@ impl Both<'_> {
             Kind::Link => 0,
             _ if perms => 0o7777,
             _ if self.was_unread(name) => 0,
+            // Of which of its names a file was made, and so in which directory, is another matter.
+            _ if asked.has("-H") && look.names > 1 && self.hands_down_acls() => 0,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
         };
         // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
         let spared = self.is_backup(name) || asked.part("max-delete");
         let is_ordinary = self.case.lowered || asked.has("--no-super");
-        let bits = if is_ordinary && spared { bits & 0o7577 } else { bits };
+        let is_opened = is_ordinary && spared;
+        let bits = if is_opened { bits & 0o7577 } else { bits };
         // A directory that its owner may only write in, rsync opens to him and leaves it so.
         let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
         let opened = if half_open { OWNER_BITS } else { 0 };
@@ -506,6 +521,10 @@ impl Both<'_> {
             let is_acl = note.starts_with("system.");
             if of_link && !is_acl {
                 continue;
+            }
+            let mut value = value.clone();
+            if is_opened && note == ACCESS {
+                value[ACL_OWNER_AT] &= !ACL_WRITE;
             }
             if asked.carries_note(note) || !kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
