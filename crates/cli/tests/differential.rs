@@ -18,6 +18,8 @@
 //! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all where FIFOs
 //!   and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and a new directory with
 //!   attributes the sender's. Nor are ACLs.
+//! - Directories have their modes last here. What is made in a new one that is not to be setgid, below one that is, has the group of
+//!   that; rsync's not.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
