@@ -18,11 +18,14 @@
 //! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all where FIFOs
 //!   and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and a new directory with
 //!   attributes the sender's. Nor are ACLs.
+//! - Directories have their modes last here. What is made in a new one that is not to be setgid, below one that is, has the group of
+//!   that; rsync's not.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
-//! - With `-c`, rsync carries times within the window as well where contents are equal.
+//! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
-//!   it, and it keeps the owner, ACL and attributes that are not carried, and its other names.
+//!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
+//!   other names.
 //! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
 //!   looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
@@ -54,7 +57,8 @@
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
-//! - An ordinary user's rsync makes writable what `--max-delete` spares.
+//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
+//! - Without `-p`, a file of several names has the mode that the directory in which it was made hands down (a default ACL).
 //! - Two files of one name in two sources: Deltic takes the first.
 //! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
@@ -64,9 +68,15 @@
 //! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
-//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here.
+//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal).
+//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
+//!   is followed then leads elsewhere.
+//! - That a file of rules was read shows with rsync, whatever `-UU` says.
+//! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
+//!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
-//! - rsync waits for rules to come out of a FIFO that has the name of a file of rules. There is none.
+//! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on without what
+//!   it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).

@@ -5,8 +5,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use common::attrs::set_times;
 use common::dice::Dice;
 use common::maker::{Node, Taste, Tree, What};
 use common::{Run, WAYS, Way, World, is_installed, skip};
@@ -427,5 +429,25 @@ fn a_list_of_ten_thousand_patterns_is_taken() {
         world.ok(&format!("-a --no-fsync --exclude-from list {operands}"));
         assert!(world.exists("dst/kept") && world.exists("dst/some/long/enough/name/10000"));
         assert!(!world.exists("dst/gone") && !world.exists("dst/some/long/enough/name/9999"));
+    }
+}
+
+#[test]
+fn a_file_of_rules_does_not_count_as_read() {
+    let world = World::new();
+    let rules = ["src/.rules", "src/dir/.rules", "dst/.rules", "dst/dir/.rules"];
+    let long_ago = (1_000_000_000, 1_200_000_000);
+    for file in rules {
+        world.write(file, "- hidden\n");
+        set_times(&world.path(file), long_ago);
+    }
+    for name in ["src/dir/hidden", "dst/dir/extra"] {
+        world.write(name, "x");
+    }
+    let run = world.sync(&["-rt", "--delete", "--filter=: .rules", "src/", "dst/"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    assert!(!world.exists("dst/dir/hidden") && !world.exists("dst/dir/extra"));
+    for file in rules {
+        assert_eq!(world.path(file).metadata().unwrap().atime(), long_ago.0, "{file}");
     }
 }

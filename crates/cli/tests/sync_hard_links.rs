@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::attrs::{note, noted};
 use common::tree::picture;
 use common::{DELTIC, Run, WAYS, Way, World, edited, noise, rsync};
 use serde_json::Value;
@@ -333,4 +334,28 @@ fn what_cannot_be_linked_comes_by_itself() {
     // Each by itself: the one that leads is on the other file system.
     assert_ne!(one, other);
     assert_eq!(world.inode("dst/a"), world.inode("dst/b"));
+}
+
+#[test]
+fn a_name_that_comes_by_itself_brings_the_attributes_of_its_file() {
+    for (words, place) in [("--ignore-existing", "a"), ("", "b")] {
+        let world = World::new();
+        world.write("src/a", "content");
+        note(&world.path("src/a"), "user.note", b"value");
+        fs::hard_link(world.path("src/a"), world.path("src/b")).unwrap();
+        // One name is passed over and the other can be no name of it; or nothing can be linked there.
+        match place {
+            "a" => world.write("dst/a", "another"),
+            _ => world.write("dst/b/full", "stays"),
+        }
+        let run =
+            world.sync(&format!("-rtHX {words} src/ dst/").split_whitespace().collect::<Vec<_>>());
+        let made = if place == "a" { "dst/b" } else { "dst/a" };
+        assert_eq!(world.read(made), b"content", "{run:#?}");
+        assert_eq!(
+            noted(&world.path(made), "user.note").as_deref(),
+            Some(&b"value"[..]),
+            "{run:#?}"
+        );
+    }
 }

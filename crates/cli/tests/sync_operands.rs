@@ -326,3 +326,15 @@ fn files(dir: &Path) -> Vec<String> {
     all.sort();
     all
 }
+
+#[test]
+fn a_source_that_rules_leave_out_stays_out_where_another_is_in_it() {
+    let world = World::new();
+    world.write("src/core/named", "content");
+    world.write("src/core/other", "content");
+    for sources in ["src/core/named src/core", "src/core src/core/named"] {
+        world.ok(&format!("-rR --exclude=core {sources} dst/"));
+        assert!(world.exists("dst/src/core/named"), "{sources}");
+        assert!(!world.exists("dst/src/core/other"), "{sources}");
+    }
+}

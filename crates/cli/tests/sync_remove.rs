@@ -202,3 +202,14 @@ fn a_backup_never_leaves_the_destination_through_a_link() {
     assert!(world.names("outside").is_empty());
     assert!(world.exists("dst/sub/extra"), "what cannot be kept is not removed");
 }
+
+#[test]
+fn what_is_kept_beside_goes_where_all_goes_that_is_not_sent() {
+    for (words, stays) in [("--delete", true), ("--delete-excluded", false)] {
+        let world = World::new();
+        world.write("src/file", "content");
+        world.write("dst/old~", "kept");
+        world.ok(&format!("-rb {words} src/ dst/"));
+        assert_eq!(world.exists("dst/old~"), stays, "{words}");
+    }
+}

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::attrs::{SOMEBODY, own};
+use common::attrs::{SOMEBODY, own, set_times};
 use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
@@ -413,6 +413,36 @@ fn names_of_one_file_are_names_of_the_new_version_when_updates_are_delayed() {
     for n in 0..2 {
         let inode = |name: &str| world.path(format!("dst/{name}{n}")).metadata().unwrap().ino();
         assert_eq!(inode("a"), inode("b"));
+    }
+}
+
+#[test]
+fn a_copy_that_is_kept_was_last_read_when_its_file_was() {
+    let world = World::new();
+    world.write("src/file", "content");
+    world.write("dst/file", "another");
+    set_times(&world.path("dst/file"), (900_000_000, 1_000_000_000));
+    world.ok("-rtUb --inplace src/ dst/");
+    assert_eq!(world.read("dst/file"), b"content");
+    assert_eq!(world.path("dst/file~").metadata().unwrap().atime(), 900_000_000);
+}
+
+#[test]
+fn what_a_full_directory_is_in_the_way_of_has_not_arrived_when_updates_are_delayed() {
+    let world = World::new();
+    world.write("src/a", "content");
+    fs::hard_link(world.path("src/a"), world.path("src/b")).unwrap();
+    world.write("src/barred", "content");
+    for name in ["b", "barred"] {
+        world.write(format!("dst/{name}/full"), "stays");
+    }
+    let run = world.fails(23, "-rtiH --delay-updates src/ dst/");
+    let told: Vec<&str> =
+        run.lines().into_iter().filter(|line| line.starts_with(['>', 'h'])).collect();
+    assert_eq!(told, [">f+++++++++ a"], "{run:#?}");
+    for name in ["b", "barred"] {
+        assert!(run.stderr.contains(&format!("commit {name}: directory not empty")), "{run:#?}");
+        assert_eq!(world.read(format!("dst/{name}/full")), b"stays");
     }
 }
 

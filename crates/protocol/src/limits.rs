@@ -2,6 +2,7 @@
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 
+use deltic_core::meta::{More, Xattr};
 use deltic_core::{Kind, Meta, RelPath};
 
 /// Largest payload of one frame, in bytes.
@@ -89,7 +90,7 @@ pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most files of which one name was told and others may come.
 pub const MAX_LINKED: usize = 1 << 20;
-/// Bytes of the first names of all of them, and of the targets of those that are symbolic links.
+/// Bytes of the first names of all of them, of the targets of those that are symbolic links, and of their attributes and ACLs.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
@@ -107,7 +108,15 @@ pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
         Kind::Symlink(target) => target.len(),
         _ => 0,
     };
-    path.as_bytes().len() + target
+    path.as_bytes().len() + target + meta.more.as_deref().map_or(0, more_bytes)
+}
+
+/// What is kept of a first name besides, for those that come by themselves; about what it takes in memory.
+fn more_bytes(more: &More) -> usize {
+    let acls = more.access_acl.iter().chain(&more.default_acl);
+    let acls: usize = acls.map(|acl| 64 + acl.named.len() * 16).sum();
+    let xattr = |xattr: &Xattr| 64 + xattr.name.len() + xattr.value.len();
+    acls + more.xattrs.iter().map(xattr).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -164,6 +164,14 @@ impl Tree {
         });
     }
 
+    /// Removes each path of which `is_out` holds.
+    pub fn leave_out(&mut self, is_out: impl Fn(&Path, &Node) -> bool) {
+        let out = |(path, node): (&PathBuf, &Node)| is_out(path, node).then(|| path.clone());
+        for path in self.0.iter().filter_map(out).collect::<Vec<_>>() {
+            self.remove(&path);
+        }
+    }
+
     /// Leaves each file one name.
     pub fn part_names(&mut self) {
         self.0.retain(|_, node| !matches!(node.what, What::Again(_)));

@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-use crate::common::attrs::{SOMEBODY, own};
+use crate::common::attrs::{DEFAULT, SOMEBODY, own};
 use crate::common::dice::Dice;
 use crate::common::look::look;
-use crate::common::maker::{Node, PATTERNS, RULE_FILES, Taste, Tree, What};
+use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
-use crate::compare::{Asked, Both};
+use crate::compare::{Asked, Both, is_of_rules};
 use crate::{NO_KINDS, options};
 
 /// All that makes a case.
@@ -75,15 +75,17 @@ impl Case {
         }
         let mut alternates = [3, 6].map(|edits| new.edited(dice, taste, edits, turns));
         let mut new = new;
-        // rsync waits for rules to come out of a FIFO.
-        let is_readable = |path: &Path, node: &Node| {
-            let is_named = |name: &OsStr| RULE_FILES.contains(&name.as_bytes());
-            !path.file_name().is_some_and(is_named) || !matches!(node.what, What::Node(..))
-        };
+        let is_ordinary = lowered || !is_root();
         for tree in alternates.iter_mut().chain([&mut new, &mut old]) {
-            tree.0.retain(|path, node| is_readable(path, node));
+            tree.leave_out(is_no_file_of_rules);
+            if is_ordinary && asked.leaves_unread() {
+                tree.leave_out(|_, node| matches!(node.what, What::Link(b"/etc/passwd")));
+            }
+            if is_ordinary && asked.has("--delay-updates") {
+                tree.0.values_mut().for_each(|node| drop(node.notes.remove(DEFAULT)));
+            }
         }
-        let sources = sources(dice, &asked, &new);
+        let sources = sources(dice, &asked, &new, turns);
         let pattern = |dice: &mut Dice| dice.pick(&PATTERNS).to_vec();
         Self {
             seed,
@@ -194,13 +196,28 @@ impl Case {
     }
 }
 
+/// Whether it has the name of a file of rules and is something that rsync and Deltic are meant to make different things of: no
+/// file, one that may not be read, bytes that are no rules, a line longer than any path.
+fn is_no_file_of_rules(path: &Path, node: &Node) -> bool {
+    let is_none = match node.what {
+        What::Link(_) | What::Node(..) => true,
+        // All bytes are patterns there.
+        What::File { len, hole, .. } => hole > 0 || len > 0 && !path.ends_with(".cvsignore"),
+        _ => false,
+    };
+    let is_closed = !matches!(node.what, What::Dir) && node.mode & 0o400 == 0;
+    is_of_rules(path) && (is_none || is_closed)
+}
+
 /// Mostly what is in `src`; else `src` itself, or names in it.
-fn sources(dice: &mut Dice, asked: &Asked, new: &Tree) -> Vec<OsString> {
+/// Without `turns`, no names further down: they end up where an entry of another kind may be.
+fn sources(dice: &mut Dice, asked: &Asked, new: &Tree, turns: bool) -> Vec<OsString> {
     // A remote name is a pattern to both.
     let plain = |path: &&PathBuf| {
         path.as_os_str().as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'/')
     };
-    let names: Vec<&PathBuf> = new.0.keys().filter(plain).collect();
+    let meets_its_kind = |path: &&PathBuf| turns || path.components().count() == 1;
+    let names: Vec<&PathBuf> = new.0.keys().filter(plain).filter(meets_its_kind).collect();
     let all = vec!["src/".into()];
     if asked.part("--files-from") || names.is_empty() {
         return all;

@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::case::{Case, End};
+use crate::common::attrs::{ACCESS, DEFAULT};
 use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, RULE_FILES, What};
 use crate::common::{Way, World};
 
 /// What a directory's owner may do in it: all.
 const OWNER_BITS: u32 = 0o700;
+
+/// Where an ACL's bytes say what the owner may do, and that he may write.
+const ACL_OWNER_AT: usize = 6;
+const ACL_WRITE: u8 = 2;
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -57,6 +62,30 @@ impl Asked {
     /// Whether links are followed.
     pub(crate) fn follows(&self) -> bool {
         ["-L", "-k", "-K", "--copy-unsafe-links"].iter().any(|word| self.has(word))
+    }
+
+    /// Whether a file outside of the trees is to be read, and may not be as it is to be.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        let any = |words: [&str; 2]| words.iter().any(|word| self.has(word));
+        any(["-UU", "--open-noatime"]) && any(["-L", "--copy-unsafe-links"])
+    }
+
+    /// The seconds within which times are the same, if some were named.
+    fn window(&self) -> Option<u64> {
+        let named = |word: &String| {
+            let seconds =
+                word.strip_prefix("--modify-window=").or_else(|| word.strip_prefix("-@"))?;
+            seconds.parse().ok()
+        };
+        self.0.iter().rev().find_map(named)
+    }
+
+    /// Whether attributes of this name are carried.
+    fn carries_note(&self, note: &str) -> bool {
+        if note.starts_with("system.") {
+            return self.has("-A");
+        }
+        self.part("-X") && (note.starts_with("user.") || !self.has("--no-super"))
     }
 
     /// Whether the source is another one after a run.
@@ -107,6 +136,17 @@ pub(crate) struct Both<'a> {
     pub(crate) source: &'a Looks,
 }
 
+/// Whether this is the name of a file of rules.
+pub(crate) fn is_of_rules(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
+}
+
+/// Whether it is a time of this run.
+fn is_fresh(secs: i64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (secs as u64).abs_diff(now) < 86_400
+}
+
 /// Whether rsync took a name for one that it had not asked for, and gave up.
 fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
@@ -121,7 +161,7 @@ fn kept_dir(line: &str) -> Option<String> {
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
-        if self.case.way == Way::Pull && is_rejected(theirs) {
+        if self.case.way == Way::Pull && is_rejected(theirs) || self.has_died(ours, theirs) {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -151,6 +191,14 @@ impl Both<'_> {
             }
         }
         all
+    }
+
+    /// Whether rsync broke down at a full directory that is in the way of a name that others are to be linked to.
+    fn has_died(&self, ours: &End, theirs: &End) -> bool {
+        self.asked.has("-H")
+            && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
+            && ours.stderr.contains(": directory not empty")
+            && theirs.stderr.contains("could not make way for new regular file: ")
     }
 
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
@@ -259,6 +307,10 @@ impl Both<'_> {
         if self.asked.has("-A") && marks[9] == b'a' {
             marks[5] = b'.';
         }
+        // It reads files of rules before it looks when that was done last.
+        if self.asked.has("-UU") && is_of_rules(Path::new(&name[1..])) {
+            marks[8] = b'.';
+        }
         if self.takes_notes_of_links() {
             marks[10] = b'.';
         }
@@ -300,11 +352,12 @@ impl Both<'_> {
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
             let told = |looks: &Looks| looks.get(name).map(|look| self.told(name, look, &linked));
-            let (here, there) = (told(ours), told(theirs));
-            let was = told(self.before);
-            let below = name.strip_prefix("dst").ok();
-            let new =
-                below.and_then(|name| source.get(name)).map(|look| self.told(name, look, &linked));
+            let (here, was) = (told(ours), told(self.before));
+            let new = name.strip_prefix("dst").ok().and_then(|name| source.get(name));
+            let there =
+                theirs.get(name).map(|look| self.as_meant(name, (look, ours.get(name)), new));
+            let there = there.map(|look| self.told(name, &look, &linked));
+            let new = new.map(|look| self.told(name, look, &linked));
             let stays = here.is_some() && there.is_none() && self.before.contains_key(name);
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
@@ -331,6 +384,52 @@ impl Both<'_> {
             }
         }
         all
+    }
+
+    /// What rsync made of a name, with the times that it would have if rsync kept to what it was asked.
+    fn as_meant(
+        &self,
+        name: &Path,
+        (theirs, ours): (&Look, Option<&Look>),
+        new: Option<&Look>,
+    ) -> Look {
+        let mut meant = theirs.clone();
+        let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
+        // It reads files of rules as if nobody had asked it not to touch them.
+        if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+            meant.accessed = ours.accessed;
+        }
+        // It takes from a new directory at once what one above handed down to it; until the end that is handed on here.
+        if self.is_in_a_new_dir_that_loses_its_group(name, ours) && ours.owner.0 == theirs.owner.0 {
+            meant.owner = ours.owner;
+        }
+        // What it sets an attribute of gets the exact time, though the one that it has is within the window.
+        if let (Some(was), Some(new), Some(window)) = (was, new, self.asked.window()) {
+            let differ = |note: &&String| was.notes.get(*note) != new.notes.get(*note);
+            let mut all = was.notes.keys().chain(new.notes.keys());
+            let is_attribute = |note: &&String| !note.starts_with("system.");
+            let noted = all
+                .any(|note| is_attribute(&note) && self.asked.carries_note(note) && differ(&note));
+            let kept = ours.modified == was.modified && theirs.modified == new.modified;
+            let is_within = was.modified.0.abs_diff(new.modified.0) <= window;
+            if noted && kept && is_within {
+                meant.modified = ours.modified;
+            }
+        }
+        meant
+    }
+
+    /// Whether a name is new and has the group of a setgid directory further up, and the source's own directory is none.
+    fn is_in_a_new_dir_that_loses_its_group(&self, name: &Path, ours: &Look) -> bool {
+        const SETGID: u32 = 0o2000;
+        let Some(parent) = name.parent().filter(|dir| !self.before.contains_key(*dir)) else {
+            return false;
+        };
+        let sent = parent.strip_prefix("dst").ok().and_then(|dir| self.source.get(dir));
+        let above = parent.ancestors().find_map(|dir| self.before.get(dir));
+        self.asked.perms()
+            && sent.is_some_and(|dir| dir.mode & SETGID == 0)
+            && above.is_some_and(|dir| dir.mode & SETGID != 0 && dir.owner.1 == ours.owner.1)
     }
 
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
@@ -371,14 +470,17 @@ impl Both<'_> {
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
     }
 
+    /// Whether directories say what new files in them get.
+    fn hands_down_acls(&self) -> bool {
+        let trees = [&self.case.new, &self.case.old];
+        trees.iter().any(|tree| tree.0.values().any(|node| node.notes.contains_key(DEFAULT)))
+    }
+
     /// Whether files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
-            let is_one = |name: &&PathBuf| {
-                name.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
-            };
             let content = |name: &PathBuf| (name.clone(), looks[name].content.clone());
-            looks.keys().filter(is_one).map(content).collect::<Vec<_>>()
+            looks.keys().filter(|name| is_of_rules(name)).map(content).collect::<Vec<_>>()
         };
         self.asked.rules() && files(now) != files(self.before)
     }
@@ -389,20 +491,22 @@ impl Both<'_> {
         if is_kept && look.kind == Kind::Dir {
             return "dir".into();
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let asked = self.asked;
         let perms = asked.perms();
         let bits = match look.kind {
             Kind::Link => 0,
             _ if perms => 0o7777,
             _ if self.was_unread(name) => 0,
+            // Of which of its names a file was made, and so in which directory, is another matter.
+            _ if asked.has("-H") && look.names > 1 && self.hands_down_acls() => 0,
             _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
             _ => 0o777,
         };
         // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
         let spared = self.is_backup(name) || asked.part("max-delete");
         let is_ordinary = self.case.lowered || asked.has("--no-super");
-        let bits = if is_ordinary && spared { bits & 0o7577 } else { bits };
+        let is_opened = is_ordinary && spared;
+        let bits = if is_opened { bits & 0o7577 } else { bits };
         // A directory that its owner may only write in, rsync opens to him and leaves it so.
         let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
         let opened = if half_open { OWNER_BITS } else { 0 };
@@ -413,8 +517,8 @@ impl Both<'_> {
             _ => times != Times::None,
         };
         let (secs, nanos) = look.modified;
-        let fresh = (secs as u64).abs_diff(now) < 86_400;
-        let time = if timed && !fresh { format!("{secs}.{nanos:09}") } else { "now".into() };
+        let time =
+            if timed && !is_fresh(secs) { format!("{secs}.{nanos:09}") } else { "now".into() };
         // What is not written again keeps what was not asked for.
         let kept = self.finds_equal();
         let (user, group) = if kept { (0, 0) } else { look.owner };
@@ -424,7 +528,10 @@ impl Both<'_> {
             text += &format!(" {:x}", look.device);
         }
         if asked.has("-UU") && look.kind == Kind::File {
-            text += &format!(" read {}", look.accessed);
+            match is_fresh(look.accessed) {
+                true => text += " read now",
+                false => text += &format!(" read {}", look.accessed),
+            }
         }
         let of_link = self.takes_notes_of_links() && self.is_of_a_link(name);
         for (note, value) in &look.notes {
@@ -432,8 +539,11 @@ impl Both<'_> {
             if of_link && !is_acl {
                 continue;
             }
-            let carried = if is_acl { asked.has("-A") } else { asked.part("-X") };
-            if carried || !kept && (perms || !is_acl) {
+            let mut value = value.clone();
+            if is_opened && note == ACCESS {
+                value[ACL_OWNER_AT] &= !ACL_WRITE;
+            }
+            if asked.carries_note(note) || !kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }

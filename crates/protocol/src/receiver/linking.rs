@@ -15,8 +15,9 @@
 //! wanted, and so that no more wait than the window lets in.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
-use deltic_core::meta::{Inode, Linked};
+use deltic_core::meta::{Inode, Linked, More};
 use deltic_core::{Meta, RelPath};
 
 use crate::error::PeerError;
@@ -53,6 +54,8 @@ pub(super) struct Linking {
 struct Shared {
     /// What was said of it, but for what its first name brings to all of them.
     meta: Meta,
+    /// That, if anything: a name that comes by itself brings it too.
+    more: Option<Arc<More>>,
     /// The name that leads.
     path: RelPath,
     /// Of the first name, and of what it points at.
@@ -82,7 +85,18 @@ enum State {
 pub(super) struct LaterName {
     path: RelPath,
     meta: Meta,
+    more: Option<Arc<More>>,
     pub(super) seen: Option<Meta>,
+}
+
+impl LaterName {
+    /// What it is where it brings everything itself.
+    fn alone(&self) -> Meta {
+        let more = self.more.as_deref().cloned().map(Box::new);
+        let mut meta = Meta { more, ..self.meta.clone() };
+        meta.set_linked(self.meta.linked());
+        meta
+    }
 }
 
 /// The number of the first name that was told of the file that an entry is a later name of.
@@ -144,6 +158,7 @@ impl Linking {
         self.open_bytes += path_bytes;
         let shared = Shared {
             meta: Meta { user: meta.user, group: meta.group, ..plain(meta) },
+            more: more_of(meta),
             path,
             path_bytes,
             untold: names - 1,
@@ -190,6 +205,13 @@ impl Linking {
 
 fn plain(meta: &Meta) -> Meta {
     Meta::plain(meta.kind.clone(), meta.len, meta.modified, meta.mode)
+}
+
+/// What a first name says besides, if it says anything but that it is one.
+fn more_of(meta: &Meta) -> Option<Arc<More>> {
+    let mut meta = meta.clone();
+    meta.set_linked(None);
+    meta.more.map(Arc::from)
 }
 
 impl Receiver {
@@ -266,7 +288,7 @@ impl Receiver {
     ) {
         let shared = self.linking.files.get_mut(&first).expect("a name is to be decided");
         shared.undecided -= 1;
-        let name = LaterName { path, meta, seen };
+        let name = LaterName { path, meta, more: shared.more.clone(), seen };
         match shared.state {
             State::Coming => {
                 shared.waiting.push_back(file);
@@ -283,7 +305,8 @@ impl Receiver {
         shared.state = State::Coming;
         shared.path = name.path.clone();
         self.linking.leaders.insert(file, first);
-        self.decide_alone(file, name.path, (name.meta, name.seen));
+        let meta = name.alone();
+        self.decide_alone(file, name.path, (meta, name.seen));
     }
 
     /// An entry is here, or would be in a dry run.
@@ -375,7 +398,7 @@ impl Receiver {
     }
 
     fn change_of(&self, name: &LaterName, leader: RelPath) -> Change {
-        let LaterName { path, meta, seen } = name;
+        let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
         // Of a later name nothing more is said than what decides where it goes.
         let (accessed, acl, xattrs) = (false, false, false);
@@ -394,7 +417,7 @@ impl Receiver {
 
     pub(super) fn make_link(&mut self, file: FileNo, name: LaterName, change: Change) {
         let Some(leader) = change.facts.linked.clone() else { return };
-        let LaterName { path, meta, seen } = &name;
+        let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
         self.jobs.ask(Work::Link { path, leader, kind, seen }, Place::Link { file, change });
         self.linking.names.insert(file, name);
@@ -415,7 +438,8 @@ impl Receiver {
                     let message = format!("{}; it comes by itself", trouble.message);
                     self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
                 }
-                self.decide_alone(file, name.path, (name.meta, name.seen));
+                let meta = name.alone();
+                self.decide_alone(file, name.path, (meta, name.seen));
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use deltic_core::{Meta, Name, RelPath, See};
 use rustix::fs::Stat;
+use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::log::remove_log;
@@ -68,11 +69,12 @@ pub(super) fn link_waiting(
         .map(|is| (is.home.clone(), is.whose, is.name.clone(), is.inode));
     let Some((home, whose, name, inode)) = waiting else { return Ok(false) };
     let place = Place::of(&store.root, LINK, path)?;
+    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
+    replaces.check_way(&place)?;
     let from = store.stages(whose).dir(&home).at(LINK, path)?;
     let (home, own) = store.stages(Whose::Own).home_for(&place)?;
     let own_name = new_name(path);
     from.link(&name, &own, &own_name).at(LINK, path)?;
-    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
     let finished = Finished {
         path: path.clone(),
         home,
@@ -101,6 +103,15 @@ impl Expected {
             Replaces::Version(old) => Self::Version(old.version()),
             Replaces::Seen(meta) => Self::Seen(Box::new((*meta).clone())),
         }
+    }
+
+    /// Fails where what is to wait could not land: nobody is to count on it.
+    pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
+        let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
+        if is_dir && place.is_barred().at("commit", &place.path)? {
+            return Err(StoreError::new("commit", &place.path, Errno::NOTEMPTY));
+        }
+        Ok(())
     }
 
     /// Checks that `place` holds what is to be replaced, and says what that is.

@@ -56,6 +56,19 @@ impl Place {
         }
     }
 
+    /// Whether [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be empty.
+    pub(super) fn is_barred(&self) -> Result<bool, Errno> {
+        let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
+        let mut is_full = false;
+        let listed =
+            self.dir.dir(&here, Use::Read).and_then(|dir| dir.for_each_name(|_| is_full = true));
+        match listed {
+            Ok(()) => Ok(is_full),
+            Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.
     pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {

@@ -417,6 +417,9 @@ impl Rebuild for LocalRebuild {
             return self.take_turn(&changing, &commit, (&place, &expected));
         }
         let old = expected.check(&place, self.store.see)?;
+        if self.store.writing.delay {
+            expected.check_way(&place)?;
+        }
         self.bring_home(&place)?;
         self.finish(&commit, (&place, old))?;
         let finished = self.finished(expected);

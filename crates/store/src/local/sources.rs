@@ -505,9 +505,11 @@ impl Sources {
         }
         let mut above = Some(dir.clone());
         while let Some(at) = above {
-            let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no].arg);
-            if named.is_some_and(|arg| {
-                self.options.recursive || self.options.dirs && arg.contents && at == *dir
+            let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no]);
+            if named.is_some_and(|source| {
+                let goes_in = self.options.recursive
+                    || self.options.dirs && source.arg.contents && at == *dir;
+                goes_in && !source.is_left_out(&self.options)
             }) {
                 return true;
             }

@@ -452,14 +452,15 @@ impl Inner {
             Ok(false) => Err(StoreError::Changed { path: place.path.clone() }),
             Err(errno) => Err(StoreError::new("back up", &place.path, errno)),
         };
+        // Before it is read, which may show in when that was done last.
+        let root = process::geteuid().is_root();
+        let see = See { users: root, groups: root, ..self.see };
+        let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let staged = self.stages.create(place)?;
         let (device, _) = inode_of(&fs::fstat(&staged.file).at("back up", &place.path)?);
         let from = End { file: file.as_fd(), device: stat.st_dev };
         let to = End { file: staged.file.as_fd(), device };
         at(self.copier.copy(from, 0..stat.st_size as u64, to, 0))?;
-        let root = process::geteuid().is_root();
-        let see = See { users: root, groups: root, ..self.see };
-        let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
