@@ -8,6 +8,7 @@
 //! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
 //! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -217,15 +218,12 @@ impl Dir {
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         // Where somebody read on this handle before, the names behind that place would be all.
         fs::seek(&self.fd, SeekFrom::Start(0))?;
-        let mut buffer = vec![MaybeUninit::uninit(); NAMES_BUFFER_BYTES];
-        let mut entries = RawDir::new(&self.fd, &mut buffer);
-        while let Some(entry) = entries.next() {
-            match entry?.file_name().to_bytes() {
-                b"." | b".." => {}
-                name => each(name),
-            }
-        }
-        Ok(())
+        // Kept by its thread: for thousands of small directories, memory would be taken and given back each time.
+        let mut buffer = NAMES_BUFFER.take();
+        buffer.resize(NAMES_BUFFER_BYTES, MaybeUninit::uninit());
+        let read = read_names(&self.fd, &mut buffer, &mut each);
+        NAMES_BUFFER.set(buffer);
+        read
     }
 
     /// What `name` itself is.
@@ -352,6 +350,21 @@ impl AsFd for Dir {
     }
 }
 
+fn read_names(
+    dir: &OwnedFd,
+    buffer: &mut [MaybeUninit<u8>],
+    each: &mut impl FnMut(&[u8]),
+) -> Result<(), Errno> {
+    let mut entries = RawDir::new(dir, buffer);
+    while let Some(entry) = entries.next() {
+        match entry?.file_name().to_bytes() {
+            b"." | b".." => {}
+            name => each(name),
+        }
+    }
+    Ok(())
+}
+
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // Both mean that the path tried to leave.
@@ -399,3 +412,8 @@ fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
 /// Tries of a resolution that a concurrent rename disturbed.
 const MAX_TRIES: usize = 8;
 const NAMES_BUFFER_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// Empty while it is in use.
+    static NAMES_BUFFER: Cell<Vec<MaybeUninit<u8>>> = const { Cell::new(Vec::new()) };
+}

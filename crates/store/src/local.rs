@@ -17,6 +17,7 @@ mod noted;
 mod partial;
 mod place;
 mod rebuild;
+mod recent;
 mod remove;
 mod room;
 mod snapshot;

@@ -33,6 +33,7 @@ use crate::monitor::Stage;
 use crate::pool::Cost;
 use crate::user::User;
 use slot::Slot;
+use tallying::Found;
 use writing::Site;
 
 /// Changes a store for a [`Receiver`].
@@ -44,6 +45,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     owners: Owners,
     /// What tallies are taken with, and what of.
     tallied: (TallyKey, Compared),
+    found: Found,
     terms: Terms,
     /// Whether the store flushes what it puts in place.
     durable: bool,
@@ -132,7 +134,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::Look { paths, dirs, users, groups } => {
-                let looked = paths.iter().zip(self.store.look_all(&paths));
+                let looked = paths.iter().zip(self.look_all(&paths));
                 let found = looked.map(|(path, found)| match found {
                     Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
                         self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
@@ -286,6 +288,7 @@ impl<S: Store> ReceivingHands<S> {
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
+            found: Found::default(),
             terms,
             durable: options.durable,
             keeps_notes: strategy.conversation == Conversation::Recipe,

@@ -3,17 +3,14 @@
 //! The system hands it down where an entry is made. Ours are made in a staging directory, which hands down nothing, and
 //! get what they would have got in their place.
 
-use std::sync::Mutex;
-
-use deltic_core::RelPath;
 use deltic_core::meta::Acl;
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use super::more::{Reach, default_acl, forget_default_acl};
 use super::place::Place;
+use super::recent::Recent;
 use crate::dir::Dir;
-use crate::lock;
 
 /// What one directory hands down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,16 +20,14 @@ pub(super) struct Heritage {
     pub(super) acl: Option<Acl>,
 }
 
-/// Remembers what the directory handed down that something was last made in: entries come directory by directory.
+/// Remembers what the directories handed down that something was last made in.
 #[derive(Debug, Default)]
-pub(super) struct Heritages(Mutex<Option<(RelPath, Heritage)>>);
+pub(super) struct Heritages(Recent<Heritage>);
 
 impl Heritages {
     pub(super) fn of(&self, place: &Place) -> Result<Heritage, Errno> {
-        if let Some((dir, heritage)) = &*lock(&self.0)
-            && *dir == place.dir_path
-        {
-            return Ok(heritage.clone());
+        if let Some(heritage) = self.0.of(&place.dir_path) {
+            return Ok(heritage);
         }
         let stat = fs::fstat(&place.dir)?;
         let own = rustix::process::getegid().as_raw();
@@ -41,13 +36,13 @@ impl Heritages {
             group: hands_down.then_some(stat.st_gid),
             acl: default_acl(&Reach::Followed(place.dir.own_path())),
         };
-        *lock(&self.0) = Some((place.dir_path.clone(), heritage.clone()));
+        self.0.note(&place.dir_path, heritage.clone());
         Ok(heritage)
     }
 
     /// Forgets it all: a default ACL may have been set.
     pub(super) fn clear(&self) {
-        *lock(&self.0) = None;
+        self.0.clear();
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn list(
         }),
         None => look((dir, path), name, how),
     };
+    listing.entries.reserve_exact(rest.len().min(most));
     look_at_some(path, fates, look, (&mut rest).take(most), &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use super::heritage::disinherit;
 use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::Place;
+use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Version};
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -36,8 +37,8 @@ pub(super) struct Stages {
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
     /// The staging directories in which something was made, locked together with others who make something there.
     held: Mutex<HashMap<RelPath, Arc<Dir>>>,
-    /// The directory asked about last, and the one whose staging directory serves it: files come by directories.
-    last: Mutex<Option<(RelPath, RelPath)>>,
+    /// For the directories asked about last the one whose staging directory serves it.
+    last: Recent<RelPath>,
     user: u32,
 }
 
@@ -82,7 +83,7 @@ impl Stages {
     pub(super) fn new(root: Arc<Dir>, whose: Whose) -> Result<Self, Errno> {
         let mount = mount_of(&root)?;
         let user = rustix::process::geteuid().as_raw();
-        let (homes, held, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
         Ok(Self { root, whose, mount, homes, held, last, user })
     }
 
@@ -173,17 +174,15 @@ impl Stages {
         if self.whose == Whose::Temp {
             return Ok(RelPath::root());
         }
-        if let Some((dir, home)) = &*lock(&self.last)
-            && *dir == place.dir_path
-        {
-            return Ok(home.clone());
+        if let Some(home) = self.last.of(&place.dir_path) {
+            return Ok(home);
         }
         let is_here = self.reaches(place)?;
         let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
         if !is_here {
             lock(&self.homes).entry(home.clone()).or_default();
         }
-        *lock(&self.last) = Some((place.dir_path.clone(), home.clone()));
+        self.last.note(&place.dir_path, home.clone());
         Ok(home)
     }
 

@@ -1,11 +1,16 @@
 //! Whether a directory here has the tally that the sender told.
 
-use deltic_core::{Meta, RelPath, Tally, Tallying};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use deltic_core::{Entry, Meta, RelPath, Tally, Tallying};
+use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
-use deltic_store::Store;
+use deltic_store::{Store, StoreError};
 
 use super::ReceivingHands;
+use crate::hands::lock;
 
 impl<S: Store> ReceivingHands<S> {
     /// What is in `dir`, if that is what the sender has there. What cannot be listed here is not: then the list of names tells
@@ -29,31 +34,103 @@ impl<S: Store> ReceivingHands<S> {
         };
         let listing = listing.ok()?;
         // So many that they cannot be listed at once have no tally.
-        if !listing.errors.is_empty()
-            || listing.rest.is_some()
-            || listing.entries.len() as u64 != tally.entries
-        {
+        if !listing.errors.is_empty() || listing.rest.is_some() {
             return None;
         }
-        let contents = self.digests.compared(&listing, compared)?;
-        let mut contents = contents.iter();
-        for entry in listing.entries {
-            let Meta { user: our_user, group: our_group, .. } = entry.meta;
-            let mut theirs = entry.meta;
-            if compared.users && self.owners.gives_users() {
-                theirs.user = Some(numbers[0].of(our_user?, user)?);
+        let contents = self.digests.compared(&listing, compared);
+        let mut entries = listing.entries;
+        let count = || {
+            if entries.len() as u64 != tally.entries {
+                return None;
             }
-            if compared.groups {
-                theirs.group = Some(numbers[1].of(our_group?, group)?);
+            let contents = contents?;
+            let mut contents = contents.iter();
+            for Entry { name, meta } in &mut entries {
+                let ours = (meta.user, meta.group);
+                let mut theirs = ours;
+                if compared.users && self.owners.gives_users() {
+                    theirs.0 = Some(numbers[0].of(ours.0?, user)?);
+                }
+                if compared.groups {
+                    theirs.1 = Some(numbers[1].of(ours.1?, group)?);
+                }
+                let content = contents.next().and_then(Option::as_ref);
+                (meta.user, meta.group) = theirs;
+                tallying.add(name.as_bytes(), meta, content);
+                (meta.user, meta.group) = ours;
+                alike.add(name, meta);
             }
-            tallying.add(entry.name.as_bytes(), &theirs, contents.next().and_then(Option::as_ref));
-            alike.add(&entry.name, &Meta { user: our_user, group: our_group, ..theirs });
+            let ours = tallying.tally();
+            let users_fit = !self.owners.gives_users() || ours.users == tally.users;
+            (ours.sum == tally.sum && users_fit && ours.groups == tally.groups).then_some(())
+        };
+        if count().is_some() {
+            return Some(alike);
         }
-        let ours = tallying.tally();
-        let users_fit = !self.owners.gives_users() || ours.users == tally.users;
-        (ours.sum == tally.sum && users_fit && ours.groups == tally.groups).then_some(alike)
+        self.found.keep(dir, entries);
+        None
+    }
+
+    /// What stands at `paths`; if they are of a directory that was found to be unlike, as it was then.
+    pub(super) fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        let dir = paths.first().and_then(RelPath::split_last).map(|(dir, _)| dir);
+        let Some((dir, entries)) = dir.and_then(|dir| self.found.take(&dir)) else {
+            return self.store.look_all(paths);
+        };
+        let found = found_of(&dir, entries, paths);
+        let unseen = paths.iter().zip(&found).filter(|(_, meta)| meta.is_none());
+        let unseen: Vec<RelPath> = unseen.map(|(path, _)| path.clone()).collect();
+        let mut looked = self.store.look_all(&unseen).into_iter();
+        let or_looked = |meta: Option<Meta>| match meta {
+            Some(meta) => Ok(Some(meta)),
+            None => looked.next().expect("one answer for each path"),
+        };
+        found.into_iter().map(or_looked).collect()
     }
 }
+
+/// What of `paths` is among the `entries` of `dir`, both in order. What is not may be there all the same: rules hide names.
+fn found_of(dir: &RelPath, entries: Vec<Entry>, paths: &[RelPath]) -> Vec<Option<Meta>> {
+    let mut entries = entries.into_iter().peekable();
+    let find = |path: &RelPath| {
+        let (_, name) = path.split_last().filter(|(above, _)| above == dir)?;
+        while entries.next_if(|entry| entry.name < name).is_some() {}
+        entries.next_if(|entry| entry.name == name).map(|entry| entry.meta)
+    };
+    paths.iter().map(find).collect()
+}
+
+/// What was found in directories that are unlike, until they are listed: so that it is not looked at twice. What changes
+/// meanwhile is told from what is replaced, as ever, when that is done.
+#[derive(Default)]
+pub(super) struct Found(Mutex<FoundDirs>);
+
+#[derive(Default)]
+struct FoundDirs {
+    dirs: HashMap<RelPath, Vec<Entry>>,
+    entries: usize,
+}
+
+impl Found {
+    /// Keeps the entries of `dir`, in order, unless that makes too many: the sender chooses what is compared.
+    fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
+        let mut found = lock(&self.0);
+        if found.entries + entries.len() <= MAX_FOUND {
+            found.entries += entries.len();
+            found.dirs.insert(dir.clone(), entries);
+        }
+    }
+
+    fn take(&self, dir: &RelPath) -> Option<(RelPath, Vec<Entry>)> {
+        let mut found = lock(&self.0);
+        let taken = found.dirs.remove_entry(dir)?;
+        found.entries -= taken.1.len();
+        Some(taken)
+    }
+}
+
+/// Entries that are kept, of all directories.
+const MAX_FOUND: usize = ENTRY_WINDOW as usize;
 
 /// The last number that was asked for: most entries are of the same.
 #[derive(Default)]
@@ -67,5 +144,45 @@ impl Number {
         let theirs = theirs(ours)?;
         self.0 = Some((ours, theirs));
         Some(theirs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::{Kind, Name, Timestamp};
+
+    fn path(path: &str) -> RelPath {
+        RelPath::parse(path.as_bytes()).unwrap()
+    }
+
+    /// Entries of these names, whose lengths tell them apart.
+    fn entries(names: &[&str]) -> Vec<Entry> {
+        let entry = |(len, name): (u64, &&str)| {
+            let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
+            Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
+        };
+        (1..).zip(names).map(entry).collect()
+    }
+
+    #[test]
+    fn what_was_found_is_of_its_own_name_and_directory() {
+        let paths = ["d/a", "d/b", "d/c", "d/e", "other/f", "d/g"].map(path);
+        let found = found_of(&path("d"), entries(&["b", "c", "d", "f", "g"]), &paths);
+        let lens: Vec<_> = found.into_iter().map(|meta| meta.map(|meta| meta.len)).collect();
+        assert_eq!(lens, [None, Some(1), Some(2), None, None, Some(5)]);
+    }
+
+    #[test]
+    fn what_was_found_is_told_once_and_no_more_is_kept_than_there_is_room_for() {
+        let found = Found::default();
+        let many: Vec<Entry> = entries(&["a"]).into_iter().cycle().take(MAX_FOUND).collect();
+        found.keep(&path("few"), entries(&["a", "b"]));
+        found.keep(&path("many"), many.clone());
+        assert!(found.take(&path("many")).is_none());
+        assert_eq!(found.take(&path("few")).unwrap().1.len(), 2);
+        assert!(found.take(&path("few")).is_none());
+        found.keep(&path("many"), many);
+        assert_eq!(found.take(&path("many")).unwrap().1.len(), MAX_FOUND);
     }
 }
