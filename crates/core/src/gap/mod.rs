@@ -11,7 +11,7 @@
 //!
 //! This is rsync's algorithm inside of a gap, where it is at its best: blocks are short because the gap is, and both its
 //! ends are aligned. Sums may collide, so nothing here proves anything: the chunks' fingerprints do, and a false match
-//! costs a gap sent whole, never a wrong file (law 9). Both ends know the seed of the sums. It is drawn for the session,
+//! costs chunks sent whole, never a wrong file (law 9). Both ends know the seed of the sums. It is drawn for the session,
 //! so nobody can have looked for collisions before, and it costs nothing.
 //!
 //! # Bytes on the wire
