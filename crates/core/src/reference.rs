@@ -338,7 +338,7 @@ fn zero_bytes(register: u32, len: u64) -> u32 {
     register
 }
 
-/// The sum of a block of a gap.
+/// The sum of a block of a gap, where all three bytes of it travel.
 #[must_use]
 pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
     let k = split_mix(seed, 0) / 8 * 8 + 5;
@@ -355,11 +355,13 @@ pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
 #[must_use]
 pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<usize>> {
     let blocks: Vec<&[u8]> = old.chunks(len).collect();
-    let sums: Vec<u32> = blocks.iter().map(|block| gap_sum(block, seed)).collect();
+    let is_short = len == 32;
+    let gap_sum = |block: &[u8]| gap_sum(block, seed) >> if is_short { 8 } else { 0 };
+    let sums: Vec<u32> = blocks.iter().map(|block| gap_sum(block)).collect();
     let is = |at: usize, block: usize, limit: usize| {
         let Some(bytes) = blocks.get(block) else { return false };
         let end = at + bytes.len();
-        end <= limit && gap_sum(&new[at..end], seed) == sums[block]
+        end <= limit && gap_sum(&new[at..end]) == sums[block]
     };
     let mut sources = vec![None; new.len()];
     let mut copy = |at: usize, block: usize| {
@@ -398,10 +400,10 @@ pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<
         let windows = at..(back + 1).saturating_sub(2 * len);
         let worth = middle.len() >= 4 && back - at >= 4 * len;
         let found = windows.filter(|_| worth).find_map(|at| {
-            let sum = gap_sum(&new[at..at + len], seed);
+            let sum = gap_sum(&new[at..at + len]);
             let first = middle.clone().find(|n| sums[*n] == sum && !forgotten.contains(&sum))?;
             let follows = is(at + len, first + 1, back);
-            if !follows {
+            if !follows && !is_short {
                 forgotten.push(sum);
             }
             follows.then_some((at, first))

@@ -156,17 +156,20 @@ fn delta_file() {
     assert_golden("delta.hex", &hex(&bytes));
 }
 
-/// The sums of an old gap, and the delta of a new one with an insert and a cut.
+/// The sums of an old gap, and the delta of a new one with an insert and a cut; then the same with the shortest blocks.
 #[test]
 fn gap_sums_and_delta() {
     const SEED: u64 = 0x6465_6c74_6963;
     let old = input_of(4000);
     let new = [&old[..1000], b"inserted", &old[1000..2500], &old[2600..]].concat();
-    let sums = GapSums::of(&old, BlockLen::for_gap(4000, 2), SEED);
-    let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
-    sums.encode(&mut sums_bytes);
-    GapDelta::of(&new, &sums, SEED).encode(&mut delta_bytes);
-    assert_golden("gap.hex", &format!("{}\n{}", hex(&sums_bytes), hex(&delta_bytes)));
+    let lines = [2, 20].map(|edits| {
+        let sums = GapSums::of(&old, BlockLen::for_gap(4000, edits), SEED);
+        let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
+        sums.encode(&mut sums_bytes);
+        GapDelta::of(&new, &sums, SEED).encode(&mut delta_bytes);
+        format!("{}\n{}", hex(&sums_bytes), hex(&delta_bytes))
+    });
+    assert_golden("gap.hex", &lines.join("\n"));
 }
 
 /// Sums under one key: a line for each length of bytes that repeat with period 251.

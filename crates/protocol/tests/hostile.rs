@@ -2400,9 +2400,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Mend { gaps, .. } => {
             let mend = |patch: &receiver::Patch| {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
-                let fingerprints = vec![Chunk::of(&[luck]).fingerprint; patch.pieces.len()];
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
-                (!wrong).then_some(receiver::Mended { fingerprints, literal: len / 2 })
+                let fingerprint = (!wrong).then_some(Chunk::of(&[luck]).fingerprint);
+                let fingerprints = vec![fingerprint; patch.pieces.len()];
+                receiver::Mended { fingerprints, literal: if wrong { 0 } else { len / 2 } }
             };
             Answer::Mended(Ok(gaps.iter().map(mend).collect()))
         }

@@ -67,6 +67,28 @@ impl<'a> GapDelta<'a> {
         literals.sum()
     }
 
+    /// How many bytes of each of these lengths, laid end to end, travel as they are.
+    ///
+    /// # Panics
+    /// If they are longer together than what it makes.
+    pub fn literal_lens(&self, lens: impl Iterator<Item = usize>) -> impl Iterator<Item = u64> {
+        let mut pieces = self.pieces.iter();
+        let (mut is_literal, mut left) = (false, 0);
+        lens.map(move |mut len| {
+            let mut literal = 0;
+            while len > 0 {
+                if left == 0 {
+                    let piece = pieces.next().expect("the delta makes as many bytes");
+                    (is_literal, left) = (matches!(piece, Piece::Literal(_)), piece.len());
+                }
+                let taken = left.min(len);
+                literal += if is_literal { taken as u64 } else { 0 };
+                (left, len) = (left - taken, len - taken);
+            }
+            literal
+        })
+    }
+
     /// How many bytes it makes.
     #[must_use]
     pub fn new_len(&self) -> usize {

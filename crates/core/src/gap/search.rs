@@ -17,14 +17,15 @@
 //!    equal sum is too likely to mean nothing. Two in a row are not.
 //! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at each
 //!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and two
-//!    sums for each block of old.
+//!    sums for each block of old. The shortest blocks are looked for again: their sums are so short that most of them
+//!    would be forgotten by chance, and what one costs is as much as a byte of new may.
 //! 4. Of equal blocks only the first is looked for.
 
 use std::ops::Range;
 
-use super::GapSums;
 use super::delta::GapDelta;
 use super::sum::{LANES, Polynomial, REACH, Rolling, SUM_BITS};
+use super::{BlockLen, GapSums};
 
 /// A position in new, and the old block that may lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,8 @@ impl<'a, 's> Search<'a, 's> {
     /// Nothing is known yet.
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
-        Self { new, sums, polynomial: Polynomial::new(seed), back, middle: None, table: None }
+        let polynomial = Polynomial::new(seed, sums.block_len);
+        Self { new, sums, polynomial, back, middle: None, table: None }
     }
 
     /// What matches, and what does not.
@@ -89,7 +91,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Behind the blocks that match in a row.
     fn follow(&self, mut place: Place) -> Place {
-        let len = self.sums.block_len;
+        let len = self.sums.block_len();
         // Nearly all of most gaps passes here: a plain loop over equal blocks, and the last one on its own.
         let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
         let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
@@ -101,7 +103,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// How many blocks are not shorter than the others.
     const fn whole_blocks(&self) -> usize {
-        self.sums.old_len / self.sums.block_len
+        self.sums.old_len / self.sums.block_len()
     }
 
     /// Behind the block, which is one.
@@ -117,7 +119,7 @@ impl<'a, 's> Search<'a, 's> {
             |block| self.new.len().checked_sub(self.sums.old_len - self.sums.start_of(block));
         let ahead = |at: &usize| *at >= place.at;
         let unshifted = blocks().skip(1).map(|block| Place {
-            at: place.at + (block - place.block) * self.sums.block_len,
+            at: place.at + (block - place.block) * self.sums.block_len(),
             block,
         });
         let shifted =
@@ -129,7 +131,7 @@ impl<'a, 's> Search<'a, 's> {
     fn roll(&mut self, place: Place) -> Option<Place> {
         let middle = self.middle(place);
         let left = self.back.at - place.at;
-        if middle.len() < WORTH || left < WORTH * self.sums.block_len {
+        if middle.len() < WORTH || left < WORTH * self.sums.block_len() {
             return None;
         }
         let table = self.table.take();
@@ -166,7 +168,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// The first block from byte `at` on that is in the table and has the next one behind it.
     fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
-        let len = self.sums.block_len;
+        let len = self.sums.block_len();
         let data = &self.new[..self.back.at];
         let mut windows = Rolling::new(&self.polynomial, &data[at..], len);
         loop {
@@ -197,7 +199,9 @@ impl<'a, 's> Search<'a, 's> {
         if self.matches(self.behind(found)) {
             return Some(found);
         }
-        table.forget(slot);
+        if self.sums.block_len > BlockLen(BlockLen::MIN) {
+            table.forget(slot);
+        }
         None
     }
 }

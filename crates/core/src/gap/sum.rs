@@ -3,7 +3,7 @@
 //! ```text
 //! word(i)      = w ^ (w >> 32)  of  w = bytes[i..i + 8], little endian; zeros behind the last byte
 //! hash(block)  = sum over j in 0..m of  word(8 j) * K^(m - j)    (mod 2^64), m words
-//! sum(block)   = its highest 24 bits
+//! sum(block)   = its highest 24 bits, or 16
 //! hash(i + 8)  = (hash(i) + word(i + 8 m)) * K - word(i) * K^(m + 1)
 //! ```
 //!
@@ -19,6 +19,7 @@
 
 use std::array::from_fn;
 
+use super::BlockLen;
 use crate::chunk::split_mix;
 
 /// What all sums of a gap have in common.
@@ -26,11 +27,13 @@ use crate::chunk::split_mix;
 pub(super) struct Polynomial {
     /// `K^n`.
     powers: [u64; LANES + 1],
+    /// Which bits of a sum there are.
+    mask: u32,
 }
 
 impl Polynomial {
-    /// The polynomial of a session's seed.
-    pub(super) const fn new(seed: u64) -> Self {
+    /// The polynomial of a session's seed, for blocks of this length.
+    pub(super) const fn new(seed: u64, len: BlockLen) -> Self {
         let k = split_mix(seed, 0) & !7 | 5;
         let mut powers = [1u64; LANES + 1];
         let mut n = 1;
@@ -38,13 +41,13 @@ impl Polynomial {
             powers[n] = powers[n - 1].wrapping_mul(k);
             n += 1;
         }
-        Self { powers }
+        Self { powers, mask: u32::MAX << (SUM_BITS - 8 * len.sum_bytes() as u32) }
     }
 
-    /// The sum of a block.
+    /// The sum of a block. Where fewer bits travel the lowest ones are zero.
     #[inline]
     pub(super) fn sum(&self, block: &[u8]) -> u32 {
-        shortened(self.hash(block))
+        shortened(self.hash(block)) & self.mask
     }
 
     /// The hash of a block: as many sums side by side as there are words in a strip, joined in the end.
@@ -90,6 +93,8 @@ pub(super) struct Rolling {
     step: u64,
     /// `-K^(m + 1)`.
     gone: u64,
+    /// Which bits of a sum there are.
+    mask: u32,
     /// Of windows that start at consecutive bytes.
     hashes: [u64; LANES],
 }
@@ -101,6 +106,7 @@ impl Rolling {
         Self {
             step,
             gone: step.wrapping_pow((len / WORD) as u32 + 1).wrapping_neg(),
+            mask: polynomial.mask,
             hashes: from_fn(|n| polynomial.hash(&data[n..n + len])),
         }
     }
@@ -110,7 +116,7 @@ impl Rolling {
     pub(super) fn sums(&self) -> [u32; LANES] {
         let mut sums = [0; LANES];
         for (sum, hash) in sums.iter_mut().zip(self.hashes) {
-            *sum = shortened(hash);
+            *sum = shortened(hash) & self.mask;
         }
         sums
     }
@@ -154,5 +160,5 @@ pub(super) const LANES: usize = 8;
 pub(super) const STRIP: usize = WORD * LANES;
 /// Bytes that the words at so many consecutive positions reach over.
 pub(super) const REACH: usize = LANES + WORD;
-/// Bits of a sum.
+/// Bits of a sum, where all of them travel.
 pub(super) const SUM_BITS: u32 = 8 * super::SUM_BYTES as u32;

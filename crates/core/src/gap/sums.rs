@@ -8,7 +8,7 @@ use crate::codec::{CodecError, Put, Reader};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapSums {
     pub(super) old_len: usize,
-    pub(super) block_len: usize,
+    pub(super) block_len: BlockLen,
     /// Of the blocks in their order; the last one may be shorter.
     pub(super) sums: Vec<u32>,
 }
@@ -21,9 +21,9 @@ impl GapSums {
     #[must_use]
     pub fn of(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
         assert!(old.len() <= MAX_GAP_BYTES, "gaps have a bound");
-        let polynomial = Polynomial::new(seed);
-        let block_len = block_len.get() as usize;
-        let sums = old.chunks(block_len).map(|block| polynomial.sum(block)).collect();
+        let polynomial = Polynomial::new(seed, block_len);
+        let blocks = old.chunks(block_len.get() as usize);
+        let sums = blocks.map(|block| polynomial.sum(block)).collect();
         Self { old_len: old.len(), block_len, sums }
     }
 
@@ -33,13 +33,14 @@ impl GapSums {
         self.old_len
     }
 
-    /// Appends what the sender needs: lengths, then [`SUM_BYTES`] for each block.
+    /// Appends what the sender needs: lengths, then [`BlockLen::sum_bytes`] for each block.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.old_len as u64);
-        out.put_varint(self.block_len as u64);
-        out.reserve(self.sums.len() * SUM_BYTES);
+        out.put_varint(self.block_len.get().into());
+        let sum_bytes = self.block_len.sum_bytes();
+        out.reserve(self.sums.len() * sum_bytes);
         for sum in &self.sums {
-            out.put_bytes(&sum.to_le_bytes()[..SUM_BYTES]);
+            out.put_bytes(&sum.to_le_bytes()[SUM_BYTES - sum_bytes..SUM_BYTES]);
         }
     }
 
@@ -51,23 +52,30 @@ impl GapSums {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let old_len = super::bounded(reader.varint()?)?;
         let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
-        let block_len = block_len.get() as usize;
-        let bytes = reader.bytes(old_len.div_ceil(block_len) * SUM_BYTES)?;
-        let sums = bytes.as_chunks::<SUM_BYTES>().0.iter().map(number).collect();
+        let sum_bytes = block_len.sum_bytes();
+        let bytes = reader.bytes(old_len.div_ceil(block_len.get() as usize) * sum_bytes)?;
+        let sums = bytes.chunks_exact(sum_bytes).map(highest).collect();
         Ok(Self { old_len, block_len, sums })
+    }
+
+    /// How many bytes all blocks but the last have.
+    pub(super) const fn block_len(&self) -> usize {
+        self.block_len.get() as usize
     }
 
     /// How many bytes a block has. There must be such a block.
     pub(super) fn len_of(&self, block: usize) -> usize {
-        self.block_len.min(self.old_len - block * self.block_len)
+        self.block_len().min(self.old_len - block * self.block_len())
     }
 
     /// Where a block starts in old; for the number of blocks, where old ends.
     pub(super) fn start_of(&self, block: usize) -> usize {
-        (block * self.block_len).min(self.old_len)
+        (block * self.block_len()).min(self.old_len)
     }
 }
 
-fn number(bytes: &[u8; SUM_BYTES]) -> u32 {
-    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+/// The sum of which these are the highest bytes.
+fn highest(bytes: &[u8]) -> u32 {
+    let sum = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+    sum << (8 * (SUM_BYTES - bytes.len()))
 }

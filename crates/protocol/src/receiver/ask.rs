@@ -269,12 +269,12 @@ pub struct Patch {
     pub pieces: Vec<Piece>,
 }
 
-/// The chunks of a gap that was rebuilt and written.
+/// A gap that was rebuilt, and written where it is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
-    /// In order.
-    pub fingerprints: Vec<Fingerprint>,
-    /// How many bytes were literals; the rest was in old.
+    /// Those of its chunks, in order; `None` of what is not what was announced, and was not written.
+    pub fingerprints: Vec<Option<Fingerprint>>,
+    /// How many bytes of those that were written were literals; the rest was in old.
     pub literal: u64,
 }
 
@@ -369,9 +369,9 @@ pub enum Answer {
     Written(Result<Vec<Fingerprint>, Setback>),
     /// The sums of the gaps, in order.
     Surveyed(Result<Vec<GapSums>, Setback>),
-    /// Each gap, in order; `None` where its chunks are not what was announced, though its delta is one: sums of blocks are
-    /// short. For a gap that came as it is, that is an error.
-    Mended(Result<Vec<Option<Mended>>, Setback>),
+    /// Each gap, in order. Chunks may not be what was announced, though the delta is one: sums of blocks are short. In a
+    /// gap that came as it is, that is an error.
+    Mended(Result<Vec<Mended>, Setback>),
     /// What was made of a portion of old.
     Summed(Result<Summed, Setback>),
     /// Of each span, in order.

@@ -582,30 +582,40 @@ impl Destination {
         }
     }
 
-    /// One gap, now and then as if short sums had been equal by chance.
+    /// One gap, now and then as if short sums had been equal by chance in some of its chunks.
     fn mend(
         &mut self,
         handle: Handle,
         (path, new): (&RelPath, New),
         patch: &Patch,
         deltas: &mut Reader<'_>,
-    ) -> Result<Option<Mended>, Setback> {
+    ) -> Result<Mended, Setback> {
         let old = gathered(&self.slot(handle).joined, &patch.old);
         let new_len = patch.pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bad = || setback("not a delta", true);
         let delta = GapDelta::decode(deltas).map_err(|_| bad())?;
         let mut bytes = Vec::new();
         apply(&old, &delta, new_len, &mut bytes).map_err(|_| bad())?;
-        let literal = delta.literal_len() as u64;
-        if !patch.old.is_empty() && self.dice.percent(self.faults.deceive) {
-            return Ok(None);
-        }
-        let filled = self.stage(handle, path, new).fill(&patch.pieces, Payload::Plain(bytes));
-        if filled.is_err() && !patch.old.is_empty() {
-            return Ok(None);
+        let deceives = !patch.old.is_empty() && self.dice.percent(self.faults.deceive);
+        let (mut fingerprints, mut literal, mut rest) = (Vec::new(), 0, &bytes[..]);
+        let lens = patch.pieces.iter().map(|piece| piece.span.len as usize);
+        for (piece, len) in patch.pieces.iter().zip(delta.literal_lens(lens)) {
+            let (bytes, behind) = rest.split_at(piece.span.len as usize);
+            rest = behind;
+            let payload = Payload::Plain(bytes.to_vec());
+            let is_deceived = deceives && self.dice.percent(50);
+            let filled = (!is_deceived)
+                .then(|| self.stage(handle, path, new).fill(std::slice::from_ref(piece), payload));
+            let fingerprint = match filled {
+                Some(Err(setback)) if patch.old.is_empty() => return Err(setback),
+                Some(Ok(filled)) => Some(filled[0]),
+                None | Some(Err(_)) => None,
+            };
+            literal += if fingerprint.is_some() { len } else { 0 };
+            fingerprints.push(fingerprint);
         }
         self.written += literal;
-        Ok(Some(Mended { fingerprints: filled?, literal }))
+        Ok(Mended { fingerprints, literal })
     }
 
     fn end(&mut self, handle: Handle) {

@@ -102,37 +102,42 @@ impl<S: Store> ReceivingHands<S> {
         Ok(fingerprints)
     }
 
-    /// Rebuilds gaps, and writes those whose chunks are what was announced.
+    /// Rebuilds gaps, and writes those of their chunks that are what was announced.
     pub(super) fn mend(
         &self,
         (slot, growing): Site<'_, S>,
         path: &RelPath,
         (gaps, bytes, payload): (&[Patch], u32, Payload),
-    ) -> Result<Vec<Option<Mended>>, Setback> {
+    ) -> Result<Vec<Mended>, Setback> {
         let deltas = unpacked(&payload, bytes as usize).ok_or_else(|| unproven(path))?;
         let mut deltas = Reader::new(&deltas);
         let new_len = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
         let mut new = Vec::with_capacity(new_len.sum());
         let mut mend = |Patch { old, pieces }: &Patch, buffer: &mut [u8]| {
             let read = slot.read(old, buffer).map_err(|error| setback(&error))?;
-            let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
+            let lens = || pieces.iter().map(|piece| piece.span.len as usize);
             let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
             let start = new.len();
-            apply(read, &delta, len, &mut new).map_err(|_| unproven(path))?;
-            let Some(fingerprints) = checked(self.names(slot), pieces, &new[start..]) else {
-                new.truncate(start);
+            apply(read, &delta, lens().sum(), &mut new).map_err(|_| unproven(path))?;
+            let fingerprints = named(self.names(slot), pieces, &new[start..]);
+            if fingerprints.contains(&None) {
                 // Short sums of blocks deceive now and then; nothing deceives where there were none.
-                return if old.is_empty() { Err(unproven(path)) } else { Ok(None) };
-            };
-            Ok(Some(Mended { fingerprints, literal: delta.literal_len() as u64 }))
+                if old.is_empty() {
+                    return Err(unproven(path));
+                }
+                keep_named(&mut new, start, pieces, &fingerprints);
+            }
+            let literals = delta.literal_lens(lens()).zip(&fingerprints);
+            let literal = literals.filter(|(_, of)| of.is_some()).map(|(len, _)| len).sum();
+            Ok(Mended { fingerprints, literal })
         };
         let mended: Vec<_> =
             self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
                 gaps.iter().map(|gap| mend(gap, buffer)).collect::<Result<_, _>>()
             })?;
-        let right =
-            gaps.iter().zip(&mended).filter_map(|(gap, mended)| Some((gap, mended.as_ref()?)));
-        let chunks = right.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
+        let gaps = gaps.iter().zip(&mended);
+        let chunks = gaps.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
+        let chunks = chunks.filter_map(|(piece, of)| Some((piece, of.as_ref()?)));
         self.put((slot, growing), chunks, &new)?;
         Ok(mended)
     }
@@ -259,6 +264,15 @@ fn checked(
     pieces: &[receiver::Piece],
     bytes: &[u8],
 ) -> Option<Vec<Fingerprint>> {
+    named(names, pieces, bytes).into_iter().collect()
+}
+
+/// The fingerprints of those pieces of `bytes` that are what was announced.
+fn named(
+    names: &Fingerprinter,
+    pieces: &[receiver::Piece],
+    bytes: &[u8],
+) -> Vec<Option<Fingerprint>> {
     let mut rest = bytes;
     let check = |piece: &receiver::Piece| {
         let (chunk, after) = rest.split_at(piece.span.len as usize);
@@ -267,6 +281,22 @@ fn checked(
         piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
     };
     within(Stage::Sum, || pieces.iter().map(check).collect())
+}
+
+/// Leaves of the pieces that lie from `start` on those that have a fingerprint.
+fn keep_named(
+    new: &mut Vec<u8>,
+    start: usize,
+    pieces: &[receiver::Piece],
+    fingerprints: &[Option<Fingerprint>],
+) {
+    let made = new.split_off(start);
+    let mut rest = &made[..];
+    for (piece, fingerprint) in pieces.iter().zip(fingerprints) {
+        let (bytes, behind) = rest.split_at(piece.span.len as usize);
+        new.extend_from_slice(if fingerprint.is_some() { bytes } else { &[] });
+        rest = behind;
+    }
 }
 
 /// Exactly `len` bytes, or nothing.

@@ -3,7 +3,7 @@
 //! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found in
 //! old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what old has
 //! there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own fingerprints say
-//! whether the result is right; where it is not, the gap is asked for as it is.
+//! whether the result is right; those that are not are asked for as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -329,7 +329,7 @@ impl Receiver {
         &mut self,
         handle: Handle,
         gaps: Vec<Gap>,
-        mended: Result<Vec<Option<Mended>>, Setback>,
+        mended: Result<Vec<Mended>, Setback>,
     ) {
         let mended = match mended {
             Ok(mended) => mended,
@@ -338,10 +338,7 @@ impl Receiver {
         let Some((file, attempt)) = self.attempt_of(handle) else { return };
         attempt.jobs -= 1;
         for (gap, mended) in gaps.into_iter().zip(mended) {
-            match mended {
-                Some(mended) => attempt.filled(&gap, mended),
-                None => attempt.found_again(gap),
-            }
+            attempt.filled(&gap, mended);
         }
         self.gap_queue.push_back(handle);
         self.advance(file);
@@ -349,23 +346,32 @@ impl Receiver {
 }
 
 impl Attempt {
-    /// Notes a gap that was rebuilt and written.
+    /// Notes what was rebuilt of a gap and written, and what was told wrongly.
     fn filled(&mut self, gap: &Gap, Mended { fingerprints, literal }: Mended) {
-        let start = self.place_of(gap.chunks.start);
-        for (chunk, fingerprint) in gap.chunks.clone().zip(fingerprints) {
-            self.wrote(chunk, fingerprint);
+        let named: Vec<_> = gap.chunks.clone().zip(fingerprints).collect();
+        let mut written = 0;
+        for run in named.chunk_by(|one, next| one.1.is_some() == next.1.is_some()) {
+            let chunks = run[0].0..run[run.len() - 1].0 + 1;
+            let bytes = self.bytes_of(&chunks);
+            let len = bytes.end - bytes.start;
+            if run[0].1.is_none() {
+                self.found_again(chunks, len as u32);
+                continue;
+            }
+            for (chunk, fingerprint) in run {
+                self.wrote(*chunk, fingerprint.expect("all of a run are alike"));
+            }
+            let covered = self.cover.add(bytes.start, len);
+            covered.expect("a gap is received once, in its own place");
+            written += len;
         }
         self.literal += literal;
-        self.matched += u64::from(gap.len) - literal;
-        let covered = self.cover.add(start, gap.len.into());
-        covered.expect("a gap is received once, in its own place");
+        self.matched += written - literal;
     }
 
-    /// A gap was told wrongly, because sums of blocks are short: it is to come as it is.
-    fn found_again(&mut self, gap: Gap) {
-        for chunk in gap.chunks.clone() {
-            self.needs_gap(chunk);
-        }
-        self.gaps.found.push_back(Gap { old: Vec::new(), ..gap });
+    /// These were told wrongly, because sums of blocks are short: they are to come as they are.
+    fn found_again(&mut self, chunks: Range<u32>, len: u32) {
+        chunks.clone().for_each(|chunk| self.needs_gap(chunk));
+        self.gaps.found.push_back(Gap { chunks, len, old: Vec::new() });
     }
 }
