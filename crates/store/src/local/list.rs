@@ -46,19 +46,15 @@ pub(super) fn list(
         _ => None,
     };
     let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
-    let here = || fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino });
     let mut rest = match part {
-        Part::Next(rest) if here().is_ok_and(|here| rest.dir() == Some(here)) => rest,
+        Part::Next(rest) if inode(dir).is_ok_and(|here| rest.dir() == Some(here)) => rest,
         // Names that are not in this one have not gone from that one.
         Part::Next(_) => {
             listing.errors.push(StoreError::Changed { path: path.clone() });
             return listing;
         }
         Part::All | Part::First | Part::FirstVersions => {
-            let rest = names_in((dir, path), &|_| false, &mut listing).into_iter();
-            // What is listed at once is not gone on with.
-            let here = if rest.len() > most { here().ok() } else { None };
-            Box::new(if let Some(here) = here { rest.read_in(here) } else { rest })
+            names_for((dir, path), &|_| false, most, &mut listing)
         }
     };
     let look = |name: &Name| match device {
@@ -73,7 +69,7 @@ pub(super) fn list(
     listing
 }
 
-/// All of it but for names that `keep` admits, which are not looked at.
+/// What comes first of it but for names that `keep` admits, which are not looked at.
 pub(super) fn list_but(
     (dir, path): (&Dir, &RelPath),
     fates: (&mut Judge, Fate),
@@ -81,9 +77,28 @@ pub(super) fn list_but(
     keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
     let mut listing = Listing::default();
-    let names = names_in((dir, path), keep, &mut listing).into_iter();
+    let mut rest = names_for((dir, path), keep, PART_NAMES, &mut listing);
+    let names = (&mut rest).take(PART_NAMES);
     look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    listing.rest = (rest.len() > 0).then_some(rest);
     listing
+}
+
+fn inode(dir: &Dir) -> Result<Inode, Errno> {
+    fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
+}
+
+/// The names in `dir` that `keep` does not admit, of which `most` are looked at first.
+fn names_for(
+    (dir, path): (&Dir, &RelPath),
+    keep: &dyn Fn(&Name) -> bool,
+    most: usize,
+    listing: &mut Listing,
+) -> Box<Rest> {
+    let rest = names_in((dir, path), keep, listing).into_iter();
+    // What is listed at once is not gone on with.
+    let here = if rest.len() > most { inode(dir).ok() } else { None };
+    Box::new(if let Some(here) = here { rest.read_in(here) } else { rest })
 }
 
 /// The names in `dir` that `keep` does not admit.
