@@ -55,7 +55,7 @@ pub enum Unfit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     names: Names,
-    dir: Option<Inode>,
+    dirs: Vec<Inode>,
     at: usize,
     taken: usize,
     last: Vec<u8>,
@@ -147,21 +147,21 @@ impl IntoIterator for Names {
     type IntoIter = Rest;
 
     fn into_iter(self) -> Rest {
-        Rest { names: self, dir: None, at: 0, taken: 0, last: Vec::new() }
+        Rest { names: self, dirs: Vec::new(), at: 0, taken: 0, last: Vec::new() }
     }
 }
 
 impl Rest {
-    /// The same, of names that were read in this directory, which may be another one when they are looked at.
+    /// The same, of names that were read in these directories, which may be others when they are looked at.
     #[must_use]
-    pub fn read_in(self, dir: Inode) -> Self {
-        Self { dir: Some(dir), ..self }
+    pub fn read_in(self, dirs: Vec<Inode>) -> Self {
+        Self { dirs, ..self }
     }
 
-    /// Which directory they were read in, if that was told.
+    /// Which directories they were read in, if that was told.
     #[must_use]
-    pub const fn dir(&self) -> Option<Inode> {
-        self.dir
+    pub fn dirs(&self) -> &[Inode] {
+        &self.dirs
     }
 }
 

@@ -170,7 +170,7 @@ impl Removal<'_> {
         let one = |name: &[u8]| {
             let put = Name::new(name).map(|name| names.push(&name).map_err(|_| crowded()));
             let put = put.unwrap_or_else(|_| Err(bad_name(path)));
-            bad = bad.take().or(put.err());
+            bad = bad.take().or_else(|| put.err());
         };
         dir.for_each_name(one).at("remove", path)?;
         self.note(bad.map_or(Ok(()), Err));
