@@ -70,6 +70,30 @@ fn several_sources_arrive_side_by_side_and_of_two_with_one_name_the_first_wins()
     }
 }
 
+/// More names than are looked at in one go, some of them in both.
+#[test]
+fn of_many_names_in_several_sources_the_first_wins_but_a_directory_before_it() {
+    let world = World::new();
+    for n in 0..9000 {
+        world.write(format!("one/{n:05}"), "of the first");
+        world.write(format!("two/{:05}", n + 8000), "of the second");
+    }
+    fs::remove_file(world.path("two/08500")).unwrap();
+    world.write("two/08500/in", "a directory");
+    world.ok(&format!("-r --no-fsync one/ two/ {}", Way::Push.to("dst/")));
+    assert_eq!(world.names("dst").len(), 17_000);
+    for (name, holds) in [
+        ("00000", "of the first"),
+        ("08499", "of the first"),
+        ("08500/in", "a directory"),
+        ("08999", "of the first"),
+        ("09000", "of the second"),
+        ("16999", "of the second"),
+    ] {
+        assert_eq!(world.read(format!("dst/{name}")), holds.as_bytes(), "{name}");
+    }
+}
+
 #[test]
 fn one_file_takes_a_new_name_or_goes_into_a_directory() {
     for way in WAYS {

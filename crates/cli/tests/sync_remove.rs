@@ -213,3 +213,40 @@ fn what_is_kept_beside_goes_where_all_goes_that_is_not_sent() {
         assert_eq!(world.exists("dst/old~"), stays, "{words}");
     }
 }
+
+/// More names than an end looks at, or holds, at a time.
+const MANY: usize = 10_000;
+
+fn many(world: &World, dir: &str) {
+    for n in 0..MANY {
+        world.write(format!("{dir}/{n:05}"), "");
+    }
+}
+
+#[test]
+fn of_many_sources_all_go_but_what_did_not_arrive() {
+    let world = World::new();
+    many(&world, "src");
+    world.write("dst/00100/full/of", "x");
+    world.fails(23, &words(Way::Push, "--remove-source-files"));
+    assert_eq!(world.names("src"), ["00100"]);
+    assert_eq!(world.names("dst").len(), MANY);
+}
+
+#[test]
+fn many_names_go_where_they_may_and_only_there() {
+    let world = World::new();
+    world.write("src/file", "new");
+    many(&world, "dst");
+    many(&world, "dst/below/more");
+    let going = 2 * MANY + 2;
+    let held_back = world.fails(25, &words(Way::Push, "--delete"));
+    assert!(held_back.stderr.contains(&format!("{going} names")), "{}", held_back.stderr);
+    world.fails(25, &words(Way::Pull, &format!("--delete --max-delete={}", going - 1)));
+    let would = world.ok(&words(Way::Pull, &format!("-nv --delete --max-delete={going}")));
+    let told = would.lines().iter().filter(|line| line.starts_with("deleting ")).count();
+    assert_eq!(told, MANY + 1, "{}", would.stdout.len());
+    assert_eq!(world.names("dst/below/more").len(), MANY);
+    let run = world.ok(&words(Way::Push, &format!("--stats --delete --max-delete={going}")));
+    assert_eq!(world.names("dst"), ["file"], "{}", run.stdout);
+}

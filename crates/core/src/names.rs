@@ -33,6 +33,13 @@ pub struct Pile {
     starts: Vec<u32>,
 }
 
+/// Those of a [`Pile`] that are not taken yet.
+#[derive(Debug)]
+pub struct Piled {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
 /// Why a name is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -48,7 +55,7 @@ pub enum Unfit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     names: Names,
-    dir: Option<Inode>,
+    dirs: Vec<Inode>,
     at: usize,
     taken: usize,
     last: Vec<u8>,
@@ -140,21 +147,21 @@ impl IntoIterator for Names {
     type IntoIter = Rest;
 
     fn into_iter(self) -> Rest {
-        Rest { names: self, dir: None, at: 0, taken: 0, last: Vec::new() }
+        Rest { names: self, dirs: Vec::new(), at: 0, taken: 0, last: Vec::new() }
     }
 }
 
 impl Rest {
-    /// The same, of names that were read in this directory, which may be another one when they are looked at.
+    /// The same, of names that were read in these directories, which may be others when they are looked at.
     #[must_use]
-    pub fn read_in(self, dir: Inode) -> Self {
-        Self { dir: Some(dir), ..self }
+    pub fn read_in(self, dirs: Vec<Inode>) -> Self {
+        Self { dirs, ..self }
     }
 
-    /// Which directory they were read in, if that was told.
+    /// Which directories they were read in, if that was told.
     #[must_use]
-    pub const fn dir(&self) -> Option<Inode> {
-        self.dir
+    pub fn dirs(&self) -> &[Inode] {
+        &self.dirs
     }
 }
 
@@ -209,6 +216,26 @@ impl Pile {
     }
 }
 
+impl IntoIterator for Pile {
+    type Item = Name;
+    type IntoIter = Piled;
+
+    /// In the order in which they were added.
+    fn into_iter(self) -> Piled {
+        Piled { bytes: self.bytes, at: 0 }
+    }
+}
+
+impl Iterator for Piled {
+    type Item = Name;
+
+    fn next(&mut self) -> Option<Name> {
+        let start = self.at + 1;
+        self.at = start + usize::from(*self.bytes.get(self.at)?);
+        Some(Name::new(&self.bytes[start..self.at]).expect("it was checked when it was pushed"))
+    }
+}
+
 /// Names from one that is kept whole to the next.
 const BLOCK_NAMES: usize = 16;
 
@@ -242,6 +269,9 @@ mod tests {
                 .rev()
                 .chain(set.iter().take(5))
                 .for_each(|one| pile.push(&name(one)).unwrap());
+            let mut again = Pile::default();
+            set.iter().rev().for_each(|one| again.push(&name(one)).unwrap());
+            assert!(again.into_iter().eq(set.iter().rev().map(|one| name(one))));
             let names = pile.sorted();
             let mut pushed = Names::default();
             set.iter().for_each(|one| pushed.push(&name(one)).unwrap());

@@ -21,7 +21,7 @@ use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
 
 /// A listed entry's place in the sender's list, counted from 0 over all directories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNo(pub u64);
 
 /// How the receiver wants a file.
@@ -197,8 +197,8 @@ pub enum ToSender {
     Changed(Change),
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
-    /// These are here, and safe: their sources may go. None: those were all.
-    Arrived(Vec<FileNo>),
+    /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the `last`.
+    Arrived { files: Vec<FileNo>, upto: FileNo, last: bool },
     /// So many names would go: the user, who is at the sender's end, is to say whether they may.
     Ask(Question),
     /// Everything is in place and flushed; the session is over.
@@ -499,10 +499,10 @@ frames!(ToSender {
     43 Match { file, needs, tokens }
     47 Tallied { alike, unlike }
     41 Resume { file, key, spec }
-    48 Append { file, from };
+    48 Append { file, from }
+    44 Arrived { files, upto, last };
     37 Changed(change)
     38 Trouble(trouble)
-    44 Arrived(files)
     58 Digest(files)
     52 Ask(question)
     39 Finished(totals)

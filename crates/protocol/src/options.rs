@@ -9,7 +9,7 @@ mod tallied;
 mod writing;
 
 use deltic_core::rule::Rules;
-use deltic_core::{Kind, Strategy};
+use deltic_core::{Follow, Kind, Strategy};
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 pub use links::Links;
@@ -99,6 +99,16 @@ impl Options {
     #[must_use]
     pub fn asks(&self) -> bool {
         self.remove.asks && self.delete == Delete::Guarded && !self.dry_run
+    }
+
+    /// Whether sources may go one part after the other, before all of them have arrived: nothing that goes is looked at
+    /// again for the sake of another name, neither of the same file nor of a link that is followed to it, and nothing
+    /// waits for its own name until the end.
+    #[must_use]
+    pub fn sources_go_early(&self) -> bool {
+        let Self { remove, metadata, follow, writing, dry_run, .. } = self;
+        let alone = !metadata.hard_links && follow.follow == Follow::Never;
+        remove.sources && alone && !writing.delay && !dry_run
     }
 
     /// Whether full directories give way to what is none.

@@ -74,7 +74,7 @@ impl ToSender {
             | Self::Tallied { .. }
             | Self::Done { .. }
             | Self::Changed(_)
-            | Self::Arrived(_)
+            | Self::Arrived { .. }
             | Self::Ask(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,

@@ -2268,8 +2268,8 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
             tallied(one(file.0 as u32..file.0 as u32 + 1), Vec::new()),
             tallied(Vec::new(), one(file.0 as u32..file.0 as u32 + 1)),
             ToSender::Ask(Question { names: 7, of: 8, first: vec![path("a")] }),
-            ToSender::Arrived(vec![file]),
-            ToSender::Arrived(Vec::new()),
+            ToSender::Arrived { files: vec![file], upto: file, last: false },
+            ToSender::Arrived { files: Vec::new(), upto: FileNo(file.0 + 1), last: file.0 == 3 },
         ][which]
             .clone()
     });
@@ -2341,12 +2341,11 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
-            Answer::Extra(Ok(vec![deltic_protocol::receiver::Extra {
-                name,
-                item: deltic_protocol::report::Item::File,
-                names,
-            }]))
+            let item = deltic_protocol::report::Item::File;
+            Answer::Extra(Ok((vec![deltic_protocol::receiver::Extra { name, item, names }], None)))
         }
+        Work::CountBelow { .. } if fails => Answer::Counted(Err(trouble(TroubleKind::Failed))),
+        Work::CountBelow { .. } => Answer::Counted(Ok(u64::from(luck))),
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Land if fails => {
             let trouble = trouble(TroubleKind::Failed);
@@ -2485,10 +2484,15 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     for sources in [false, true] {
         let remove = Remove { sources, ..Remove::default() };
         let mut machine = Sender::new(Options { remove, ..options() });
-        assert_eq!(machine.handle(ToSender::Arrived(vec![A])), no_source);
+        assert_eq!(machine.handle(arrived(vec![A], FileNo(0))), no_source);
+        assert_eq!(machine.handle(arrived(Vec::new(), FileNo(1))), no_source);
     }
     let unheard = PeerError::Unexpected("the end of what did not arrive");
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
+}
+
+fn arrived(files: Vec<FileNo>, upto: FileNo) -> ToSender {
+    ToSender::Arrived { files, upto, last: false }
 }
 
 /// A receiver that knows of a directory `d`.

@@ -177,9 +177,9 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.list_but(dir, keep)
     }
 
-    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
-        self.inner.list_going(dir)
+        self.inner.list_going(dir, rest)
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {

@@ -260,8 +260,8 @@ pub trait Store: Tree {
     /// Where there is no such entry or it is not ours to change.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// The entries of `dir` as [`Tree::list`] has them, but for names that `keep` admits: nothing is looked at that is one of
-    /// these.
+    /// The entries of `dir` as [`Tree::list_some`] has them first, but for names that `keep` admits: nothing is looked at that
+    /// is one of these. What is left is for [`Tree::list_some`].
     ///
     /// # Errors
     /// As [`Tree::list`].
@@ -271,11 +271,11 @@ pub trait Store: Tree {
         Ok(listing)
     }
 
-    /// As [`Tree::list`], of a directory that is being removed: rules that are perishable do not count in it.
+    /// As [`Tree::list_some`], of a directory that is being removed: rules that are perishable do not count in it.
     ///
     /// # Errors
     /// As for [`Tree::list`].
-    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError>;
+    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError>;
 
     /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
     ///

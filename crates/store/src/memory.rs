@@ -6,6 +6,7 @@ mod tree;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 use rustix::io::Errno;
 
@@ -267,8 +268,9 @@ impl Store for MemoryStore {
         state.set_meta(path, meta, keep).at(SET_META, path)
     }
 
-    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Goes)
+    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        // Nothing was left.
+        if rest.is_some() { Ok(Listing::default()) } else { self.list_with(dir, Fate::Goes) }
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {

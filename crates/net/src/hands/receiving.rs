@@ -102,6 +102,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::LinkBeside { .. }
             | Work::Link { .. }
             | Work::Extra { .. }
+            | Work::CountBelow { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
             | Work::MakeSpecial { .. }
@@ -162,7 +163,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let metas = (&is, &meta, seen.as_ref());
                 done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
             }
-            Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, keep.as_ref())),
+            Work::Extra { dir, keep, rest } => {
+                Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
+            }
+            Work::CountBelow { dir } => Answer::Counted(self.count_below(&dir)),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
     Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, ShortFingerprint, Span,
@@ -47,9 +48,12 @@ pub enum Work {
     /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
     /// [`Answer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// List the names of a directory that are not in `keep`, or, where that is nothing, those that go with the directory;
-    /// none where there is no directory. Answer with [`Answer::Extra`].
-    Extra { dir: RelPath, keep: Option<Names> },
+    /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where there is
+    /// no directory. Answer with [`Answer::Extra`].
+    Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<Rest>> },
+    /// Count all names below a directory that go with it; none where there is no directory. Answer with
+    /// [`Answer::Counted`].
+    CountBelow { dir: RelPath },
     /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
     MakeDir { path: RelPath },
     /// Make a symbolic link; answer with [`Answer::Done`].
@@ -351,8 +355,10 @@ pub enum Answer {
     Digested(Vec<Option<Digest>>),
     /// What each alternate has; nothing where it cannot be said.
     Beside(Vec<Option<Meta>>),
-    /// Names in any order, each with how many names removing it would remove.
-    Extra(Result<Vec<Extra>, Trouble>),
+    /// Names in any order, each with how many names removing it would remove; and those that were not looked at.
+    Extra(Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>),
+    /// How many names there are.
+    Counted(Result<u64, Trouble>),
     /// The files that could not be put in their places.
     Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.

@@ -10,7 +10,7 @@ use crate::report::{Change, Trouble, TroubleKind};
 
 use super::file::Candidate;
 use super::linking::LaterName;
-use super::{Extra, Place, Receiver, Removed, Work};
+use super::{Place, Receiver, Removed, Work};
 
 /// What waits until the directory in its place is gone.
 #[derive(Debug)]
@@ -32,18 +32,13 @@ impl Receiver {
     /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
-        let all = Work::Extra { dir: path.clone(), keep: None };
+        let all = Work::CountBelow { dir: path.clone() };
         self.jobs.ask(all, Place::CountBelow { file, path });
     }
 
-    pub(super) fn counted(
-        &mut self,
-        file: FileNo,
-        path: RelPath,
-        below: Result<Vec<Extra>, Trouble>,
-    ) {
+    pub(super) fn counted(&mut self, file: FileNo, path: RelPath, below: Result<u64, Trouble>) {
         let names = match below {
-            Ok(below) => 1 + below.iter().map(|extra| extra.names).sum::<u64>(),
+            Ok(below) => below.saturating_add(1),
             Err(trouble) => return self.cleared(file, Err(trouble)),
         };
         // How long the list will be is not known yet.

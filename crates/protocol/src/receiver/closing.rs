@@ -12,7 +12,7 @@ use crate::options::Delete;
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Question, Trouble, TroubleKind};
 use crate::work::Setback;
 
-use super::{Extra, List, Place, Receiver, Removed, Work};
+use super::{List, Place, Receiver, Removed, Work};
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ impl Receiver {
     pub(super) fn close(&mut self) {
         let List::Complete { intact } = self.list else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
-        let waits =
-            self.comparing.first().is_some() || self.arrivals.are_leaving() || self.asked.is_some();
-        if busy || waits || self.closing == Some(Closing::Finished) {
+        let waits = self.comparing.first().is_some() || self.arrivals.are_leaving() || self.asked;
+        let removes = self.removing && !self.extras.is_empty();
+        if busy || waits || removes || self.closing == Some(Closing::Finished) {
             return;
         }
         let next = match self.closing {
@@ -66,8 +66,7 @@ impl Receiver {
 
     fn delete(&mut self, intact: bool) {
         self.look_for_missing();
-        let extras = std::mem::take(&mut self.extras);
-        if extras.is_empty() {
+        if self.extras.is_empty() {
             return;
         }
         let whole = intact && self.totals.failed == 0;
@@ -80,25 +79,23 @@ impl Receiver {
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let most = self.most_deletes();
-        let names = extras.iter().map(|(_, extra)| extra.names).sum::<u64>() + self.cleared_names;
+        let names = self.names_to_go();
         if names <= most {
-            self.remove_all(extras);
+            self.remove_all();
         } else if self.setting.options.asks() {
-            self.ask(names, extras);
+            self.ask(names);
         } else {
             self.hold_back(names);
         }
     }
 
-    fn remove_all(&mut self, extras: Vec<(RelPath, Extra)>) {
-        for (path, Extra { item, names, .. }) in extras {
-            if self.setting.options.dry_run {
-                self.totals.deleted += names;
-                self.deleted(path, item);
-            } else {
-                self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
-            }
-        }
+    fn names_to_go(&self) -> u64 {
+        self.extras.names().saturating_add(self.cleared_names)
+    }
+
+    fn remove_all(&mut self) {
+        self.removing = true;
+        self.remove_more();
     }
 
     fn hold_back(&mut self, names: u64) {
@@ -111,11 +108,11 @@ impl Receiver {
     }
 
     /// Leaves it to the user, wherever that is.
-    fn ask(&mut self, names: u64, extras: Vec<(RelPath, Extra)>) {
-        let first = extras.iter().take(MAX_ASKED).map(|(path, _)| path.clone()).collect();
+    fn ask(&mut self, names: u64) {
+        let first = self.extras.first(MAX_ASKED);
         // All that is listed is in place by now.
         let question = Question { names, of: self.known.saturating_add(names), first };
-        self.asked = Some(extras);
+        self.asked = true;
         if self.setting.user_is_here {
             self.jobs.ask(Work::Ask(question), Place::Ask);
         } else {
@@ -125,7 +122,7 @@ impl Receiver {
 
     /// The answer of a user at the other end.
     pub(super) fn allow(&mut self, allowed: bool) -> Result<(), PeerError> {
-        if self.setting.user_is_here || self.asked.is_none() {
+        if self.setting.user_is_here || !self.asked {
             return Err(PeerError::Unexpected("the answer to no question"));
         }
         self.answered(allowed);
@@ -133,12 +130,11 @@ impl Receiver {
     }
 
     pub(super) fn answered(&mut self, allowed: bool) {
-        let extras = self.asked.take().unwrap_or_default();
+        self.asked = false;
         if allowed {
-            return self.remove_all(extras);
+            return self.remove_all();
         }
-        let names = extras.iter().map(|(_, extra)| extra.names).sum::<u64>() + self.cleared_names;
-        self.hold_back(names);
+        self.hold_back(self.names_to_go());
     }
 
     /// How many names may be removed: by accident, few; by will, as many as were said.
@@ -154,6 +150,7 @@ impl Receiver {
     }
 
     pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Result<Removed, Trouble>) {
+        self.removals_out -= 1;
         // What went counts, though some of it stayed.
         self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
         match removed.and_then(Removed::whole) {

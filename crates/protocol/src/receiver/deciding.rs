@@ -18,7 +18,7 @@ use super::file::Candidate;
 use super::linking::first_of;
 use super::owning::Known;
 use super::tallying::gone;
-use super::{Extra, Ours, Place, Receiver, Work, ends};
+use super::{Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
@@ -48,13 +48,13 @@ pub(super) enum Lost {
 }
 
 /// Old versions that were kept here: they are nobody's to delete.
-struct Backups {
+pub(super) struct Backups {
     suffix: Option<Box<[u8]>>,
     dir: Option<RelPath>,
 }
 
 impl Backups {
-    fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &Options) -> Self {
         let Some(Backup { dir, suffix }) = &options.remove.backup else {
             return Self { suffix: None, dir: None };
         };
@@ -70,7 +70,7 @@ impl Backups {
     }
 
     /// Whether `path` is one of them, holds them, or is where they are.
-    fn has(&self, path: &RelPath) -> bool {
+    pub(super) fn has(&self, path: &RelPath) -> bool {
         let name = path.components().next_back().unwrap_or_default();
         self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
             || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
@@ -110,6 +110,7 @@ impl Receiver {
             self.list_only(section);
             return Ok(());
         }
+        self.expect_arrivals(&section);
         self.announce(&section);
         self.note_extras(&section, extent)?;
         if ends(extent) {
@@ -286,7 +287,8 @@ impl Receiver {
     }
 
     fn ask_extra(&mut self, dir: RelPath, keep: Names) {
-        self.jobs.ask(Work::Extra { dir: dir.clone(), keep: Some(keep) }, Place::Extra(dir));
+        let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
+        self.jobs.ask(extra, Place::Extra(dir));
     }
 
     fn look(&mut self, no: u64) {
@@ -651,17 +653,5 @@ impl Receiver {
         differs.content = self.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (Item::File, Facts::of(&meta));
         self.changed(Change { path, item, action, differs, facts });
-    }
-
-    pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<Extra>, Trouble>) {
-        match names {
-            Ok(names) => {
-                let extra = |extra: Extra| Some((dir.join(&extra.name).ok()?, extra));
-                let backups = Backups::of(&self.setting.options);
-                let extras = names.into_iter().filter_map(extra);
-                self.extras.extend(extras.filter(|(path, _)| !backups.has(path)));
-            }
-            Err(trouble) => self.trouble(trouble),
-        }
     }
 }

@@ -326,6 +326,7 @@ impl Receiver {
 
     /// An entry does not come: if others wait for it, one of them leads.
     pub(super) fn miss(&mut self, file: FileNo) {
+        self.stays_there(file);
         let Some(first) = self.linking.leaders.remove(&file) else { return };
         let Some(shared) = self.linking.files.get_mut(&first) else { return };
         match shared.waiting.pop_front() {

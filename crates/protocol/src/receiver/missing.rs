@@ -10,7 +10,7 @@ use crate::limits::MAX_NAMES;
 use crate::options::Missing;
 use crate::report::{Change, Item, Trouble, TroubleKind};
 
-use super::{Extra, Place, Receiver, Work};
+use super::{Place, Receiver, Work};
 
 impl Receiver {
     /// Takes the paths of sources that are not there.
@@ -53,7 +53,7 @@ impl Receiver {
         for (path, found) in paths.into_iter().zip(found) {
             match found {
                 Ok(Some(meta)) if meta.is_dir() => {
-                    let all = Work::Extra { dir: path.clone(), keep: None };
+                    let all = Work::CountBelow { dir: path.clone() };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
                 Ok(Some(meta)) => self.remove_missing(path, Item::of(&meta.kind), 1),
@@ -63,17 +63,16 @@ impl Receiver {
         }
     }
 
-    pub(super) fn counted_missing(&mut self, path: RelPath, below: Result<Vec<Extra>, Trouble>) {
+    pub(super) fn counted_missing(&mut self, path: RelPath, below: Result<u64, Trouble>) {
         let options = &self.setting.options;
         match below {
             Err(trouble) => self.trouble(trouble),
-            Ok(below) if !below.is_empty() && !options.clears() => {
+            Ok(1..) if !options.clears() => {
                 let message = format!("delete {path}: directory not empty; --force allows it");
                 self.trouble(Trouble { kind: TroubleKind::Failed, message });
             }
             Ok(below) => {
-                let names = 1 + below.iter().map(|extra| extra.names).sum::<u64>();
-                self.remove_missing(path, Item::Dir, names);
+                self.remove_missing(path, Item::Dir, below.saturating_add(1));
             }
         }
     }
@@ -83,6 +82,7 @@ impl Receiver {
             self.totals.deleted += names;
             self.deleted(path, item);
         } else {
+            self.removals_out += 1;
             self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
         }
     }

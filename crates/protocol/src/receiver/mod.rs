@@ -19,6 +19,7 @@ mod compare;
 mod comparing;
 mod deciding;
 mod expect;
+mod extras;
 mod file;
 mod linking;
 mod missing;
@@ -51,6 +52,7 @@ use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
 use deciding::{Lost, Section};
+use extras::Extras;
 use file::{Incoming, Queue};
 use linking::Linking;
 use moved::Moved;
@@ -119,8 +121,10 @@ pub struct Receiver {
     keep: Names,
     /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
     keep_later: HashMap<RelPath, Names>,
-    /// What stands at the destination and not in the list, and how many names each is with all below.
-    extras: Vec<(RelPath, Extra)>,
+    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
+    extras: Extras,
+    removing: bool,
+    removals_out: usize,
     /// Names that had to go to make way, and count as deletions.
     cleared_names: u64,
     root_is_whole: bool,
@@ -155,8 +159,8 @@ pub struct Receiver {
     backlog_bytes: usize,
     copies_waiting: usize,
     closing: Option<Closing>,
-    /// What goes, or not, by the user's answer.
-    asked: Option<Vec<(RelPath, Extra)>>,
+    /// Whether the user is being asked if they go.
+    asked: bool,
 }
 
 /// How far the sender's list has come.
@@ -192,6 +196,7 @@ enum Place {
     Land,
     Sweep,
     Flush,
+    FlushArrived { files: Vec<FileNo>, upto: FileNo },
     Chart,
     OpenOld(Handle),
     Index(Handle, IndexPart),
@@ -257,7 +262,9 @@ impl Receiver {
             dirs: Vec::new(),
             keep: Names::default(),
             keep_later: HashMap::new(),
-            extras: Vec::new(),
+            extras: Extras::default(),
+            removing: false,
+            removals_out: 0,
             cleared_names: 0,
             root_is_whole: false,
             queue: Queue::default(),
@@ -283,12 +290,15 @@ impl Receiver {
             backlog_bytes: 0,
             copies_waiting: 0,
             closing: None,
-            asked: None,
+            asked: false,
         }
     }
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
+        if self.frames.is_empty() {
+            self.would_remove_more();
+        }
         self.frames.pop_front().or_else(|| self.tallies.verdicts())
     }
 
@@ -421,7 +431,9 @@ impl Receiver {
             (Place::LookMissing(paths), Answer::Looked(found, _)) => {
                 self.looked_missing(paths, found);
             }
-            (Place::CountMissing(path), Answer::Extra(below)) => self.counted_missing(path, below),
+            (Place::CountMissing(path), Answer::Counted(below)) => {
+                self.counted_missing(path, below)
+            }
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
                 self.linked(file, beside, done);
@@ -438,8 +450,8 @@ impl Receiver {
             (Place::Link { file, change }, Answer::Done(done)) => {
                 self.linked_name(file, change, done);
             }
-            (Place::Extra(dir), Answer::Extra(names)) => self.extra(&dir, names),
-            (Place::CountBelow { file, path }, Answer::Extra(below)) => {
+            (Place::Extra(dir), Answer::Extra(found)) => self.extra(dir, found),
+            (Place::CountBelow { file, path }, Answer::Counted(below)) => {
                 self.counted(file, path, below);
             }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
@@ -455,7 +467,11 @@ impl Receiver {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
             (Place::Land, Answer::Landed(failed)) => self.landed(failed),
-            (Place::Sweep | Place::Flush, Answer::Done(done)) => self.closed(done),
+            (Place::Sweep, Answer::Done(done)) => self.closed(done),
+            (Place::Flush, Answer::Done(done)) => self.flushed(done),
+            (Place::FlushArrived { files, upto }, Answer::Done(done)) => {
+                self.flushed_arrived((files, upto), done);
+            }
             (Place::Chart, Answer::Charted(charted)) => self.charted(charted),
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
@@ -510,6 +526,8 @@ impl Receiver {
         self.draw();
         self.activate();
         self.settle();
+        self.let_go();
+        self.remove_more();
         self.close();
     }
 

@@ -129,6 +129,11 @@ impl Lister {
         Ok(FileNo(before)..upto)
     }
 
+    /// Entries told.
+    pub(super) const fn told(&self) -> u64 {
+        self.next
+    }
+
     /// Entries told and not settled.
     pub(super) const fn unsettled(&self) -> u64 {
         self.next - self.settled

@@ -232,7 +232,7 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
-    /// What may go once it has arrived, if sources are to go.
+    /// What may go once it has arrived, and may still arrive, if sources are to go.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
     /// Sources that are being removed, and what went wrong with others, from when the first arrived.
     removals_out: usize,
@@ -454,7 +454,7 @@ impl Sender {
                 self.notices.push_back(Notice::Trouble(trouble));
                 Ok(())
             }
-            ToSender::Arrived(files) => self.arrived(&files),
+            ToSender::Arrived { files, upto, last } => self.arrived(&files, upto, last),
             ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
@@ -636,8 +636,8 @@ impl Sender {
         Ok(())
     }
 
-    /// These are at the other end, and safe there.
-    fn arrived(&mut self, files: &[FileNo]) -> Result<(), PeerError> {
+    /// These are at the other end, and safe there; what else is below `upto` stays.
+    fn arrived(&mut self, files: &[FileNo], upto: FileNo, last: bool) -> Result<(), PeerError> {
         let no_source = PeerError::Unexpected("the arrival of no source");
         if !self.options.remove.sources || self.all_arrived {
             return Err(no_source);
@@ -647,7 +647,11 @@ impl Sender {
             self.removals_out += 1;
             self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
         }
-        self.all_arrived = files.is_empty();
+        if upto.0 > self.lister.told() {
+            return Err(no_source);
+        }
+        self.sources = self.sources.split_off(&upto);
+        self.all_arrived = last;
         self.tell_gone();
         Ok(())
     }
@@ -663,14 +667,13 @@ impl Sender {
 
     fn removed(&mut self, removed: Result<(), Trouble>) {
         self.removals_out -= 1;
-        self.stay.extend(removed.err());
+        self.stay.extend(removed.err().filter(|_| self.stay.len() < MOST_TOLD));
         self.tell_gone();
     }
 
     /// Says what stays of what arrived, once the rest is gone.
     fn tell_gone(&mut self) {
         if self.all_arrived && self.removals_out == 0 {
-            self.stay.truncate(MOST_TOLD);
             let troubles = std::mem::take(&mut self.stay);
             self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
             self.frames.push_back(ToReceiver::Gone(troubles));

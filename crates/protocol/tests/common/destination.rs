@@ -188,7 +188,7 @@ impl Destination {
                 unreachable!("{work:?}")
             }
             Work::Compare { dir, tally, .. } => Answer::Compared(self.compare(&dir, &tally)),
-            Work::Extra { dir, keep } => {
+            Work::Extra { dir, keep, .. } => {
                 let dir_is_real = self.tree.is_dir(&dir);
                 let mut extras = Vec::new();
                 for entry in self.tree.children(&dir) {
@@ -203,8 +203,9 @@ impl Destination {
                         });
                     }
                 }
-                Answer::Extra(Ok(extras))
+                Answer::Extra(Ok((extras, None)))
             }
+            Work::CountBelow { dir } => Answer::Counted(Ok(self.tree.count(&dir) - 1)),
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),

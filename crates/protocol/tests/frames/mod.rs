@@ -383,7 +383,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Changed.linked", ToSender::Changed(linked_change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
-        ("Arrived", ToSender::Arrived(vec![file, FileNo(301)]).encode()),
+        (
+            "Arrived",
+            ToSender::Arrived { files: vec![file, FileNo(301)], upto: FileNo(302), last: false }
+                .encode(),
+        ),
         ("Digest", ToSender::Digest(vec![file, FileNo(301)]).encode()),
         ("Digests", {
             let digest = Some(Digest::from_bytes([0xef; 32]));
@@ -494,7 +498,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         }),
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
-        vec(file(), 0..4).prop_map(ToSender::Arrived),
+        (vec(file(), 0..4), file(), any::<bool>())
+            .prop_map(|(files, upto, last)| ToSender::Arrived { files, upto, last }),
         (ranges(), ranges()).prop_map(|(alike, unlike)| ToSender::Tallied { alike, unlike }),
         vec(file(), 0..4).prop_map(ToSender::Digest),
         (number(), number(), vec(rel_path(), 0..6))

@@ -310,7 +310,7 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     put(store, "other/mine", b"x");
     assert_eq!(names(store, &path("dir")), [&b".rules"[..], b"below"]);
     assert_eq!(names(store, &path("dir/below")), [b"own"]);
-    let going = store.list_going(&path("dir/below")).expect("list");
+    let going = store.list_going(&path("dir/below"), None).expect("list");
     assert_eq!(going.entries.len(), 2, "{going:?}");
     assert_eq!(names(store, &path("other")), [b"mine"]);
     let answer = store.remove(&path("dir/below"));

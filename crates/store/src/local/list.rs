@@ -2,7 +2,7 @@
 
 use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
-use deltic_core::{Entry, Follow, Meta, Name, Names, Pile, RelPath, See};
+use deltic_core::{Entry, Follow, Meta, Name, Pile, RelPath, See};
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -29,6 +29,13 @@ impl From<Option<Box<Rest>>> for Part {
     }
 }
 
+impl Part {
+    /// How many names are looked at.
+    pub(super) const fn most(&self) -> usize {
+        if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
+    }
+}
+
 /// Names that are looked at in one part.
 pub(super) const PART_NAMES: usize = 8 << 10;
 
@@ -45,21 +52,9 @@ pub(super) fn list(
         (Part::FirstVersions, (Follow::Never, see)) if !see.noted => Some(lasting_device(dir)),
         _ => None,
     };
-    let most = if matches!(part, Part::All) { usize::MAX } else { PART_NAMES };
-    let here = || fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino });
-    let mut rest = match part {
-        Part::Next(rest) if here().is_ok_and(|here| rest.dir() == Some(here)) => rest,
-        // Names that are not in this one have not gone from that one.
-        Part::Next(_) => {
-            listing.errors.push(StoreError::Changed { path: path.clone() });
-            return listing;
-        }
-        Part::All | Part::First | Part::FirstVersions => {
-            let rest = names_in((dir, path), &|_| false, &mut listing).into_iter();
-            // What is listed at once is not gone on with.
-            let here = if rest.len() > most { here().ok() } else { None };
-            Box::new(if let Some(here) = here { rest.read_in(here) } else { rest })
-        }
+    let most = part.most();
+    let Some(mut rest) = names_for(&[dir], path, (&|_| false, part), &mut listing) else {
+        return listing;
     };
     let look = |name: &Name| match device {
         Some(device) => look_at_version(dir, name, how.1).map(|(meta, version)| {
@@ -74,7 +69,7 @@ pub(super) fn list(
     listing
 }
 
-/// All of it but for names that `keep` admits, which are not looked at.
+/// What comes first of it but for names that `keep` admits, which are not looked at.
 pub(super) fn list_but(
     (dir, path): (&Dir, &RelPath),
     fates: (&mut Judge, Fate),
@@ -82,18 +77,52 @@ pub(super) fn list_but(
     keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
     let mut listing = Listing::default();
-    let names = names_in((dir, path), keep, &mut listing).into_iter();
+    let Some(mut rest) = names_for(&[dir], path, (keep, Part::First), &mut listing) else {
+        return listing;
+    };
+    let names = (&mut rest).take(PART_NAMES);
     look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
 
-/// The names in `dir` that `keep` does not admit.
-fn names_in(
+fn inode(dir: &Dir) -> Result<Inode, Errno> {
+    fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
+}
+
+/// The names in `dirs`, all of which are called `path`, that `keep` does not admit, or those of them that are left; none where
+/// these are not the directories any more that they were left of.
+pub(super) fn names_for(
+    dirs: &[&Dir],
+    path: &RelPath,
+    (keep, part): (&dyn Fn(&Name) -> bool, Part),
+    listing: &mut Listing,
+) -> Option<Box<Rest>> {
+    let here = || dirs.iter().map(|dir| inode(dir)).collect::<Result<Vec<_>, _>>();
+    let most = part.most();
+    if let Part::Next(rest) = part {
+        if here().is_ok_and(|here| rest.dirs() == here) {
+            return Some(rest);
+        }
+        // Names that are not in this one have not gone from that one.
+        listing.errors.push(StoreError::Changed { path: path.clone() });
+        return None;
+    }
+    let mut names = Pile::default();
+    dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
+    let rest = names.sorted().into_iter();
+    // What is listed at once is not gone on with.
+    let here = if rest.len() > most { here().ok() } else { None };
+    Some(Box::new(if let Some(here) = here { rest.read_in(here) } else { rest }))
+}
+
+/// Adds the names in `dir` that `keep` does not admit.
+fn pile_up(
     (dir, path): (&Dir, &RelPath),
     keep: &dyn Fn(&Name) -> bool,
+    names: &mut Pile,
     listing: &mut Listing,
-) -> Names {
-    let mut names = Pile::default();
+) {
     let errors = &mut listing.errors;
     let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
         Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
@@ -107,7 +136,19 @@ fn names_in(
     if let Err(errno) = whole {
         listing.errors.push(StoreError::new("list", path, errno));
     }
-    names.sorted()
+}
+
+/// What those of `names` are that `dir`, called `path`, has and `judge` admits, looked at as `how` says.
+pub(super) fn look_at_names(
+    (dir, path): (&Dir, &RelPath),
+    fates: (&mut Judge, Fate),
+    how: (Follow, See),
+    names: &[Name],
+) -> Listing {
+    let mut listing = Listing::default();
+    let names = names.iter().cloned();
+    look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    listing
 }
 
 /// What an entry is, and, where versions are told, which version of a file that lasts.

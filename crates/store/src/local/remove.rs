@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_core::{Meta, Name, Pile, RelPath};
 use rustix::io::Errno;
 
 use super::backup::Goes;
@@ -80,6 +80,10 @@ pub(super) fn remove(store: &Inner, path: &RelPath, goes: Goes) -> Result<u64, S
         .contains(path)
         .then(|| StoreError::Protected { path: path.clone(), removed: removal.removed });
     removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
+}
+
+fn bad_name(dir: &RelPath) -> StoreError {
+    StoreError::BadName { action: "remove", path: dir.clone() }
 }
 
 fn is_dir((dir, name, path): (&Dir, &Name, &RelPath)) -> Result<bool, StoreError> {
@@ -160,10 +164,18 @@ impl Removal<'_> {
         let (mut judges, scope) = judges.inspect_err(|_| self.keep_above(path))?;
         self.stack.push((path.clone(), Step::Remove));
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
-        let mut names = Vec::new();
-        dir.for_each_name(|name| names.push(Name::new(name))).at("remove", path)?;
+        // There may be very many.
+        let (mut names, mut bad) = (Pile::default(), None);
+        let crowded = || StoreError::new("remove", path, Errno::OVERFLOW);
+        let one = |name: &[u8]| {
+            let put = Name::new(name).map(|name| names.push(&name).map_err(|_| crowded()));
+            let put = put.unwrap_or_else(|_| Err(bad_name(path)));
+            bad = bad.take().or_else(|| put.err());
+        };
+        dir.for_each_name(one).at("remove", path)?;
+        self.note(bad.map_or(Ok(()), Err));
         for name in names {
-            let step = match name.and_then(|name| Ok((path.join(&name)?, name))) {
+            let step = match path.join(&name).map(|path| (path, name)) {
                 // Litter of a run that had its root here, or on this mount.
                 Ok((_, name)) if name.as_bytes() == STAGING_NAME => {
                     self.store.stages.sweep_home(path).map(drop)
@@ -171,7 +183,7 @@ impl Removal<'_> {
                 Ok((path, name)) => {
                     self.entry((&dir, &name, &path), (&mut judges, Fate::Goes), &scope)
                 }
-                Err(_) => Err(StoreError::BadName { action: "remove", path: path.clone() }),
+                Err(_) => Err(bad_name(path)),
             };
             self.note(step);
         }

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex};
 use deltic_core::meta::Linked;
 use deltic_core::names::Rest;
 use deltic_core::path::{BadPath, printable};
-use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, Names, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{Part, list};
+use super::list::{Part, list, look_at_names, names_for};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
@@ -175,7 +175,7 @@ pub struct Sources {
     /// Those of the same paths that come later, in order.
     again: HashMap<Box<[u8]>, Vec<usize>>,
     /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
-    chosen: Mutex<HashMap<RelPath, usize>>,
+    chosen: Mutex<HashMap<RelPath, BTreeMap<usize, Names>>>,
     /// What is protected at a receiver.
     protects: Scopes,
     /// Under how many names at most one name of a file is listed.
@@ -280,7 +280,10 @@ impl Sources {
             let is_its = path.starts_with(&only.arg.path) || only.arg.path.starts_with(path);
             return is_its.then_some(only).ok_or_else(not_found);
         }
-        if let Some(no) = lock(&self.chosen).get(path) {
+        if let Some((dir, name)) = path.split_last()
+            && let Some(chosen) = lock(&self.chosen).get(&dir)
+            && let Some((no, _)) = chosen.iter().find(|(_, names)| names.contains(&name))
+        {
             return Ok(&self.args[*no]);
         }
         let candidates = self.candidates(path);
@@ -328,17 +331,47 @@ impl Sources {
 
     /// Lists a directory that several arguments have: of equal names the first one's counts, but directories go before what
     /// is none, and are one directory.
-    fn list_shared(&self, dir: &RelPath, sharers: &[usize]) -> Result<Listing, StoreError> {
-        let mut all = Listing::default();
+    fn list_shared(
+        &self,
+        dir: &RelPath,
+        sharers: &[usize],
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let hold = |no: &usize| {
+            let root = self.args[*no].held("list", dir)?;
+            Ok((*no, root.dir(dir, Use::Read).at("list", dir)?))
+        };
+        let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.list_held(dir, &held, part))
+    }
+
+    /// The same, of directories of these arguments that are held.
+    fn list_held(&self, dir: &RelPath, held: &[(usize, Dir)], part: Part) -> Listing {
+        let (mut all, most) = (Listing::default(), part.most());
+        let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
+        let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
+            return all;
+        };
+        let names: Vec<Name> = (&mut rest).take(most).collect();
         let mut entries = Vec::new();
-        for no in sharers {
-            let one = self.args[*no].list(dir, &self.options, Part::All)?;
-            let Listing { entries: found, errors, .. } = one;
-            all.errors.extend(errors);
-            entries.extend(found.into_iter().map(|entry| (*no, entry)));
+        for (no, held) in held {
+            let source = &self.args[*no];
+            let judge = source.held("list", dir).and_then(|root| source.scopes.judge(dir, root));
+            let mut judge = match judge {
+                Ok(judge) => judge,
+                Err(error) => {
+                    all.errors.push(error);
+                    continue;
+                }
+            };
+            let fates = (&mut judge, Fate::Stays);
+            let found = look_at_names((held, dir), fates, self.options.how(), &names);
+            all.errors.extend(found.errors);
+            entries.extend(found.entries.into_iter().map(|entry| (*no, entry)));
         }
         all.entries = self.merged(dir, entries);
-        Ok(all)
+        all.rest = (rest.len() > 0).then_some(rest);
+        all
     }
 
     /// One entry of each name, in order.
@@ -347,12 +380,17 @@ impl Sources {
         entries.sort_by_cached_key(key);
         entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
         let mut chosen = lock(&self.chosen);
+        let mut chosen = |name: &Name, no| {
+            let dir = chosen.entry(dir.clone()).or_default();
+            // In a directory that is listed again it is there already.
+            dir.entry(no).or_default().push(name).ok();
+        };
         let keep = |(no, entry): (usize, Entry)| {
             // Where the first that has it need not be the one that counts.
             if let Ok(path) = dir.join(&entry.name)
                 && self.candidates(&path).first() != Some(&no)
             {
-                chosen.insert(path, no);
+                chosen(&entry.name, no);
             }
             entry
         };
@@ -437,6 +475,9 @@ impl Sources {
             }
             return all;
         }
+        if self.below(&RelPath::root()).next().is_none() {
+            return self.list_roots(part);
+        }
         let mut entries = self.list_below(&mut all, &RelPath::root());
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
             match source.list_dir(&self.options, Part::All) {
@@ -449,6 +490,24 @@ impl Sources {
             }
         }
         all.entries = self.merged(&RelPath::root(), entries);
+        all
+    }
+
+    /// Lists the root where it is what is in several directories, and nothing else.
+    fn list_roots(&self, part: Part) -> Listing {
+        let (mut held, mut errors) = (Vec::new(), Vec::new());
+        for (no, source) in self.args.iter().enumerate() {
+            match source.hold(&self.options) {
+                Ok(dir) => held.extend(dir.map(|dir| (no, dir))),
+                Err(error) => errors.push(error),
+            }
+        }
+        if matches!(part, Part::Next(_)) {
+            // They were told with the first part.
+            errors.clear();
+        }
+        let mut all = self.list_held(&RelPath::root(), &held, part);
+        all.errors.extend(errors);
         all
     }
 
@@ -576,7 +635,7 @@ impl Sources {
         if self.takes_contents(dir) && !mounted {
             let sharers = self.sharers(dir);
             if sharers.len() > 1 {
-                return self.list_shared(dir, &sharers);
+                return self.list_shared(dir, &sharers, part);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);
         }
@@ -674,16 +733,21 @@ impl Source {
 
     /// Lists what is in its directory; nothing where that is not there and need not be.
     fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
+        let Some(dir) = self.hold(options)? else { return Ok(None) };
+        let root = RelPath::root();
+        let mut judge = self.scopes.judge(&root, self.held("list", &root)?)?;
+        Ok(Some(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part)))
+    }
+
+    /// Its directory, open to read; nothing where that is not there and need not be.
+    fn hold(&self, options: &SourceOptions) -> Result<Option<Dir>, StoreError> {
         let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
         let dir = match &self.dir {
             Err(errno) if missing(errno) => return Ok(None),
             dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
         };
-        let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
-        let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
-        let at = (&dir, &RelPath::root());
-        Ok(Some(list(at, (&mut judge, Fate::Stays), options.how(), part)))
+        dir.map(Some).map_err(|errno| self.arg.error("list", errno))
     }
 
     /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.

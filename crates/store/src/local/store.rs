@@ -41,7 +41,7 @@ use crate::{
 /// What of a directory is listed.
 enum Much<'a> {
     Part(Part),
-    /// All but names that this admits.
+    /// What comes first, but for names that this admits.
     But(&'a dyn Fn(&Name) -> bool),
 }
 
@@ -675,8 +675,8 @@ impl Store for LocalStore {
         }
     }
 
-    fn list_going(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Goes, Much::Part(Part::All))
+    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+        self.list_with(dir, Fate::Goes, Much::Part(rest.into()))
     }
 
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Meta, Name, Names, RelPath};
+use deltic_core::names::Rest;
+use deltic_core::{Entry, Meta, Names, RelPath};
 use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
 use deltic_protocol::report::{Item, Trouble};
 use deltic_protocol::work::Handle;
-use deltic_store::{Resumed, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};
@@ -18,41 +19,49 @@ use crate::hands::{failed, journal, lock};
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> ReceivingHands<S> {
-    pub(super) fn extra(&self, dir: &RelPath, keep: Option<&Names>) -> Result<Vec<Extra>, Trouble> {
+    pub(super) fn extra(
+        &self,
+        dir: &RelPath,
+        (keep, rest): (Option<&Names>, Option<Box<Rest>>),
+    ) -> Result<(Vec<Extra>, Option<Box<Rest>>), Trouble> {
         let listed = match keep {
             Some(keep) => self.store.list_but(dir, &|name| keep.contains(name)),
-            None => self.store.list_going(dir),
+            None => self.store.list_some(dir, rest),
         };
-        let listing = match listed {
-            Ok(listing) => listing,
-            // Not there yet, or a file or link to be replaced: nothing stands in it that could be extra.
-            Err(
-                StoreError::NotFound { .. }
-                | StoreError::NotADir { .. }
-                | StoreError::OutsideRoot { .. },
-            ) => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&error)),
+        let Some(listing) = if_dir(listed)? else { return Ok((Vec::new(), None)) };
+        let extra = |entry: Entry| {
+            let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
+            let below = path.map_or(0, |path| self.count_dirs(vec![path]));
+            Extra { name: entry.name, item: Item::of(&entry.meta.kind), names: 1 + below }
         };
-        if let Some(error) = listing.errors.first() {
-            return Err(failed(error));
-        }
-        let extras = listing.entries.into_iter();
-        Ok(extras
-            .map(|entry| {
-                let is_dir = entry.meta.is_dir();
-                let below = if is_dir { self.count_below(dir, &entry.name) } else { 0 };
-                Extra { name: entry.name, item: Item::of(&entry.meta.kind), names: 1 + below }
-            })
-            .collect())
+        Ok((listing.entries.into_iter().map(extra).collect(), listing.rest))
     }
 
-    fn count_below(&self, dir: &RelPath, name: &Name) -> u64 {
-        let (mut dirs, mut count) = (Vec::from_iter(dir.join(name)), 0);
+    /// How many names are below `dir` and go with it.
+    pub(super) fn count_below(&self, dir: &RelPath) -> Result<u64, Trouble> {
+        let (mut dirs, mut count, mut rest) = (Vec::new(), 0, None);
+        while let Some(listing) = if_dir(self.store.list_going(dir, rest))? {
+            count += count_in(dir, &listing, &mut dirs);
+            rest = listing.rest;
+            if rest.is_none() {
+                break;
+            }
+        }
+        Ok(count + self.count_dirs(dirs))
+    }
+
+    /// How many names are below these directories, as far as they can be read.
+    fn count_dirs(&self, mut dirs: Vec<RelPath>) -> u64 {
+        let mut count = 0;
         while let Some(dir) = dirs.pop() {
-            let Ok(listing) = self.store.list_going(&dir) else { continue };
-            count += listing.entries.len() as u64;
-            let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
-            dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
+            let mut rest = None;
+            while let Ok(listing) = self.store.list_going(&dir, rest) {
+                count += count_in(&dir, &listing, &mut dirs);
+                rest = listing.rest;
+                if rest.is_none() {
+                    break;
+                }
+            }
         }
         count
     }
@@ -131,4 +140,28 @@ impl<S: Store> ReceivingHands<S> {
         let (kept, noted) = journal::read(&notes, meta, self.terms)?;
         Some((rebuild, kept, noted))
     }
+}
+
+/// What was listed without error, if that is a directory: where there is none, or a file or link to be replaced, nothing
+/// stands in it.
+fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Trouble> {
+    match listed {
+        Ok(listing) => match listing.errors.first() {
+            Some(error) => Err(failed(error)),
+            None => Ok(Some(listing)),
+        },
+        Err(
+            StoreError::NotFound { .. }
+            | StoreError::NotADir { .. }
+            | StoreError::OutsideRoot { .. },
+        ) => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// How many entries were listed; the directories among them are put to the others.
+fn count_in(dir: &RelPath, listing: &Listing, dirs: &mut Vec<RelPath>) -> u64 {
+    let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
+    dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
+    listing.entries.len() as u64
 }

@@ -1,0 +1,179 @@
+//! What stands at the destination and not in the list. Whether it goes is known when all is listed, and it may be millions
+//! of names: so they are kept in few bytes, and removed some at a time.
+//!
+//! ```text
+//! dir/old-1   0 9 "dir/old-1" file 1
+//! dir/old-2   8 1 "2"         file 1
+//! ```
+
+use deltic_core::RelPath;
+use deltic_core::codec::{Put, Reader};
+use deltic_core::names::Rest;
+
+use crate::report::{Item, Trouble};
+use crate::wire::{Bad, Wire};
+
+use super::deciding::Backups;
+use super::{Extra, Place, Receiver, Work};
+
+/// Names to be removed, in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// Of each what it shares with the path before, the rest of it, what it is, and how many names go with it.
+    bytes: Vec<u8>,
+    last: Vec<u8>,
+    names: u64,
+    taken: Taken,
+}
+
+/// How far they were read.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    at: usize,
+    last: Vec<u8>,
+}
+
+impl Extras {
+    /// Adds `path`, with which so many `names` go, itself included.
+    pub(super) fn push(&mut self, path: &RelPath, item: Item, names: u64) {
+        let path = path.as_bytes();
+        let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();
+        self.bytes.put_varint(shared as u64);
+        self.bytes.put_prefixed(&path[shared..]);
+        item.put(&mut self.bytes);
+        self.bytes.put_varint(names);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&path[shared..]);
+        self.names = self.names.saturating_add(names);
+    }
+
+    /// How many names go in all, also those that were taken.
+    pub(super) const fn names(&self) -> u64 {
+        self.names
+    }
+
+    /// Whether there is none, or none that was not taken.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.taken.at == self.bytes.len()
+    }
+
+    /// The paths of the first that were not taken.
+    pub(super) fn first(&self, count: usize) -> Vec<RelPath> {
+        let mut taken = self.taken.clone();
+        std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, ..)| path).take(count).collect()
+    }
+}
+
+impl Iterator for Extras {
+    type Item = (RelPath, Item, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.taken.next(&self.bytes)
+    }
+}
+
+impl Taken {
+    fn next(&mut self, bytes: &[u8]) -> Option<(RelPath, Item, u64)> {
+        let mut from = Reader::new(bytes.get(self.at..).filter(|left| !left.is_empty())?);
+        let next = self.read(&mut from).expect("they were put so");
+        self.at = bytes.len() - from.rest().len();
+        Some(next)
+    }
+
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<(RelPath, Item, u64), Bad> {
+        self.last.truncate(from.varint()? as usize);
+        self.last.extend_from_slice(from.prefixed(usize::MAX)?);
+        let path = RelPath::parse(&self.last).expect("it was one");
+        Ok((path, Item::take(from)?, from.varint()?))
+    }
+}
+
+impl Receiver {
+    /// Takes names of `dir` that are not in the list, and asks for those that are left.
+    pub(super) fn extra(
+        &mut self,
+        dir: RelPath,
+        found: Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>,
+    ) {
+        let (extras, rest) = match found {
+            Ok(found) => found,
+            Err(trouble) => return self.trouble(trouble),
+        };
+        let backups = Backups::of(&self.setting.options);
+        for Extra { name, item, names } in extras {
+            let path = dir.join(&name).ok().filter(|path| !backups.has(path));
+            path.into_iter().for_each(|path| self.extras.push(&path, item, names));
+        }
+        if let Some(rest) = rest {
+            let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
+            self.jobs.ask(more, Place::Extra(dir));
+        }
+    }
+
+    /// Removes some of those that go.
+    pub(super) fn remove_more(&mut self) {
+        if !self.removing || self.setting.options.dry_run {
+            return;
+        }
+        while self.removals_out < REMOVALS_AT_ONCE
+            && let Some((path, item, _)) = self.extras.next()
+        {
+            self.removals_out += 1;
+            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
+        }
+    }
+
+    /// Tells some of those that would go, where nothing does.
+    pub(super) fn would_remove_more(&mut self) {
+        if !self.removing || !self.setting.options.dry_run || self.extras.is_empty() {
+            return;
+        }
+        for _ in 0..REMOVALS_AT_ONCE {
+            let Some((path, item, names)) = self.extras.next() else { break };
+            self.totals.deleted += names;
+            self.deleted(path, item);
+        }
+        self.close();
+    }
+}
+
+/// Removals that are under way, or told in one go.
+const REMOVALS_AT_ONCE: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Vec<(RelPath, Item, u64)> {
+        let item = |n: u64| if n.is_multiple_of(3) { Item::Dir } else { Item::File };
+        let path = |n: u64| RelPath::parse(format!("d{}/old-{}", n / 251, n * 7919).as_bytes());
+        (0..1000).map(|n| (path(n).unwrap(), item(n), 1 + n * n * n)).collect()
+    }
+
+    #[test]
+    fn what_was_put_is_taken_in_order() {
+        let mut extras = Extras::default();
+        assert!(extras.is_empty() && extras.first(5).is_empty());
+        for (path, item, names) in some() {
+            extras.push(&path, item, names);
+        }
+        assert_eq!(extras.names(), some().iter().map(|(.., names)| names).sum::<u64>());
+        let paths: Vec<_> = some().into_iter().map(|(path, ..)| path).collect();
+        assert_eq!(extras.first(5), paths[..5]);
+        assert_eq!(extras.by_ref().take(300).collect::<Vec<_>>(), some()[..300]);
+        assert_eq!(extras.first(2), paths[300..302]);
+        assert_eq!(extras.by_ref().collect::<Vec<_>>(), some()[300..]);
+        assert!(extras.is_empty());
+    }
+
+    /// What keeps the removal of a million names within the memory that an end may take.
+    #[test]
+    fn numbered_names_take_few_bytes() {
+        let mut extras = Extras::default();
+        for n in 0..100_000 {
+            let path = RelPath::parse(format!("dir/name-of-a-{n:07}.dat").as_bytes()).unwrap();
+            extras.push(&path, Item::File, 1);
+        }
+        assert!(extras.bytes.len() < 100_000 * 11, "{}", extras.bytes.len());
+    }
+}
