@@ -504,7 +504,8 @@ impl Session {
             Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
         let monitor = self.flow.monitor.clone();
         let outlets = Outlets::new(self.batches.clone(), monitor.clone());
-        let by = Drive { greeting, frames, outlets, news, threads, monitor };
+        let counters = Arc::clone(&self.flow.counters);
+        let by = Drive { greeting, frames, outlets, news, threads, counters, monitor };
         let session = drive(machine, hands, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
