@@ -118,6 +118,14 @@ pub enum StoreError {
         /// How many names went.
         removed: u64,
     },
+    /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
+    #[error("replace {path}: the backups of what was in it are in that directory")]
+    KeepsOld {
+        /// The directory.
+        path: RelPath,
+        /// How many names went.
+        removed: u64,
+    },
     /// A source argument cannot be used; it is named as it was written.
     #[error("{action} {argument}: {}", reason(source))]
     Argument {

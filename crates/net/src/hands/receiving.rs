@@ -260,7 +260,10 @@ fn done(result: Result<(), StoreError>) -> Answer {
 fn removed(result: Result<u64, StoreError>) -> Result<Removed, Trouble> {
     match result {
         Ok(names) => Ok(Removed { names, trouble: None }),
-        Err(error @ StoreError::Protected { removed: names, .. }) => {
+        Err(
+            error @ (StoreError::Protected { removed: names, .. }
+            | StoreError::KeepsOld { removed: names, .. }),
+        ) => {
             let (kind, message) = (TroubleKind::Skipped, error.to_string());
             Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
         }
