@@ -305,10 +305,10 @@ impl LocalStore {
             false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
             false => attrs.set(open),
         };
-        if !self.0.writing.inplace || stat.st_nlink == 1 {
+        let shares = self.0.writing.inplace && stat.st_nlink > 1;
+        let Some(left) = shares.then(|| self.0.left.of(inode_of(&stat))).flatten() else {
             return set().at(SET_META, &place.path);
-        }
-        let left = self.0.left.of(inode_of(&stat));
+        };
         let mut left = lock(&left);
         if left.is_rewritten {
             // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
@@ -403,6 +403,12 @@ impl Inner {
     /// Where new files grow.
     pub(super) fn growing(&self) -> &Stages {
         self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// Whether a file may change where it is. One of several names would change under all of them: where they are told apart
+    /// (`-H`), each is to have its own source's content, so it is replaced.
+    pub(super) fn may_change(&self, version: Version) -> bool {
+        version.has_one_name() || !self.see.linked && self.left.of(version.inode()).is_some()
     }
 
     /// The new version is at `place`: what was left of attempts at it goes.
