@@ -20,7 +20,8 @@ use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{Part, list};
+use super::list::{Part, list, sift};
+use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
@@ -260,7 +261,11 @@ impl Sources {
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
         let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
-        source.scopes.top(&RelPath::root()).sift(&mut own);
+        let judge = source.scopes.top(&RelPath::root());
+        let at =
+            || Reach::Followed(source.dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
+        look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
+        judge.sift(&mut own);
         self.options.protects.sift(&mut own);
         Some(own)
     }
@@ -696,9 +701,9 @@ impl Source {
         let path = at.join(&name).map_err(bad_name)?;
         check_path("list", &path)?;
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
-        let held = dir.dir(at, Use::Pass);
-        let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
-        let mut meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        let unseen = |errno| self.arg.error("look at", errno);
+        let held = dir.dir(at, Use::Pass).map_err(unseen)?;
+        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(unseen)?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
@@ -712,7 +717,7 @@ impl Source {
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
         let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
-        judge.sift(&mut meta);
+        sift((&held, &name), &mut meta, options.how(), &judge);
         Ok(admitted.then_some(Entry { name, meta }))
     }
 }
@@ -736,6 +741,7 @@ impl Tree for Sources {
         let SourceOptions { follow, see, .. } = self.options;
         if follow != Follow::Never || see.noted {
             return vec![None; paths.len()];
+            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
         }
         let mut last = None;
         let mut versions = Versions::default();
