@@ -149,6 +149,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether there was no room for what was to be written: it was not, and may be where some comes free. What a flush found
+    /// no room for may be lost.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        matches!(self, Self::Full { action, .. } if *action != "flush")
+    }
+
     /// Sorts the system's answer `errno` to `action` on `path`.
     pub(crate) fn new(action: &'static str, path: &RelPath, errno: Errno) -> Self {
         let path = path.clone();
@@ -200,5 +207,7 @@ mod tests {
         assert!(matches!(denied, StoreError::Denied { .. }));
         let full = StoreError::new("write", &path, Errno::NOSPC);
         assert_eq!(full.to_string(), "write notes\\u{1b}.img: no space left on device");
+        assert!(full.wants_room() && !denied.wants_room());
+        assert!(!StoreError::new("flush", &path, Errno::NOSPC).wants_room());
     }
 }

@@ -3,6 +3,7 @@
 mod closing;
 mod opening;
 mod panes;
+mod parting;
 mod reading;
 mod slot;
 mod tallying;
@@ -32,6 +33,7 @@ use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
 use crate::user::User;
+use parting::Partings;
 use slot::Slot;
 use writing::Site;
 
@@ -58,6 +60,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     digests: Digests,
+    partings: Partings,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -158,7 +161,11 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
-                done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
+                let at = (&path, alternate);
+                done(
+                    self.partings
+                        .with_room(|| self.alternates.copy(&self.store, at, metas, self.keep)),
+                )
             }
             Work::Extra { dir, keep } => Answer::Extra(self.extra(&dir, keep.as_ref())),
             Work::MakeDir { path } => done(self.store.make_dir(&path)),
@@ -299,6 +306,7 @@ impl<S: Store> ReceivingHands<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
             digests: Digests::default(),
+            partings: Partings::default(),
         })
     }
 
