@@ -6,7 +6,7 @@
 //! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed with
 //! nothing in them but what arguments mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
@@ -124,6 +124,13 @@ impl SourceArg {
         self.path.components().next().and_then(|name| Name::new(name).ok())
     }
 
+    /// Its last name, as it was written.
+    fn own_name(&self) -> Option<Name> {
+        let dir = self.dir.file_name().map(OsStr::as_bytes);
+        let last = self.path.components().next_back().or(dir)?;
+        Name::new(last).ok()
+    }
+
     /// What the system answered to `action` on it.
     fn error(&self, action: &'static str, errno: Errno) -> StoreError {
         let mut path = self.dir.clone();
@@ -239,21 +246,20 @@ impl Sources {
         Self { args, by_path, again, chosen, protects, names_of_one, options }
     }
 
-    /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
+    /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing
+    /// comes, and no directory is made for it.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let [Source { arg, dir, .. }] = &*self.args else { return None };
-        let mut names = arg.path.components();
-        let (name, None) = (names.next()?, names.next()) else { return None };
-        let name = Name::new(name).ok()?;
-        let dir = dir.as_ref().ok()?;
-        let how = (self.options.follow, self.options.see.plain());
-        let is_file = match follow::look(dir, (&name, &arg.path), how) {
-            Ok(meta) => !meta.is_dir(),
-            // Nothing comes, and no directory is made for it.
-            Err(errno) => errno == Errno::NOENT && !self.options.ignore_missing,
+        let mut there = self.args.iter().filter(|source| !source.is_missing());
+        let Some(Source { arg, dir, .. }) = there.next() else {
+            return self.args.first().and_then(|source| source.arg.own_name());
         };
-        (is_file && !arg.contents).then_some(name)
+        let mut names = arg.path.components();
+        let (name, None, None) = (names.next()?, names.next(), there.next()) else { return None };
+        let name = Name::new(name).ok()?;
+        let how = (self.options.follow, self.options.see.plain());
+        let meta = follow::look(dir.as_ref().ok()?, (&name, &arg.path), how).ok()?;
+        (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
@@ -270,11 +276,11 @@ impl Sources {
         Some(own)
     }
 
-    /// The paths of arguments that are not there.
+    /// The paths of arguments that are not there, in directories that are.
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
-        let missing =
-            |source: &&Source| source.look().is_some_and(|look| look == Err(Errno::NOENT));
+        let is_gone = |look| look == Err(Errno::NOENT);
+        let missing = |source: &&Source| source.dir.is_ok() && source.look().is_some_and(is_gone);
         self.args.iter().filter(missing).map(|source| source.arg.path.clone()).collect()
     }
 
@@ -331,10 +337,10 @@ impl Sources {
         }
     }
 
-    /// Lists a directory that several arguments have: of equal names the first one's counts, but directories go before what
-    /// is none, and are one directory.
+    /// Lists a directory that several arguments have, or some lead through: of equal names the first one's counts, but
+    /// directories go before what is none, and are one directory.
     fn list_shared(&self, dir: &RelPath, sharers: &[usize]) -> Result<Listing, StoreError> {
-        let mut all = Listing::default();
+        let mut all = Listing { partial: sharers.is_empty(), ..Listing::default() };
         let mut entries = Vec::new();
         for no in sharers {
             let one = self.args[*no].list(dir, &self.options, Part::All)?;
@@ -342,6 +348,7 @@ impl Sources {
             all.errors.extend(errors);
             entries.extend(found.into_iter().map(|entry| (*no, entry)));
         }
+        entries.extend(self.list_below(&mut all, dir, &entries));
         all.entries = self.merged(dir, entries);
         Ok(all)
     }
@@ -437,28 +444,34 @@ impl Sources {
             && only.arg.path.is_root()
         {
             match only.list_dir(&self.options, part) {
-                Ok(listing) => all = listing.unwrap_or_default(),
+                Ok(listing) => all = listing,
                 Err(error) => all.errors.push(error),
             }
             return all;
         }
-        let mut entries = self.list_below(&mut all, &RelPath::root());
+        let mut entries = Vec::new();
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
             match source.list_dir(&self.options, Part::All) {
-                Ok(one) => {
-                    let Listing { entries: found, errors, .. } = one.unwrap_or_default();
+                Ok(Listing { entries: found, errors, .. }) => {
                     all.errors.extend(errors);
                     entries.extend(found.into_iter().map(|entry| (no, entry)));
                 }
                 Err(error) => all.errors.push(error),
             }
         }
+        entries.extend(self.list_below(&mut all, &RelPath::root(), &entries));
         all.entries = self.merged(&RelPath::root(), entries);
         all
     }
 
-    /// The names that arguments below `dir` go through or mean, and the first argument of each.
-    fn list_below(&self, all: &mut Listing, dir: &RelPath) -> Vec<(usize, Entry)> {
+    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found there for
+    /// arguments that have all of it.
+    fn list_below(
+        &self,
+        all: &mut Listing,
+        dir: &RelPath,
+        others: &[(usize, Entry)],
+    ) -> Vec<(usize, Entry)> {
         let (mut entries, mut last) = (Vec::new(), None);
         // What leads only to what is not there does not take part either.
         let mut missing = Vec::new();
@@ -470,7 +483,12 @@ impl Sources {
             for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
                 let source = &self.args[no];
                 if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
-                    missing.push((no, name, source.arg.error("look at", errno)));
+                    let error = source.arg.error("look at", errno);
+                    match source.dir {
+                        // As in rsync, only a last name may be missing.
+                        Err(_) if self.options.ignore_missing => all.errors.push(error),
+                        _ => missing.push((no, name, error)),
+                    }
                     continue;
                 }
                 if source.is_left_out(&self.options) {
@@ -490,6 +508,16 @@ impl Sources {
                     Err(error) => all.errors.push(error),
                 }
             }
+        }
+        if !missing.is_empty() {
+            // Those below a directory that is listed in any case are told of there.
+            let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
+            let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
+            let is_deeper = |no: &usize| {
+                let names = |path: &RelPath| path.components().count();
+                names(&self.args[*no].arg.path) > names(dir) + 1
+            };
+            missing.retain(|(no, name, _)| !is_deeper(no) || !dirs.contains(name));
         }
         if !self.options.ignore_missing {
             all.errors.extend(missing.into_iter().map(|(_, _, error)| error));
@@ -578,7 +606,8 @@ impl Sources {
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
             let sharers = self.sharers(dir);
-            if sharers.len() > 1 {
+            let leads_on = || self.args.len() > 1 && self.below(dir).next().is_some();
+            if sharers.len() > 1 || leads_on() {
                 return self.list_shared(dir, &sharers);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);
@@ -588,7 +617,7 @@ impl Sources {
         }
         all.partial = true;
         if !mounted {
-            let entries = self.list_below(&mut all, dir);
+            let entries = self.list_below(&mut all, dir, &[]);
             all.entries = self.merged(dir, entries);
         }
         Ok(all)
@@ -646,6 +675,11 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
+    /// Whether nothing is there that it could stand for.
+    fn is_missing(&self) -> bool {
+        matches!(self.look(), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    }
+
     /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
     fn is_left_out(&self, options: &SourceOptions) -> bool {
         if options.rules.is_empty() {
@@ -675,18 +709,14 @@ impl Source {
         Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
     }
 
-    /// Lists what is in its directory; nothing where that is not there and need not be.
-    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
-        let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
-        let dir = match &self.dir {
-            Err(errno) if missing(errno) => return Ok(None),
-            dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
-        };
+    /// Lists what is in its directory.
+    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Listing, StoreError> {
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let mut judge = self.scopes.judge(&RelPath::root(), &**dir)?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         let dir = dir.map_err(|errno| self.arg.error("list", errno))?;
         let at = (&dir, &RelPath::root());
-        Ok(Some(list(at, (&mut judge, Fate::Stays), options.how(), part)))
+        Ok(list(at, (&mut judge, Fate::Stays), options.how(), part))
     }
 
     /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
@@ -711,6 +741,7 @@ impl Source {
             return Err(self.arg.error("look at", errno));
         }
         if path != self.arg.path {
+            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
             return Ok(Some(Entry { name, meta }));
         }
         // At the root no directory was entered yet, so none has said anything.
@@ -741,7 +772,6 @@ impl Tree for Sources {
         let SourceOptions { follow, see, .. } = self.options;
         if follow != Follow::Never || see.noted {
             return vec![None; paths.len()];
-            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
         }
         let mut last = None;
         let mut versions = Versions::default();

@@ -163,7 +163,18 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
     let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
     let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
-    assert_eq!(Sources::new(vec![no], forgiven).single_file(), None);
+    assert!(Sources::new(vec![no], forgiven).single_file().is_some());
+    let no = format!("{top}/no");
+    assert_eq!(single(&[&format!("{no}/"), &dir]), None);
+    for args in [
+        [&*no, &*file],
+        [&*file, &*no],
+        [&*file, &*format!("{no}/")],
+        [&*format!("{no}/x"), &*file],
+    ] {
+        assert_eq!(single(&args).as_deref(), Some("one"), "{args:?}");
+    }
+    assert_eq!(single(&[&format!("{no}/")]).as_deref(), Some("no"));
     for none in [&[&*dir][..], &[&format!("{link}/")], &[&file, &file], &[]] {
         assert_eq!(single(none), None);
     }
