@@ -55,6 +55,9 @@ impl Reach {
     }
 }
 
+/// Whether an extended attribute of this name may be told.
+pub(super) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Adds what `see` asks for of the entry that `at` reaches.
 pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
     look_but(at, meta, see, &|_| true);
@@ -66,14 +69,14 @@ pub(super) fn look_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,
     see: See,
-    admits: &dyn Fn(&[u8]) -> bool,
+    admits: Admits<'_>,
 ) {
     if meta.is_partly_unread() && see.xattrs != Scope::Nothing {
         look_but(&at(), meta, see, admits);
     }
 }
 
-fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: &dyn Fn(&[u8]) -> bool) {
+fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
     more.unread = false;
     if let Err(Unread) = read(at, meta, (see, admits), &mut more) {
@@ -92,7 +95,7 @@ struct Unread;
 fn read(
     at: &Reach,
     meta: &Meta,
-    (see, admits): (See, &dyn Fn(&[u8]) -> bool),
+    (see, admits): (See, Admits<'_>),
     more: &mut More,
 ) -> Result<(), Unread> {
     if see.acls && !see.noted && !meta.is_symlink() {
