@@ -24,7 +24,7 @@ impl<S: Store> ReceivingHands<S> {
         handle: Handle,
         path: &RelPath,
         (meta, seen): (&Meta, Option<&Meta>),
-        proof: &Proof,
+        proof: Proof,
     ) -> Result<(), Setback> {
         // Of an empty file nothing was written.
         let staged = lock(&self.slot(handle).growing).clone();
@@ -61,9 +61,9 @@ impl<S: Store> ReceivingHands<S> {
         self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = rebuild.commit(commit).map_err(|error| setback(&error));
-        // One of them may have lost its last name.
+        // One of them may have lost its last name. What was known of them goes along.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
-            self.partings.let_go(slot);
+            self.partings.let_go((slot, proof));
         }
         committed
     }
