@@ -73,6 +73,7 @@ fn pause(patience: &Patience) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "makes what is synced")]
 mod tests {
     use super::*;
     use std::sync::Arc;
