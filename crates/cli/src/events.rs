@@ -347,6 +347,7 @@ fn action(action: Action) -> &'static str {
         Action::Touched => "touched",
         Action::Deleted => "deleted",
         Action::Unchanged => "unchanged",
+        Action::Copied => "copied",
     }
 }
 

@@ -95,7 +95,7 @@ impl Explain {
             {
                 Why::Moved(sizes.avg())
             }
-            (Action::Created, _) => Why::New,
+            (Action::Created | Action::Copied, _) => Why::New,
             _ if self.whole => Why::Whole,
             _ if len <= WHOLE_BELOW_BYTES => Why::Short,
             (_, ChunkerSpec::ByContent(_, sizes))

@@ -39,7 +39,7 @@ impl Style {
         match (change.action, change.item) {
             _ if change.facts.linked.is_some() => 'h',
             (Action::Touched | Action::Unchanged, _) => '.',
-            (_, Item::File) => self.arrow,
+            (Action::Created | Action::Updated | Action::Deleted, Item::File) => self.arrow,
             _ => 'c',
         }
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn codes_are_those_that_rsync_prints() {
-        use Action::{Created, Touched, Unchanged, Updated};
+        use Action::{Copied, Created, Touched, Unchanged, Updated};
         use Item::{Device, Dir, File, Special, Symlink};
         for (style, item, action, differs, line) in [
             (PULL, File, Created, "", ">f+++++++++"),
@@ -141,6 +141,8 @@ mod tests {
             (PULL, Device, Created, "", "cD+++++++++"),
             (PULL, Device, Updated, "t", "cDc.t......"),
             (PULL, Special, Touched, "p", ".S...p....."),
+            (PUSH, File, Copied, "", "cf         "),
+            (PULL, File, Copied, "tp", "cf..tp....."),
         ] {
             assert_eq!(style.code(&change(item, action, differs)), line);
         }

@@ -28,7 +28,7 @@ impl Tally {
         let counts = match change.action {
             Action::Created => &mut self.created,
             Action::Deleted => &mut self.deleted,
-            Action::Updated | Action::Touched | Action::Unchanged => return,
+            Action::Updated | Action::Touched | Action::Unchanged | Action::Copied => return,
         };
         counts[match change.item {
             Item::File => 0,

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Item, Notice, Question, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, Item, Notice, Question, Trouble, TroubleKind,
+};
 
 use crate::escape::Escape;
 use crate::events::Event;
@@ -200,6 +202,7 @@ impl Words {
 /// a directory always is.
 fn is_told(change: &Change, format: &Format, view: &View) -> bool {
     match (change.action, change.item) {
+        (Action::Copied, _) if change.differs == Differs::default() => view.unchanged,
         (Action::Touched, item) if item != Item::Dir => format.itemizes() || view.info.name > 1,
         _ => true,
     }
@@ -399,7 +402,7 @@ mod tests {
     use crate::args::{self, Command};
     use crate::view::Terminals;
     use deltic_core::RelPath;
-    use deltic_protocol::report::{Differs, Facts};
+    use deltic_protocol::report::Facts;
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;
     use std::sync::{Arc, Mutex};

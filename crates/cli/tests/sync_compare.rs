@@ -3,7 +3,7 @@
 mod common;
 
 use common::attrs::node;
-use common::{WAYS, Way, World, edited, noise};
+use common::{Run, WAYS, Way, World, edited, noise, rsync};
 use rustix::fs::FileType;
 
 /// A world where `dst` has an old version of `src/file` of the same length.
@@ -170,6 +170,39 @@ fn copy_dest_copies_what_the_alternate_has() {
         world.assert_same("src", "dst");
         assert_ne!(world.inode("dst/same"), world.inode("alt/same"));
         assert!(run.stat("Literal data") < 50_000, "{way:?} {run:#?}");
+    }
+}
+
+/// As rsync does: what an alternate has is told like what differs from there.
+#[test]
+fn what_comes_from_an_alternate_is_itemized() {
+    let lines = |run: &Run| {
+        let told = |line: &&str| line.ends_with(" same") || line.ends_with(" touched");
+        let mut lines: Vec<_> = run.stdout.lines().filter(told).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for (usage, same) in [("copy", "cf"), ("link", "hf"), ("compare", ".f")] {
+        for (level, checksum) in [("-i", ""), ("-ii", ""), ("-ii", "-c")] {
+            if (usage, checksum) == ("link", "-c") {
+                continue;
+            }
+            let options = format!("-p {level} {checksum} --{usage}-dest=../alt");
+            let mut expected = vec!["cf...p..... touched".to_owned()];
+            if level == "-ii" {
+                expected.push(format!("{same}          same"));
+            }
+            expected.sort();
+            for way in WAYS {
+                let run = with_alternate().ok(&words(way, &options));
+                assert_eq!(lines(&run), expected, "{way:?} {options}");
+            }
+            let theirs = words(Way::Local, &options).replace(" --no-fsync", "");
+            let theirs: Vec<_> = theirs.split_whitespace().collect();
+            if let Some(run) = rsync(&with_alternate(), &theirs) {
+                assert_eq!(lines(&run), expected, "rsync {options}");
+            }
+        }
     }
 }
 

@@ -229,6 +229,33 @@ fn deletion_without_recursion_is_refused() {
     }
 }
 
+/// As in rsync it stays, with the backups of what was in it. The message says so.
+#[test]
+fn a_directory_that_holds_backups_gives_way_to_nothing() {
+    for way in WAYS {
+        for makes_link in [false, true] {
+            let world = World::new();
+            if makes_link {
+                world.link("there", "src/f");
+            } else {
+                world.write("src/f", "new");
+            }
+            world.write("src/g", "new");
+            world.write("dst/f/sub/in", "old");
+            let words = format!(
+                "-a -b --delete --force-delete --stats {} {}",
+                way.from("src/"),
+                way.to("dst/")
+            );
+            let run = world.fails(23, &words);
+            assert!(run.stderr.contains("replace f: the backups"), "{way:?} {run:#?}");
+            assert_eq!(run.stat("Number of deleted files"), 1, "{way:?} {run:#?}");
+            assert_eq!(world.read("dst/f/sub/in~"), b"old", "{way:?}");
+            assert!(!world.exists("dst/f/sub/in") && world.exists("dst/g"), "{way:?}");
+        }
+    }
+}
+
 /// A tree of names that the patterns below tell apart.
 fn filter_tree() -> World {
     let world = World::new();

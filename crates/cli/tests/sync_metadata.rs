@@ -93,6 +93,63 @@ fn rules_about_attributes_in_a_directory_count_where_it_is_sent() {
     }
 }
 
+/// In rsync they do not: it applies no rule of the sender to such a directory.
+#[test]
+fn rules_about_attributes_count_for_directories_on_the_way_to_a_source() {
+    let made = || {
+        let world = World::new();
+        world.write("src/d/e/file", "x");
+        for place in ["src/d", "src/d/e", "src/d/e/file"] {
+            ["user.a", "user.b"].iter().for_each(|name| note(&world.path(place), name, b"src"));
+        }
+        world.mkdir("dst");
+        world
+    };
+    let words = ["-aXR", "-f", "-xs user.a"];
+    for way in WAYS {
+        let world = made();
+        let (from, to) = (way.from("src/./d/e/file"), way.to("dst/"));
+        let run = world.sync(&[&words[..], &[&*from, &*to]].concat());
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?}");
+        for name in ["dst/d", "dst/d/e", "dst/d/e/file"] {
+            let is = attributes(&world, name);
+            assert_eq!(is, [("user.b".to_owned(), b"src".to_vec())], "{way:?} {name}");
+        }
+    }
+}
+
+/// Where there is a file system that holds so much of a file.
+#[test]
+fn attributes_that_are_left_out_do_not_count_as_too_many() {
+    let world = World::new();
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return skip("there is no /dev/shm") };
+    let (src, dst) = (dir.path().join("src"), dir.path().join("dst"));
+    fs::create_dir_all(src.join("d")).unwrap();
+    fs::write(src.join("d/file"), "x").unwrap();
+    for place in [src.clone(), src.join("d"), src.join("d/file")] {
+        for no in 0..10 {
+            let flags = rustix::fs::XattrFlags::empty();
+            let name = format!("user.much.{no}");
+            if rustix::fs::lsetxattr(&place, name, &[7; 60_000], flags).is_err() {
+                return skip("/dev/shm does not take so many attributes");
+            }
+        }
+        note(&place, "user.a", b"src");
+    }
+    let (src, dst) = (format!("{}/", src.display()), format!("{}/", dst.display()));
+    for words in [&["-aX"][..], &["-aXL"]] {
+        for rule in ["-xs user.much.*", "-x user.much.*"] {
+            let run = world.sync(&[words, &["-f", rule, &src, &dst]].concat());
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words:?} {rule}");
+            for name in ["", "d", "d/file"] {
+                let place = dir.path().join("dst").join(name);
+                assert_eq!(notes(&place), ["user.a"], "{words:?} {rule} {name}");
+            }
+            fs::remove_dir_all(&dst).unwrap();
+        }
+    }
+}
+
 #[test]
 fn an_alternate_is_compared_without_the_attributes_that_are_left_out() {
     for way in WAYS {

@@ -153,6 +153,64 @@ fn a_source_that_is_not_there_fails_whatever_the_destination_is() {
     }
 }
 
+/// Of several sources those that are there count: one file of them takes the destination's name.
+#[test]
+fn what_is_not_there_stands_in_the_way_of_nothing() {
+    let cases = [
+        ("none/ file to", 23, "new"),
+        ("file none to", 23, "new"),
+        ("none/x file to", 23, "new"),
+        ("none/ to", 23, "old"),
+        ("none/x to", 23, "old"),
+        ("none file/ to", 23, "old"),
+        ("--ignore-missing-args none to", 0, "old"),
+        ("--ignore-missing-args none file to", 0, "new"),
+        ("--ignore-missing-args none/ to", 23, "old"),
+        ("--ignore-missing-args none/ file to", 23, "new"),
+        ("--ignore-missing-args none/x file to", 23, "new"),
+        ("-R --ignore-missing-args none/ file to", 0, "new"),
+        ("none none/ unmade", 23, "old"),
+        ("--ignore-missing-args none unmade", 0, "old"),
+        ("--ignore-missing-args none/ file dir", 23, "old"),
+        ("--ignore-missing-args none file dir", 0, "old"),
+        ("--delete-missing-args none/ file dir", 23, "old"),
+    ];
+    let made = || {
+        let world = World::new();
+        world.write("file", "new");
+        world.write("to", "old");
+        world.set_time("to", 1_000_000_000);
+        world.mkdir("dir");
+        world
+    };
+    let check = |world: &World, case: (&str, i32, &str), code| {
+        let (words, wanted, content) = case;
+        assert_eq!(code, Some(wanted), "{words}");
+        assert_eq!(world.read("to"), content.as_bytes(), "{words}");
+        assert!(!world.exists("unmade"), "{words}");
+        assert_eq!(world.exists("dir/file"), words.ends_with("file dir"), "{words}");
+    };
+    for case in cases {
+        let words: Vec<_> = case.0.split(' ').collect();
+        let (to, from) = words.split_last().unwrap();
+        let far = format!("h:{to}");
+        for to in [*to, &*far] {
+            let world = made();
+            let run = world.sync(&[&["-a"], from, &[to]].concat());
+            check(&world, case, run.code);
+        }
+        if is_installed("rsync") {
+            let world = made();
+            let run = common::Run::of(&mut world.command("rsync", [&["-a"], &words[..]].concat()));
+            check(&world, case, run.code);
+        }
+    }
+    // What was asked for by its name is known to this end as well.
+    let world = made();
+    world.fails(23, "-a h:file h:none to");
+    assert_eq!(world.read("to"), b"new");
+}
+
 #[test]
 fn a_missing_directory_is_made_but_only_one() {
     for way in WAYS {
@@ -331,6 +389,77 @@ fn directories_of_one_name_are_one_directory_whatever_sources_they_are_of() {
 }
 
 /// The files below `dir` and what is in them, in order.
+/// With `-R` a source may lie in what another one brings: both come.
+#[test]
+fn what_lies_in_another_source_comes_beside_it() {
+    let made = || {
+        let world = World::new();
+        for (name, bytes) in [
+            ("a/sub/af", "a"),
+            ("a/sub/both", "a"),
+            ("a/sub/deep/ad", "a"),
+            ("a/own/af", "a"),
+            ("a/clash", "a"),
+            ("x/sub/f", "x"),
+            ("x/sub/both", "xx"),
+            ("x/sub/deep/d", "x"),
+            ("x/sub/deep/unasked", "x"),
+            ("x/lone/z", "x"),
+            ("x/lone/unasked", "x"),
+            ("x/clash/in", "x"),
+            ("y/sub/f", "yy"),
+            ("y/sub/y", "y"),
+        ] {
+            world.write(name, bytes);
+        }
+        world.write("dst/sub/gone", "old");
+        world
+    };
+    let told = |world: &World| files(&world.path("dst"));
+    for words in [
+        "a/./ x/./sub/f",
+        "a/./ x/./sub/both",
+        "x/./sub/both a/./",
+        "a/./ x/./sub/deep/d",
+        "a/./ x/./sub/deep",
+        "a/./ x/./lone/z",
+        "a/./ x/./clash/in",
+        "a/./sub x/./sub/f",
+        "x/./sub/f a/./sub",
+        "x/./sub/deep/d y/./sub",
+        "a/./sub x/./sub/deep/d y/./sub/y",
+        "a/./ x/./sub/f y/./sub",
+        "a/./ x/./sub/f y/./sub/f",
+    ] {
+        for more in ["", "--delete"] {
+            let judge = made();
+            let all = ["-aR"].into_iter().chain((!more.is_empty()).then_some(more));
+            let all: Vec<_> = all.chain(words.split(' ')).chain(["dst/"]).collect();
+            let theirs = rsync(&judge, &all).map(|_| told(&judge));
+            for way in WAYS {
+                let world = made();
+                let from: Vec<_> = words.split(' ').map(|word| way.from(word)).collect();
+                let words = format!("-aR {more} {} {}", from.join(" "), way.to("dst/"));
+                world.ok(&words);
+                let ours = told(&world);
+                // Only where all of its directory was meant.
+                let is_meant =
+                    |line: &String| !line.contains("unasked") || words.contains("/deep ");
+                assert!(ours.iter().all(is_meant), "{words}: {ours:?}");
+                if let Some(theirs) = &theirs {
+                    assert_eq!(&ours, theirs, "{words}");
+                }
+                assert_eq!(world.ok(&format!("-i {words}")).stdout, "", "{words}");
+            }
+        }
+    }
+    // What is missing below a directory that comes anyway is told once.
+    let world = made();
+    let run = world.fails(23, "-aR a/./ x/./sub/none dst/");
+    assert_eq!(run.stderr.matches("none").count(), 1, "{run:#?}");
+    assert!(world.exists("dst/sub/af"));
+}
+
 fn files(dir: &Path) -> Vec<String> {
     let (mut dirs, mut all) = (vec![dir.to_owned()], Vec::new());
     while let Some(next) = dirs.pop() {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::attrs::{SOMEBODY, own, set_times};
-use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync, skip};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
 fn blocks(world: &World, name: &str) -> u64 {
@@ -178,6 +178,41 @@ fn names_of_one_file_that_all_change_in_place_end_with_one_of_their_contents() {
                 assert!(["a", "b", "c"].iter().any(has), "{way:?} {size} {words}");
             }
             assert_eq!(world.inode("dst/a"), world.inode("dst/c"));
+            world.assert_clean("dst");
+        }
+    }
+}
+
+/// Here they are names of one file, there they are not: with `-H` each gets what is its own, also where one had it already.
+#[test]
+fn names_of_one_file_that_are_told_apart_have_their_own_contents_after_one_run() {
+    for size in [10, 200_000, 3 << 20] {
+        for (way, words) in
+            [(Way::Local, ""), (Way::Local, "--no-whole-file"), (Way::Push, ""), (Way::Pull, "")]
+        {
+            let world = World::new();
+            let old = noise(size, 1);
+            world.write("dst/a", &old);
+            world.write("dst/alone", &old);
+            let alone = world.inode("dst/alone");
+            for name in ["b", "c", "d"] {
+                fs::hard_link(world.path("dst/a"), world.path(format!("dst/{name}"))).unwrap();
+            }
+            for name in ["a", "b", "alone"] {
+                let new = [&edited(&old, size / 2)[..], name.as_bytes()].concat();
+                world.write(format!("src/{name}"), new);
+            }
+            world.write("src/c", &old);
+            fs::hard_link(world.path("src/b"), world.path("src/d")).unwrap();
+            for name in ["src/a", "src/b", "src/c", "src/alone", "dst/a"] {
+                world.set_time(name, if name == "src/b" { 1_100_000_000 } else { 1_000_000_000 });
+            }
+            let words = format!("-aH --inplace {words} {} {}", way.from("src/"), way.to("dst/"));
+            world.ok(&words);
+            world.assert_same("src", "dst");
+            assert_eq!(world.inode("dst/alone"), alone, "{way:?} {size}");
+            assert_eq!(world.inode("dst/b"), world.inode("dst/d"), "{way:?} {size}");
+            assert_eq!(world.ok(&format!("-i {words}")).stdout, "", "{way:?} {size}");
             world.assert_clean("dst");
         }
     }

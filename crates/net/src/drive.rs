@@ -24,7 +24,7 @@ use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::pool::{Cost, Pool};
 use crate::streams::{News, Role};
-use crate::transport::{RawFrame, ReadEnd, Reading};
+use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
 
 /// Bundles of answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
@@ -192,6 +192,8 @@ pub(crate) struct Drive {
     pub(crate) news: mpsc::Receiver<News>,
     /// Threads that compute, 0 for as many as there are processors.
     pub(crate) threads: u32,
+    /// Told whether calls are under way.
+    pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
 }
 
@@ -210,7 +212,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
 async fn turn<M: Machine, H: Hands<M>>(
     mut machine: M,
     hands: Arc<H>,
-    Drive { mut greeting, mut frames, mut outlets, mut news, threads, monitor }: Drive,
+    Drive { mut greeting, mut frames, mut outlets, mut news, threads, counters, monitor }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     let (watched, doing) = (monitor.clone(), Arc::clone(&hands));
@@ -239,6 +241,7 @@ async fn turn<M: Machine, H: Hands<M>>(
             // Asking for work may have put frames into the machine's mouth.
             outlets.send_ready(&mut machine);
         }
+        counters.set_works(pool.is_at_work());
         if machine.is_finished() {
             monitor.note_compared(machine.counts());
             outlets.send_rest(&mut machine).await;
@@ -494,7 +497,8 @@ mod tests {
         let (_, news) = mpsc::channel(1);
         let monitor = Monitor::default();
         let outlets = Outlets::new(first, monitor.clone());
-        let by = Drive { greeting: None, frames, outlets, news, threads: 1, monitor };
+        let counters = Arc::default();
+        let by = Drive { greeting: None, frames, outlets, news, threads: 1, counters, monitor };
         let options = Options::default();
         let machine = Receiver::new(Setting { options, ..Setting::default() });
         drop(queue);
@@ -511,7 +515,7 @@ mod tests {
         Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec().into() })
     }
 
-    /// A peer may say for ever that it is alive, as in rsync: it is heard and nothing comes of it. What is no such frame is
+    /// However often a peer says that it is alive, it is heard and nothing comes of it. What is no such frame is
     /// refused all the same.
     #[tokio::test]
     async fn signs_of_life_are_heard_and_do_nothing() {

@@ -1,6 +1,9 @@
 //! How long a run may take, or be silent, before this end gives up.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use deltic_protocol::limits::MAX_MUTE_SECONDS;
+use tokio::time::Instant;
 
 use crate::error::SyncError;
 use crate::plan::Patience;
@@ -12,15 +15,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Ends when there is nothing more to wait for; never, where `patience` has no end.
 pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncError {
     let start = Instant::now();
-    let (mut seen, mut since) = (0, start);
+    let (mut heard, mut heard_at) = (0, start);
+    let (mut moved, mut moved_at) = ((0, 0), start);
     loop {
         let now = Instant::now();
-        let heard = counters.traffic().received;
+        let traffic = counters.traffic();
         // What we send says nothing of the other end: a pipe takes it whether or not somebody reads.
-        if heard != seen || counters.is_behind() {
-            (seen, since) = (heard, now);
+        if traffic.received != heard || counters.is_busy() {
+            (heard, heard_at) = (traffic.received, now);
         }
-        let waits = Waits { whole: now - start, silent: now - since, unheard: heard == 0 };
+        // Not for ever, though.
+        let moves = (counters.told(), traffic.sent);
+        if moves != moved || counters.is_busy() {
+            (moved, moved_at) = (moves, now);
+        }
+        let (silent, mute) = (now - heard_at, now - moved_at);
+        let waits = Waits { whole: now - start, silent, mute, unheard: heard == 0 };
         if let Some(error) = over(patience, &waits) {
             return error;
         }
@@ -28,10 +38,15 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     }
 }
 
+/// However long a file is, its end is not at work on it for so long without a word; one whose disk does not answer is.
+const LONGEST_MUTE: Duration = Duration::from_secs(MAX_MUTE_SECONDS);
+
 /// How long a run has waited, and for what.
 struct Waits {
     whole: Duration,
     silent: Duration,
+    /// Since anything else than signs of life went either way.
+    mute: Duration,
     /// Nothing has come yet.
     unheard: bool,
 }
@@ -42,7 +57,9 @@ fn over(patience: &Patience, waits: &Waits) -> Option<SyncError> {
         Some(SyncError::TimeUp)
     } else if waits.unheard && past(patience.answer, waits.whole) {
         Some(SyncError::NoAnswerInTime)
-    } else if past(patience.silence, waits.silent) {
+    } else if past(patience.silence, waits.silent)
+        || patience.silence.is_some() && waits.mute >= LONGEST_MUTE
+    {
         Some(SyncError::Silence)
     } else {
         None
@@ -56,8 +73,18 @@ fn pause(patience: &Patience) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "makes what is synced")]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    use deltic_protocol::hello::Alive;
+    use deltic_protocol::options::Options;
+    use tokio::time::timeout;
+
+    use crate::plan::{Destination, Names, Plan, Remote, Sources};
+    use crate::session::{Conduct, Session, dial};
+    use crate::transport::{Reader, Writer, memory};
 
     #[test]
     fn each_limit_has_its_own_end() {
@@ -65,7 +92,8 @@ mod tests {
         let all = Patience { silence: second(10), answer: second(5), whole: second(60) };
         let ended = |patience: &Patience, whole, silent, unheard| {
             let (whole, silent) = (Duration::from_secs(whole), Duration::from_secs(silent));
-            over(patience, &Waits { whole, silent, unheard }).map(|error| error.to_string())
+            let waits = Waits { whole, silent, mute: silent, unheard };
+            over(patience, &waits).map(|error| error.to_string())
         };
         let said = |error: SyncError| Some(error.to_string());
         assert_eq!(ended(&all, 4, 4, true), None);
@@ -74,5 +102,70 @@ mod tests {
         assert_eq!(ended(&all, 30, 10, false), said(SyncError::Silence));
         assert_eq!(ended(&all, 60, 0, false), said(SyncError::TimeUp));
         assert_eq!(ended(&Patience::default(), 1 << 30, 1 << 30, true), None);
+    }
+
+    #[test]
+    fn a_peer_that_says_for_a_day_that_it_lives_and_nothing_else_is_silent() {
+        let silence = Some(Duration::from_secs(60));
+        let ended = |silence, mute| {
+            let (patience, mute) = (Patience { silence, ..Patience::default() }, mute);
+            let waits = Waits { whole: 2 * mute, silent: Duration::ZERO, mute, unheard: false };
+            over(&patience, &waits).is_some()
+        };
+        assert!(!ended(silence, LONGEST_MUTE - Duration::from_secs(1)));
+        assert!(ended(silence, LONGEST_MUTE));
+        assert!(!ended(None, LONGEST_MUTE));
+    }
+
+    /// Passes on what comes from one end, and from when it `swallows` signs of life alone.
+    async fn relay(from: Reader, to: Writer, swallows: impl Fn(usize) -> bool) {
+        let (Reader::Memory(mut from, _), Writer::Memory(to)) = (from, to) else {
+            unreachable!("both ends are in memory")
+        };
+        for count in 0.. {
+            let Some(batch) = from.recv().await else { return };
+            if (!swallows(count) || batch == Alive.encode()) && to.send(batch).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What the receiver asks for gets lost: from then on each end waits for the other.
+    #[tokio::test]
+    async fn two_ends_that_wait_for_each_other_give_up() {
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&source).expect("it is empty");
+        std::fs::write(source.join("file"), [7; 100_000]).expect("it is new");
+        let ((ours, near), (far, theirs)) = (memory(), memory());
+        tokio::spawn(relay(near.reader, far.writer, |_| false));
+        // The greeting arrives.
+        tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
+        let options = Options { recursive: true, silence: 1, ..Options::default() };
+        let plan = Plan {
+            sources: Sources::Local(vec![source]),
+            names: Names::None,
+            destination: Destination::Local(destination),
+            patience: Patience::of_silence(options.silence),
+            options,
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            bwlimit: None,
+            by_blake3: false,
+            cache: None,
+        };
+        let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
+        let dialling = async {
+            let conduct = Conduct::default();
+            let counters = Arc::clone(&conduct.counters);
+            let (session, _) = Session::new(ours, conduct);
+            let mut watch = |_| ();
+            tokio::select! {
+                result = dial(session, &plan, &mut watch) => result,
+                error = run_out(&plan.patience, &counters) => Err(error),
+            }
+        };
+        let both = async { tokio::join!(dialling, serving) };
+        let (dialled, served) = timeout(Duration::from_secs(30), both).await.expect("they end");
+        assert!(dialled.is_err() && served.is_err(), "{dialled:?} {served:?}");
     }
 }

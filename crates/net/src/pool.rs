@@ -114,6 +114,11 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
         crew.work_out + crew.waiting.len() < most
     }
 
+    /// Whether calls are under way.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.crews.iter().any(|crew| crew.work_out > 0)
+    }
+
     /// Takes work in; the caller has asked for room.
     pub(crate) fn take(&mut self, cost: Cost, work: W) {
         self.crews[cost as usize].waiting.push_back(work);

@@ -214,7 +214,7 @@ impl Session {
         let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
         let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
-        let single = single.filter(|name| paths.len() == 1 && is_it(name));
+        let single = single.filter(|name| matches!(names, plan::Names::None) && is_it(name));
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
             Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
@@ -263,7 +263,7 @@ impl Session {
             }
         };
         let sources = open(&paths, names, &options)?;
-        let single = sources.single_file().filter(|_| names.is_none());
+        let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
@@ -335,7 +335,7 @@ impl Session {
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
                 let sources = open(&paths, names.as_deref(), &options)?;
-                let single = sources.single_file().filter(|_| names.is_none());
+                let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
@@ -504,7 +504,8 @@ impl Session {
             Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
         let monitor = self.flow.monitor.clone();
         let outlets = Outlets::new(self.batches.clone(), monitor.clone());
-        let by = Drive { greeting, frames, outlets, news, threads, monitor };
+        let counters = Arc::clone(&self.flow.counters);
+        let by = Drive { greeting, frames, outlets, news, threads, counters, monitor };
         let session = drive(machine, hands, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
@@ -585,6 +586,12 @@ fn open_alternates(
         opened.ok()
     };
     Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
+}
+
+/// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and
+/// not under a new one.
+fn single_file(sources: &Sources, options: &Options) -> Option<Name> {
+    sources.single_file().filter(|_| missing(sources, options).is_empty())
 }
 
 /// Sources that are not there, if the other end is to be told.

@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -246,6 +246,10 @@ pub(crate) struct Counters {
     received: AtomicU64,
     /// Readings of streams that wait to be taken.
     waiting: AtomicUsize,
+    /// Times that something came which is no sign of life.
+    told: AtomicU64,
+    /// Whether this end has calls of its own under way.
+    works: AtomicBool,
 }
 
 impl Counters {
@@ -263,6 +267,27 @@ impl Counters {
     /// Whether what has come is not taken: then it is not the other end that is silent.
     pub(crate) fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether this end is at work, or behind: then it is not the other end that is waited for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.works.load(Ordering::Relaxed) || self.is_behind()
+    }
+
+    pub(crate) fn set_works(&self, works: bool) {
+        self.works.store(works, Ordering::Relaxed);
+    }
+
+    /// Changes whenever something came that is no sign of life.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Notes that bytes of a frame of this type came.
+    fn note(&self, kind: u8) {
+        if kind != Alive::KIND {
+            self.told.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn count_sent(&self, bytes: usize) {
@@ -398,6 +423,7 @@ pub(crate) async fn read_frame(
     }
     let Header { kind, len } = Header::decode(header).map_err(ReadEnd::Bad)?;
     counters.count_received(HEADER_BYTES);
+    counters.note(kind);
     // Memory follows the bytes that arrive, not the length that was claimed.
     let mut payload = Vec::new();
     let mut rest = (&mut *reader).take(len as u64);
@@ -405,7 +431,10 @@ pub(crate) async fn read_frame(
         match rest.read_buf(&mut payload).await {
             Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
             // Counted as they come: a long frame on a slow line is no silence.
-            Ok(n) => counters.count_received(n),
+            Ok(n) => {
+                counters.count_received(n);
+                counters.note(kind);
+            }
             Err(error) => return Err(ReadEnd::Broken(error)),
         }
     }
@@ -478,6 +507,7 @@ impl Arrivals {
             && start + len <= self.bytes.len()
         {
             end = start + len;
+            flow.counters.note(kind);
             ends.push((kind, start..end));
         }
         let rest = self.bytes.split_off(end);
@@ -498,7 +528,10 @@ impl Arrivals {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
                 // Counted as they come: a long frame on a slow line is no silence.
-                Ok(bytes) => flow.count_in(bytes).await,
+                Ok(bytes) => {
+                    self.bytes.first().inspect(|kind| flow.counters.note(**kind));
+                    flow.count_in(bytes).await;
+                }
                 Err(error) => return Err(ReadEnd::Broken(error)),
             }
         }
@@ -531,7 +564,8 @@ pub(crate) fn start_writer(
     let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let (flow, monitor) = (flow.clone(), flow.monitor.clone());
     let pause = (stream == Stream::First).then(|| flow.pause.subscribe());
-    let said = Said { taken, pause };
+    let counters = Arc::clone(&flow.counters);
+    let said = Said { taken, pause, counters, owed: 0 };
     let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
         match writer {
             Writer::Stream(writer) => write_all(writer, said, &flow).await,
@@ -546,11 +580,20 @@ struct Said {
     taken: mpsc::Receiver<Vec<u8>>,
     /// The longest silence, on the stream that breaks it.
     pause: Option<watch::Receiver<Option<Duration>>>,
+    counters: Arc<Counters>,
+    /// What the other end had told when this one last said something.
+    owed: u64,
 }
 
 impl Said {
-    /// What comes next: a sign of life, where nothing else has for as long as a pause may be.
+    /// What comes next: a sign of life, where nothing else has for as long as a pause may be, and there is reason for one.
     async fn next(&mut self) -> Option<Vec<u8>> {
+        let next = self.batch_or_sign().await;
+        self.owed = self.counters.told();
+        next
+    }
+
+    async fn batch_or_sign(&mut self) -> Option<Vec<u8>> {
         let Some(pause) = &mut self.pause else { return self.taken.recv().await };
         loop {
             let longest = *pause.borrow_and_update();
@@ -563,8 +606,12 @@ impl Said {
             tokio::select! {
                 biased;
                 batch = self.taken.recv() => return batch,
-                () = silence => return Some(Alive.encode()),
-                Ok(()) = pause.changed() => {}
+                () = silence => {}
+                Ok(()) = pause.changed() => continue,
+            }
+            // Two ends that only wait for each other have no reason, and fall silent.
+            if self.counters.is_busy() || self.counters.told() != self.owed {
+                return Some(Alive.encode());
             }
         }
     }
@@ -667,6 +714,35 @@ mod tests {
         assert_eq!(taken.recv().await.map(|reading| reading.len()), Some(1));
         rest().await;
         assert!(!flow.counters.is_behind());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_says_that_it_lives_while_it_works_and_for_what_it_hears() {
+        let flow = Flow::new(&Conduct::default());
+        flow.beats(Some(Duration::from_secs(3)));
+        let (to, mut said) = mpsc::channel(1);
+        let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First);
+        let mut signs = async || {
+            let mut signs = 0;
+            while let Ok(sign) = tokio::time::timeout(Duration::from_secs(5), said.recv()).await {
+                assert_eq!(sign, Some(Alive.encode()));
+                signs += 1;
+                if signs == 100 {
+                    break;
+                }
+            }
+            signs
+        };
+        assert_eq!(signs().await, 0, "it waits for the other end");
+        flow.counters.set_works(true);
+        assert_eq!(signs().await, 100);
+        flow.counters.set_works(false);
+        assert!(signs().await <= 1, "one may have been on its way");
+        // Something came: that is said once.
+        flow.counters.note(9);
+        assert_eq!(signs().await, 1);
+        flow.counters.note(Alive::KIND);
+        assert_eq!(signs().await, 0, "two ends that live have nothing to say to each other");
     }
 
     /// The frames of a stream that arrives in these pieces, up to why no more come.

@@ -498,11 +498,14 @@ impl Abort {
     }
 }
 
-/// Says that an end is at work, though it has had nothing to say. It may stand before any frame and is not answered.
+/// Says that an end is at work, or has heard what came, though it has had nothing to say. It may stand before any frame and is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
 
 impl Alive {
+    /// The type of the frame.
+    pub const KIND: u8 = ALIVE;
+
     /// The frame that says so.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {

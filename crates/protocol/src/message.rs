@@ -219,6 +219,19 @@ pub enum Done {
 }
 
 impl Done {
+    /// Whether a file can end so that was wanted so many times: only of one that was can be said what became of its content.
+    pub(crate) fn may_end(&self, wants: u32) -> bool {
+        match self {
+            Self::Same { touched, differs } => {
+                wants > 0 && *touched == (*differs != Differs::default())
+            }
+            Self::Replaced { action, .. } => {
+                wants > 0 && matches!(action, Action::Created | Action::Updated | Action::Copied)
+            }
+            Self::Failed(_) => true,
+        }
+    }
+
     /// Bytes of the file that were sent, as the receiver says.
     pub(crate) const fn literal(&self) -> u64 {
         match self {

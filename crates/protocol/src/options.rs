@@ -55,7 +55,8 @@ pub struct Options {
     /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
     /// [know how](crate::Terms::streams).
     pub streams: u32,
-    /// How long either end may be silent (`--timeout`), in seconds; 0 for ever. Each says something three times meanwhile.
+    /// How long either end may be silent (`--timeout`), in seconds; 0 for ever. Each that is at work
+    /// says something three times meanwhile.
     pub silence: u32,
     /// Whose way files go, where they do not go whole (`--strategy`).
     pub strategy: Strategy,

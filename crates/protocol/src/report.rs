@@ -94,6 +94,8 @@ pub enum Action {
     Deleted,
     /// Nothing: it is up to date. Told where the [options](crate::options::Options::tells_unchanged) ask for it.
     Unchanged,
+    /// It was not there, and came from another tree of the receiver (`--copy-dest`), from which it differs.
+    Copied,
 }
 
 /// In what the old entry differed from the new.

@@ -1885,8 +1885,8 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 #[test]
 fn what_is_asked_about_is_answered_before_it_is_settled() {
     let early = PeerError::Unexpected("the end of a file whose digest is asked for");
-    let same = Done::Same { touched: false, differs: Differs::default() };
-    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: same }] {
+    let failed = Done::Failed(trouble(TroubleKind::Failed));
+    for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: failed }] {
         let mut target = Target::plain();
         target.machine.handle(ToSender::Digest(vec![A])).unwrap();
         assert_eq!(target.machine.handle(end.clone()), Err(early.clone()));
@@ -1894,6 +1894,37 @@ fn what_is_asked_about_is_answered_before_it_is_settled() {
         let told = |frame: &ToReceiver| matches!(frame, ToReceiver::Digests(lines) if lines[0].digest.is_some());
         assert!(target.frames.iter().any(told));
         target.take([end]).unwrap();
+    }
+}
+
+/// What the sender's user reads of a file is what can have become of it.
+#[test]
+fn an_end_that_nothing_led_to_is_refused() {
+    let (none, some) = (Differs::default(), Differs { mode: true, ..Differs::default() });
+    let replaced =
+        |action| Done::Replaced { action, differs: none, literal: 0, matched: 0, from: None };
+    let good = [
+        Done::Same { touched: false, differs: none },
+        Done::Same { touched: true, differs: some },
+        replaced(Action::Created),
+        replaced(Action::Updated),
+        replaced(Action::Copied),
+    ];
+    let bad = [
+        Done::Same { touched: true, differs: none },
+        Done::Same { touched: false, differs: some },
+        replaced(Action::Touched),
+        replaced(Action::Deleted),
+        replaced(Action::Unchanged),
+    ];
+    let unled = PeerError::Unexpected("an end that nothing led to");
+    let end = |done: &Done| ToSender::Done { file: A, done: done.clone() };
+    for done in good.iter().chain(&bad) {
+        assert_eq!(Target::plain().refusal(end(done)), unled, "{done:?} of what was not wanted");
+        let mut target = Target::plain();
+        target.take([want(A)]).unwrap();
+        let ended = target.take([end(done)]);
+        assert_eq!(ended.is_ok(), good.contains(done), "{done:?}");
     }
 }
 

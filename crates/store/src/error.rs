@@ -118,6 +118,14 @@ pub enum StoreError {
         /// How many names went.
         removed: u64,
     },
+    /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
+    #[error("replace {path}: the backups of what was in it are in that directory")]
+    KeepsOld {
+        /// The directory.
+        path: RelPath,
+        /// How many names went.
+        removed: u64,
+    },
     /// A source argument cannot be used; it is named as it was written.
     #[error("{action} {argument}: {}", reason(source))]
     Argument {
@@ -141,6 +149,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether there was no room for what was to be written: it was not, and may be where some comes free. What a flush found
+    /// no room for may be lost.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        matches!(self, Self::Full { action, .. } if *action != "flush")
+    }
+
     /// Sorts the system's answer `errno` to `action` on `path`.
     pub(crate) fn new(action: &'static str, path: &RelPath, errno: Errno) -> Self {
         let path = path.clone();
@@ -192,5 +207,7 @@ mod tests {
         assert!(matches!(denied, StoreError::Denied { .. }));
         let full = StoreError::new("write", &path, Errno::NOSPC);
         assert_eq!(full.to_string(), "write notes\\u{1b}.img: no space left on device");
+        assert!(full.wants_room() && !denied.wants_room());
+        assert!(!StoreError::new("flush", &path, Errno::NOSPC).wants_room());
     }
 }

@@ -351,7 +351,8 @@ pub trait Rebuild: Send + Sync + 'static {
     /// Writes `bytes` at `new_start`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] among others; the rebuild is spoiled then.
+    /// [`StoreError::Full`] among others; the rebuild is spoiled then, but what [wants room](StoreError::wants_room) may be
+    /// written again.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
     /// The same of bytes that were read from old versions, all of them or `content` says what else. A caller that puts

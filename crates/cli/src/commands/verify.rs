@@ -244,7 +244,9 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created if change.differs.kind => vec!["kind"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
-        Action::Updated | Action::Touched | Action::Unchanged => attributes(change).collect(),
+        Action::Updated | Action::Touched | Action::Unchanged | Action::Copied => {
+            attributes(change).collect()
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod closing;
 mod opening;
 mod panes;
+mod parting;
 mod reading;
 mod slot;
 mod tallying;
@@ -32,6 +33,7 @@ use crate::hands::lock;
 use crate::monitor::Stage;
 use crate::pool::Cost;
 use crate::user::User;
+use parting::Partings;
 use slot::Slot;
 use tallying::Found;
 use writing::Site;
@@ -60,6 +62,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     digests: Digests,
+    partings: Partings,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -161,7 +164,11 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
-                done(self.alternates.copy(&self.store, (&path, alternate), metas, self.keep))
+                let at = (&path, alternate);
+                done(
+                    self.partings
+                        .with_room(|| self.alternates.copy(&self.store, at, metas, self.keep)),
+                )
             }
             Work::Extra { dir, keep, rest } => {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
@@ -266,7 +273,10 @@ fn done(result: Result<(), StoreError>) -> Answer {
 fn removed(result: Result<u64, StoreError>) -> Result<Removed, Trouble> {
     match result {
         Ok(names) => Ok(Removed { names, trouble: None }),
-        Err(error @ StoreError::Protected { removed: names, .. }) => {
+        Err(
+            error @ (StoreError::Protected { removed: names, .. }
+            | StoreError::KeepsOld { removed: names, .. }),
+        ) => {
             let (kind, message) = (TroubleKind::Skipped, error.to_string());
             Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
         }
@@ -303,6 +313,7 @@ impl<S: Store> ReceivingHands<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
             digests: Digests::default(),
+            partings: Partings::default(),
         })
     }
 

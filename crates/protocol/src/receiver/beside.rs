@@ -185,7 +185,7 @@ impl Receiver {
     }
 
     fn copy_beside(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
-        let change = created(&waiting.path, &waiting.meta);
+        let change = self.copy_of(&waiting, &beside.is);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);
             self.came(file);
@@ -209,6 +209,13 @@ impl Receiver {
         };
         self.beside.insert(file, waiting);
         self.jobs.ask(work, Place::CopyBeside { file, change });
+    }
+
+    /// A file that comes from an alternate where it `is` so: told like what differs from there.
+    fn copy_of(&self, Waiting { path, meta, .. }: &Waiting, is: &Meta) -> Change {
+        let differs = attributes(&self.setting.options, meta, is);
+        let (action, facts) = (Action::Copied, Facts::of(meta));
+        Change { path: path.clone(), item: Item::File, action, differs, facts }
     }
 
     /// What the alternate cannot give after all the sender does.
@@ -260,7 +267,11 @@ impl Receiver {
                 self.done(file, Done::Same { touched: false, differs: Differs::default() });
             }
             Ok(()) => {
-                let (action, differs) = (Action::Created, Differs::default());
+                let candidate = &incoming.candidate;
+                let was = candidate.beside.as_ref().map(|beside| beside.is.clone());
+                let meta = candidate.meta.clone();
+                let differs = |is| attributes(&self.setting.options, &meta, &is);
+                let (action, differs) = (Action::Copied, was.map(differs).unwrap_or_default());
                 self.done(
                     file,
                     Done::Replaced { action, differs, literal: 0, matched, from: None },
@@ -278,9 +289,4 @@ impl Receiver {
             }
         }
     }
-}
-
-fn created(path: &RelPath, meta: &Meta) -> Change {
-    let (action, differs) = (Action::Created, Differs::default());
-    Change { path: path.clone(), item: Item::File, action, differs, facts: Facts::of(meta) }
 }

@@ -613,6 +613,9 @@ impl Sender {
         if listing.inquiry == Inquiry::Open {
             return Err(EARLY);
         }
+        if !done.may_end(listing.attempts) {
+            return Err(PeerError::Unexpected("an end that nothing led to"));
+        }
         self.withdraw(file);
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));

@@ -994,7 +994,8 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    of(&[Action::Created, Action::Updated, Action::Touched, Action::Deleted, Action::Unchanged])
+    let all = [Action::Created, Action::Updated, Action::Touched, Action::Deleted];
+    of(&[&all[..], &[Action::Unchanged, Action::Copied]].concat())
 }
 
 fn facts() -> impl Strategy<Value = Facts> {

@@ -188,10 +188,15 @@ impl Judge {
 
     /// Takes those extended attributes of an entry away that the rules exclude.
     pub(crate) fn sift(&self, meta: &mut Meta) {
-        if let Some(Judging { book, scope, .. }) = &self.0 {
-            let excluded = |name: &[u8]| scope.decide_xattr(&book.nodes, name);
-            super::sift(meta, |name| excluded(name) != Some(Action::Exclude));
+        if self.0.is_some() {
+            super::sift(meta, |name| self.admits_xattr(name));
         }
+    }
+
+    /// Whether the rules let the extended attribute `name` of an entry be told.
+    pub(crate) fn admits_xattr(&self, name: &[u8]) -> bool {
+        let Some(Judging { book, scope, .. }) = &self.0 else { return true };
+        scope.decide_xattr(&book.nodes, name) != Some(Action::Exclude)
     }
 }
 

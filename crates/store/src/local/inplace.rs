@@ -191,7 +191,7 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names that a run changed where they are: it may do so under more than one of them.
+/// Files of several names that a run changes where they are: it may do so under more than one of them.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
 
@@ -207,13 +207,36 @@ pub(super) struct Left {
 }
 
 impl LeftFiles {
-    /// The file of this device and inode.
-    pub(super) fn of(&self, inode: (u64, u64)) -> Turn {
-        Arc::clone(lock(&self.0).entry(inode).or_default())
+    /// The file of this device and inode; none where there are too many to know another.
+    pub(super) fn of(&self, inode: (u64, u64)) -> Option<Turn> {
+        let mut known = lock(&self.0);
+        if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
+            return None;
+        }
+        Some(Arc::clone(known.entry(inode).or_default()))
     }
 }
+
+/// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone. About
+/// 150 bytes each.
+const MAX_LEFT: usize = 1 << 16;
 
 /// What an owner needs to change a file where it is.
 const READ_AND_WRITE: u32 = 0o600;
 
 const OPEN: &str = "open to change";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_files_of_several_names_are_known_than_there_is_room_for() {
+        let left = LeftFiles::default();
+        assert!((0..MAX_LEFT as u64).all(|inode| left.of((1, inode)).is_some()));
+        assert!(left.of((2, 0)).is_none());
+        let again = [left.of((1, 7)), left.of((1, 7))].map(Option::unwrap);
+        assert!(Arc::ptr_eq(&again[0], &again[1]));
+        assert_eq!(lock(&left.0).len(), MAX_LEFT);
+    }
+}

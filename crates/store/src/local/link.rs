@@ -4,6 +4,7 @@ use deltic_core::{Meta, More, RelPath, See};
 use rustix::fs::Stat;
 
 use super::backup::Goes;
+use super::more::Reach;
 use super::place::Place;
 use super::snapshot::{inode_of, look_at};
 use super::stage::new_name;
@@ -33,9 +34,14 @@ pub(super) fn link(
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
-        Ok(linked) if from.sifted(linked.clone()) == lasting_of(is) => store
-            .back_up(&place, Goes::Replaced)
-            .and_then(|()| place.land(&dir, &name).at(LINK, path)),
+        Ok(linked)
+            if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
+                == lasting_of(is) =>
+        {
+            store
+                .back_up(&place, Goes::Replaced)
+                .and_then(|()| place.land(&dir, &name).at(LINK, path))
+        }
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
         Err(errno) => Err(StoreError::new(LINK, path, errno)),
     };

@@ -7,6 +7,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
+use super::more::{Reach, look_again};
 use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
@@ -64,7 +65,7 @@ pub(super) fn list(
         None => look((dir, path), name, how),
     };
     listing.entries.reserve_exact(rest.len().min(most));
-    look_at_some(path, fates, look, (&mut rest).take(most), &mut listing);
+    look_at_some((dir, path), (fates, how), look, (&mut rest).take(most), &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -80,8 +81,8 @@ pub(super) fn list_but(
     let Some(mut rest) = names_for(&[dir], path, (keep, Part::First), &mut listing) else {
         return listing;
     };
-    let names = (&mut rest).take(PART_NAMES);
-    look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    let (look, names) = (|name: &Name| look((dir, path), name, how), (&mut rest).take(PART_NAMES));
+    look_at_some((dir, path), (fates, how), look, names, &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -147,7 +148,8 @@ pub(super) fn look_at_names(
 ) -> Listing {
     let mut listing = Listing::default();
     let names = names.iter().cloned();
-    look_at_some(path, fates, |name| look((dir, path), name, how), names, &mut listing);
+    let look = |name: &Name| look((dir, path), name, how);
+    look_at_some((dir, path), (fates, how), look, names, &mut listing);
     listing
 }
 
@@ -155,8 +157,8 @@ pub(super) fn look_at_names(
 type Looked = (Meta, Option<Option<Version>>);
 
 fn look_at_some(
-    path: &RelPath,
-    (judge, fate): (&mut Judge, Fate),
+    (dir, path): (&Dir, &RelPath),
+    ((judge, fate), how): ((&mut Judge, Fate), (Follow, See)),
     look: impl Fn(&Name) -> Result<Looked, Errno>,
     names: impl Iterator<Item = Name>,
     listing: &mut Listing,
@@ -164,7 +166,7 @@ fn look_at_some(
     for name in names {
         match look(&name) {
             Ok((mut meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
-                judge.sift(&mut meta);
+                sift((dir, &name), &mut meta, how, judge);
                 listing.entries.push(Entry { name, meta });
                 listing.versions.extend(version);
             }
@@ -177,6 +179,20 @@ fn look_at_some(
             }
         }
     }
+}
+
+/// Takes the extended attributes that `judge` excludes away from what `name` of `dir` is taken for.
+pub(super) fn sift(
+    (dir, name): (&Dir, &Name),
+    meta: &mut Meta,
+    (follow, see): (Follow, See),
+    judge: &Judge,
+) {
+    let reach =
+        if follow == Follow::Never || meta.is_symlink() { Reach::Name } else { Reach::Followed };
+    let admits = |name: &[u8]| judge.admits_xattr(name);
+    look_again(|| reach(dir.path_to(name)), meta, see, &admits);
+    judge.sift(meta);
 }
 
 /// What `name` of `dir`, which is at `path`, is taken for. Its own path is made only where that matters.

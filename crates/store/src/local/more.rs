@@ -55,12 +55,36 @@ impl Reach {
     }
 }
 
+/// Whether an extended attribute of this name may be told.
+pub(super) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Adds what `see` asks for of the entry that `at` reaches.
 pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
+    look_but(at, meta, see, &|_| true);
+}
+
+/// Looks again at an entry of which there was too much, or some that could not be read: it may be among the extended attributes
+/// that `admits` does not let be told.
+pub(super) fn look_again(
+    at: impl FnOnce() -> Reach,
+    meta: &mut Meta,
+    see: See,
+    admits: Admits<'_>,
+) {
+    if meta.is_partly_unread() && see.xattrs != Scope::Nothing {
+        look_but(&at(), meta, see, admits);
+    }
+}
+
+fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
-    if let Err(Unread) = read(at, meta, see, &mut more) {
-        let More { accessed, linked, .. } = more;
-        more = More { accessed, linked, unread: true, ..More::default() };
+    more.unread = false;
+    if let Err(Unread) = read(at, meta, (see, admits), &mut more) {
+        more.xattrs.clear();
+        if !see.noted {
+            (more.access_acl, more.default_acl) = (None, None);
+        }
+        more.unread = true;
     }
     meta.more = more.boxed();
 }
@@ -68,13 +92,21 @@ pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
 /// There is more, and it cannot be read, or is more than can be carried.
 struct Unread;
 
-fn read(at: &Reach, meta: &Meta, see: See, more: &mut More) -> Result<(), Unread> {
+fn read(
+    at: &Reach,
+    meta: &Meta,
+    (see, admits): (See, Admits<'_>),
+    more: &mut More,
+) -> Result<(), Unread> {
     if see.acls && !see.noted && !meta.is_symlink() {
         more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
     for name in names(at, see.xattrs).map_err(|_| Unread)? {
+        if !admits(see.xattrs.told(&name)) {
+            continue;
+        }
         let Some(value) = value(at, &name).map_err(|_| Unread)? else { continue };
         let name = see.xattrs.told(&name);
         total += name.len() + value.len();

@@ -67,6 +67,7 @@ impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
         let changing = if store.writing.inplace { Changing::of(&place)? } else { None };
+        let changing = changing.filter(|changing| store.may_change(changing.version()));
         let staged = store.growing().create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
@@ -255,6 +256,7 @@ impl LocalRebuild {
             return self.change((changing, changing.version()), commit, (place, old));
         }
         let left = self.store.left.of(changing.version().inode());
+        let left = left.expect("its turn was there when it began");
         let mut left = lock(&left);
         let now = place.dir.find(&place.name).at("commit", &self.path)?;
         let ours = now.filter(|now| left.version == Some(Version::of(now)));

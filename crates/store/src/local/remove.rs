@@ -67,10 +67,15 @@ pub(super) fn remove(store: &Inner, path: &RelPath, goes: Goes) -> Result<u64, S
         }
         Goes::Replaced => removal.take(entry, is_dir(entry)?, &scope)?,
     }
+    let mut keeps_old = false;
     while let Some((path, step)) = removal.stack.pop() {
         let step = match step {
             Step::Empty(above) => removal.empty(&path, &above),
-            Step::Remove => removal.remove_dir(&path),
+            Step::Remove => {
+                let gone = removal.remove_dir(&path);
+                keeps_old = matches!(gone, Ok(false));
+                gone.map(drop)
+            }
         };
         removal.note(step);
     }
@@ -79,7 +84,10 @@ pub(super) fn remove(store: &Inner, path: &RelPath, goes: Goes) -> Result<u64, S
         .kept
         .contains(path)
         .then(|| StoreError::Protected { path: path.clone(), removed: removal.removed });
-    removal.trouble.or(kept).map_or(Ok(removal.removed), Err)
+    // The last directory is `path` itself.
+    let keeps_old = (keeps_old && goes == Goes::Replaced)
+        .then(|| StoreError::KeepsOld { path: path.clone(), removed: removal.removed });
+    removal.trouble.or(kept).or(keeps_old).map_or(Ok(removal.removed), Err)
 }
 
 fn bad_name(dir: &RelPath) -> StoreError {
@@ -190,19 +198,19 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the directory `path`, whose entries are gone.
-    fn remove_dir(&mut self, path: &RelPath) -> Result<(), StoreError> {
+    /// Removes the directory `path`, whose entries are gone; whether it is, or stays for what is to stay in it.
+    fn remove_dir(&mut self, path: &RelPath) -> Result<bool, StoreError> {
         if self.kept.contains(path) {
-            return Ok(());
+            return Ok(false);
         }
         let place = Place::of(&self.store.root, "remove", path)?;
         match place.dir.remove_dir(&place.name) {
             // What was kept of it is in it.
-            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(()),
+            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(false),
             removed => removed.at("remove", path)?,
         }
         self.removed += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// Keeps the first trouble; what vanished on its own is none.

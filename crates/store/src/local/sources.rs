@@ -6,7 +6,7 @@
 //! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed with
 //! nothing in them but what arguments mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,8 @@ use deltic_core::{Entry, Follow, Kind, Meta, Mounts, Name, Names, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{Part, list, look_at_names, names_for};
+use super::list::{Part, list, look_at_names, names_for, sift};
+use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, look_at, look_at_root};
@@ -121,6 +122,13 @@ impl SourceArg {
     #[must_use]
     pub fn first_name(&self) -> Option<Name> {
         self.path.components().next().and_then(|name| Name::new(name).ok())
+    }
+
+    /// Its last name, as it was written.
+    fn own_name(&self) -> Option<Name> {
+        let dir = self.dir.file_name().map(OsStr::as_bytes);
+        let last = self.path.components().next_back().or(dir)?;
+        Name::new(last).ok()
     }
 
     /// What the system answered to `action` on it.
@@ -238,21 +246,20 @@ impl Sources {
         Self { args, by_path, again, chosen, protects, names_of_one, options }
     }
 
-    /// The name of the only argument, if it is no directory. What is not there, and has to be, is none.
+    /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing
+    /// comes, and no directory is made for it.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let [Source { arg, dir, .. }] = &*self.args else { return None };
-        let mut names = arg.path.components();
-        let (name, None) = (names.next()?, names.next()) else { return None };
-        let name = Name::new(name).ok()?;
-        let dir = dir.as_ref().ok()?;
-        let how = (self.options.follow, self.options.see.plain());
-        let is_file = match follow::look(dir, (&name, &arg.path), how) {
-            Ok(meta) => !meta.is_dir(),
-            // Nothing comes, and no directory is made for it.
-            Err(errno) => errno == Errno::NOENT && !self.options.ignore_missing,
+        let mut there = self.args.iter().filter(|source| !source.is_missing());
+        let Some(Source { arg, dir, .. }) = there.next() else {
+            return self.args.first().and_then(|source| source.arg.own_name());
         };
-        (is_file && !arg.contents).then_some(name)
+        let mut names = arg.path.components();
+        let (name, None, None) = (names.next()?, names.next(), there.next()) else { return None };
+        let name = Name::new(name).ok()?;
+        let how = (self.options.follow, self.options.see.plain());
+        let meta = follow::look(dir.as_ref().ok()?, (&name, &arg.path), how).ok()?;
+        (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
@@ -260,16 +267,20 @@ impl Sources {
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
         let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
-        source.scopes.top(&RelPath::root()).sift(&mut own);
+        let judge = source.scopes.top(&RelPath::root());
+        let at =
+            || Reach::Followed(source.dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
+        look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
+        judge.sift(&mut own);
         self.options.protects.sift(&mut own);
         Some(own)
     }
 
-    /// The paths of arguments that are not there.
+    /// The paths of arguments that are not there, in directories that are.
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
-        let missing =
-            |source: &&Source| source.look().is_some_and(|look| look == Err(Errno::NOENT));
+        let is_gone = |look| look == Err(Errno::NOENT);
+        let missing = |source: &&Source| source.dir.is_ok() && source.look().is_some_and(is_gone);
         self.args.iter().filter(missing).map(|source| source.arg.path.clone()).collect()
     }
 
@@ -329,8 +340,8 @@ impl Sources {
         }
     }
 
-    /// Lists a directory that several arguments have: of equal names the first one's counts, but directories go before what
-    /// is none, and are one directory.
+    /// Lists a directory that several arguments have, or some lead through: of equal names the first one's counts, but
+    /// directories go before what is none, and are one directory. Where arguments lead on, all of it at once.
     fn list_shared(
         &self,
         dir: &RelPath,
@@ -342,12 +353,14 @@ impl Sources {
             Ok((*no, root.dir(dir, Use::Read).at("list", dir)?))
         };
         let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
+        let part = if self.leads_on(dir) { Part::All } else { part };
         Ok(self.list_held(dir, &held, part))
     }
 
     /// The same, of directories of these arguments that are held.
     fn list_held(&self, dir: &RelPath, held: &[(usize, Dir)], part: Part) -> Listing {
         let (mut all, most) = (Listing::default(), part.most());
+        all.partial = held.is_empty();
         let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
         let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
             return all;
@@ -369,6 +382,7 @@ impl Sources {
             all.errors.extend(found.errors);
             entries.extend(found.entries.into_iter().map(|entry| (*no, entry)));
         }
+        entries.extend(self.list_below(&mut all, dir, &entries));
         all.entries = self.merged(dir, entries);
         all.rest = (rest.len() > 0).then_some(rest);
         all
@@ -399,6 +413,11 @@ impl Sources {
 
     fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
         self.source_of(action, path)?.held(action, path)
+    }
+
+    /// Whether arguments are, or mean something, below `dir`.
+    fn leads_on(&self, dir: &RelPath) -> bool {
+        self.below(dir).next().is_some()
     }
 
     /// Arguments below `path`, in order of their paths, and the name in it that each begins with.
@@ -470,25 +489,25 @@ impl Sources {
             && only.arg.path.is_root()
         {
             match only.list_dir(&self.options, part) {
-                Ok(listing) => all = listing.unwrap_or_default(),
+                Ok(listing) => all = listing,
                 Err(error) => all.errors.push(error),
             }
             return all;
         }
-        if self.below(&RelPath::root()).next().is_none() {
+        if !self.leads_on(&RelPath::root()) {
             return self.list_roots(part);
         }
-        let mut entries = self.list_below(&mut all, &RelPath::root());
+        let mut entries = Vec::new();
         for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
             match source.list_dir(&self.options, Part::All) {
-                Ok(one) => {
-                    let Listing { entries: found, errors, .. } = one.unwrap_or_default();
+                Ok(Listing { entries: found, errors, .. }) => {
                     all.errors.extend(errors);
                     entries.extend(found.into_iter().map(|entry| (no, entry)));
                 }
                 Err(error) => all.errors.push(error),
             }
         }
+        entries.extend(self.list_below(&mut all, &RelPath::root(), &entries));
         all.entries = self.merged(&RelPath::root(), entries);
         all
     }
@@ -497,8 +516,8 @@ impl Sources {
     fn list_roots(&self, part: Part) -> Listing {
         let (mut held, mut errors) = (Vec::new(), Vec::new());
         for (no, source) in self.args.iter().enumerate() {
-            match source.hold(&self.options) {
-                Ok(dir) => held.extend(dir.map(|dir| (no, dir))),
+            match source.hold() {
+                Ok(dir) => held.push((no, dir)),
                 Err(error) => errors.push(error),
             }
         }
@@ -511,8 +530,14 @@ impl Sources {
         all
     }
 
-    /// The names that arguments below `dir` go through or mean, and the first argument of each.
-    fn list_below(&self, all: &mut Listing, dir: &RelPath) -> Vec<(usize, Entry)> {
+    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found there for
+    /// arguments that have all of it.
+    fn list_below(
+        &self,
+        all: &mut Listing,
+        dir: &RelPath,
+        others: &[(usize, Entry)],
+    ) -> Vec<(usize, Entry)> {
         let (mut entries, mut last) = (Vec::new(), None);
         // What leads only to what is not there does not take part either.
         let mut missing = Vec::new();
@@ -524,7 +549,12 @@ impl Sources {
             for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
                 let source = &self.args[no];
                 if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
-                    missing.push((no, name, source.arg.error("look at", errno)));
+                    let error = source.arg.error("look at", errno);
+                    match source.dir {
+                        // As in rsync, only a last name may be missing.
+                        Err(_) if self.options.ignore_missing => all.errors.push(error),
+                        _ => missing.push((no, name, error)),
+                    }
                     continue;
                 }
                 if source.is_left_out(&self.options) {
@@ -544,6 +574,16 @@ impl Sources {
                     Err(error) => all.errors.push(error),
                 }
             }
+        }
+        if !missing.is_empty() {
+            // Those below a directory that is listed in any case are told of there.
+            let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
+            let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
+            let is_deeper = |no: &usize| {
+                let names = |path: &RelPath| path.components().count();
+                names(&self.args[*no].arg.path) > names(dir) + 1
+            };
+            missing.retain(|(no, name, _)| !is_deeper(no) || !dirs.contains(name));
         }
         if !self.options.ignore_missing {
             all.errors.extend(missing.into_iter().map(|(_, _, error)| error));
@@ -634,7 +674,7 @@ impl Sources {
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
             let sharers = self.sharers(dir);
-            if sharers.len() > 1 {
+            if sharers.len() > 1 || (self.args.len() > 1 && self.leads_on(dir)) {
                 return self.list_shared(dir, &sharers, part);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);
@@ -644,7 +684,7 @@ impl Sources {
         }
         all.partial = true;
         if !mounted {
-            let entries = self.list_below(&mut all, dir);
+            let entries = self.list_below(&mut all, dir, &[]);
             all.entries = self.merged(dir, entries);
         }
         Ok(all)
@@ -702,6 +742,11 @@ impl Source {
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
     }
 
+    /// Whether nothing is there that it could stand for.
+    fn is_missing(&self) -> bool {
+        matches!(self.look(), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    }
+
     /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
     fn is_left_out(&self, options: &SourceOptions) -> bool {
         if options.rules.is_empty() {
@@ -731,23 +776,18 @@ impl Source {
         Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
     }
 
-    /// Lists what is in its directory; nothing where that is not there and need not be.
-    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Option<Listing>, StoreError> {
-        let Some(dir) = self.hold(options)? else { return Ok(None) };
-        let root = RelPath::root();
+    /// Lists what is in its directory.
+    fn list_dir(&self, options: &SourceOptions, part: Part) -> Result<Listing, StoreError> {
+        let (dir, root) = (self.hold()?, RelPath::root());
         let mut judge = self.scopes.judge(&root, self.held("list", &root)?)?;
-        Ok(Some(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part)))
+        Ok(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part))
     }
 
-    /// Its directory, open to read; nothing where that is not there and need not be.
-    fn hold(&self, options: &SourceOptions) -> Result<Option<Dir>, StoreError> {
-        let missing = |errno: &Errno| options.ignore_missing && *errno == Errno::NOENT;
-        let dir = match &self.dir {
-            Err(errno) if missing(errno) => return Ok(None),
-            dir => dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?,
-        };
+    /// Its directory, open to read.
+    fn hold(&self) -> Result<Dir, StoreError> {
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
-        dir.map(Some).map_err(|errno| self.arg.error("list", errno))
+        dir.map_err(|errno| self.arg.error("list", errno))
     }
 
     /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
@@ -762,9 +802,9 @@ impl Source {
         let path = at.join(&name).map_err(bad_name)?;
         check_path("list", &path)?;
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
-        let held = dir.dir(at, Use::Pass);
-        let found = held.and_then(|dir| follow::look(&dir, (&name, &path), options.how()));
-        let mut meta = found.map_err(|errno| self.arg.error("look at", errno))?;
+        let unseen = |errno| self.arg.error("look at", errno);
+        let held = dir.dir(at, Use::Pass).map_err(unseen)?;
+        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(unseen)?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
@@ -772,13 +812,14 @@ impl Source {
             return Err(self.arg.error("look at", errno));
         }
         if path != self.arg.path {
+            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
             return Ok(Some(Entry { name, meta }));
         }
         // At the root no directory was entered yet, so none has said anything.
         let mut judge =
             if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
         let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
-        judge.sift(&mut meta);
+        sift((&held, &name), &mut meta, options.how(), &judge);
         Ok(admitted.then_some(Entry { name, meta }))
     }
 }

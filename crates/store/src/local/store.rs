@@ -22,6 +22,7 @@ use super::heritage::{Heritage, Heritages};
 use super::inplace::LeftFiles;
 use super::link::link;
 use super::list::{Part, list, list_but};
+use super::more::{Reach, look_again};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
 use super::remove::{remove, remove_unchanged};
@@ -225,7 +226,7 @@ impl LocalStore {
     ) -> Result<Option<Meta>, StoreError> {
         if path.is_root() {
             let own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
-            return Ok(Some(self.0.sifted(own)));
+            return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
         }
         let place = self.place_after(LOOK, path, last);
         let look = |place: &Place| self.look_in(place).at(LOOK, path);
@@ -243,7 +244,7 @@ impl LocalStore {
             // A true one holds no note: it gives way to a file that does.
             *target = Box::default();
         }
-        Ok(self.0.sifted(meta))
+        Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
 
     fn set_dir(
@@ -305,10 +306,10 @@ impl LocalStore {
             false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
             false => attrs.set(open),
         };
-        if !self.0.writing.inplace || stat.st_nlink == 1 {
+        let shares = self.0.writing.inplace && stat.st_nlink > 1;
+        let Some(left) = shares.then(|| self.0.left.of(inode_of(&stat))).flatten() else {
             return set().at(SET_META, &place.path);
-        }
-        let left = self.0.left.of(inode_of(&stat));
+        };
         let mut left = lock(&left);
         if left.is_rewritten {
             // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
@@ -405,6 +406,12 @@ impl Inner {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
+    /// Whether a file may change where it is. One of several names would change under all of them: where they are told apart
+    /// (`-H`), each is to have its own source's content, so it is replaced.
+    pub(super) fn may_change(&self, version: Version) -> bool {
+        version.has_one_name() || !self.see.linked && self.left.of(version.inode()).is_some()
+    }
+
     /// The new version is at `place`: what was left of attempts at it goes.
     pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
         self.stages(whose).clear(&place.path, home);
@@ -480,7 +487,8 @@ impl Inner {
     }
 
     /// What counts of an entry: without the attributes that are none of ours.
-    pub(super) fn sifted(&self, mut meta: Meta) -> Meta {
+    pub(super) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
+        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
         self.scopes.filter().sift(&mut meta);
         meta
     }
@@ -551,8 +559,11 @@ impl Store for LocalStore {
             behind => behind,
         }
         .at(LOOK, path)?;
-        let look = |dir| look_at_root(&dir, self.0.see).at(LOOK, path);
-        behind.map(|dir| look(dir).map(|meta| self.0.sifted(meta))).transpose()
+        let look = |dir: Dir| {
+            let meta = look_at_root(&dir, self.0.see).at(LOOK, path)?;
+            Ok(self.0.sifted(meta, || Reach::Followed(dir.own_path())))
+        };
+        behind.map(look).transpose()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {

@@ -10,7 +10,6 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 use super::panes::Panes;
-use super::slot::Slot;
 use super::writing::unpacked;
 use super::{ReceivingHands, unproven};
 use crate::hands::strategies::digest_of_bytes;
@@ -48,16 +47,24 @@ impl<S: Store> ReceivingHands<S> {
                 let growing = Arc::into_inner(growing);
                 growing.expect("the last work of an attempt has it alone").rebuild
             }
-            None => self.store.create(path, meta.len).map_err(|error| setback(&error))?,
+            None => {
+                let created = self.partings.with_room(|| self.store.create(path, meta.len));
+                created.map_err(|error| setback(&error))?
+            }
         };
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
             (None, None) => Replaces::Nothing,
         };
+        // It is done once, and may need room.
+        self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = rebuild.commit(commit).map_err(|error| setback(&error));
-        let_go(slot, proof);
+        // One of them may have lost its last name. What was known of them goes along.
+        if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
+            self.partings.let_go((slot, proof));
+        }
         committed
     }
 
@@ -70,7 +77,13 @@ impl<S: Store> ReceivingHands<S> {
                 Some(Whole { path, bytes, meta, seen: seen.as_ref() })
             })
             .collect();
-        let mut done = self.store.replace_all(&files, self.keep).into_iter();
+        let mut done = self.store.replace_all(&files, self.keep);
+        for (file, done) in files.iter().zip(&mut done) {
+            if done.as_ref().is_err_and(StoreError::wants_room) {
+                *done = self.partings.with_room(|| self.store.replace(file, self.keep));
+            }
+        }
+        let mut done = done.into_iter();
         let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
             let done = proven.as_ref().and_then(|_| done.next());
             done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| setback(&e)))
@@ -103,14 +116,5 @@ impl<S: Store> ReceivingHands<S> {
             Some(growing) => growing.rebuild.discard(),
             None => Ok(()),
         }
-    }
-}
-
-/// Lets go of versions of which one may have lost its last name, and of what was known of them: the pages of 1 GiB take
-/// the kernel 80 ms to free, for which nobody waits.
-fn let_go<S: Store>(slot: Arc<Slot<S>>, known: Proof) {
-    if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
-        // Where there is no thread, it is dropped here.
-        let _ = std::thread::Builder::new().spawn(move || drop((slot, known)));
     }
 }

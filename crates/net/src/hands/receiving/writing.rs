@@ -36,7 +36,7 @@ impl<S: Store> ReceivingHands<S> {
         if let Some(growing) = &*growing {
             return Ok(Arc::clone(growing));
         }
-        let rebuild = self.store.create(path, new.len)?;
+        let rebuild = self.partings.with_room(|| self.store.create(path, new.len))?;
         if self.keeps_notes && journal::is_kept(new.len) {
             let noted = rebuild.note(&journal::version(&new, self.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
@@ -64,7 +64,8 @@ impl<S: Store> ReceivingHands<S> {
                 let len = part.end - part.start;
                 let shared = growing.panes.is_none() || rebuild.may_share(snapshot, &part, start);
                 let from = if shared {
-                    rebuild.copy(snapshot, part, start).map_err(|error| setback(&error))?;
+                    let copy = || rebuild.copy(snapshot, part.clone(), start);
+                    self.partings.with_room(copy).map_err(|error| setback(&error))?;
                     Source::Written(len)
                 } else {
                     Source::Old(Span::new(at, len as u32))
@@ -176,7 +177,7 @@ impl<S: Store> ReceivingHands<S> {
             let from = if held {
                 Source::Sent(bytes.into())
             } else {
-                growing.rebuild.write(start, bytes).map_err(|error| setback(&error))?;
+                self.write_at(growing, start, bytes)?;
                 Source::Written(bytes.len() as u64)
             };
             gathered.push(Piece { start, from });
@@ -209,7 +210,7 @@ impl<S: Store> ReceivingHands<S> {
         for run in ready.pieces.chunk_by(goes_on).filter(|run| !run[0].is_written()) {
             let start = run[0].start;
             if let [Piece { from: Source::Sent(bytes), .. }] = run {
-                growing.rebuild.write(start, bytes).map_err(|error| setback(&error))?;
+                self.write_at(growing, start, bytes)?;
                 continue;
             }
             let len = run[run.len() - 1].end() - start;
@@ -231,11 +232,16 @@ impl<S: Store> ReceivingHands<S> {
                 slot.check_unchanged(old.clone()).map_err(|error| setback(&error))?;
                 let is_old = old.count() == run.len();
                 let content = if is_old { Content::Old } else { Content::OldAndSent };
-                let written = growing.rebuild.write_old(start, pane, content);
-                written.map_err(|error| setback(&error))
+                let write = || growing.rebuild.write_old(start, pane, content);
+                self.partings.with_room(write).map_err(|error| setback(&error))
             })?;
         }
         Ok(())
+    }
+
+    fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), Setback> {
+        let write = || growing.rebuild.write(start, bytes);
+        self.partings.with_room(write).map_err(|error| setback(&error))
     }
 
     /// Notes that these are in place.

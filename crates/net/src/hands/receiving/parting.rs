@@ -1,0 +1,124 @@
+//! Old versions that are let go of while the next file is under way.
+//!
+//! The pages of 1 GiB take the kernel 80 ms to free, for which nobody waits; but where a disk is nearly full, the next file
+//! may need that room. So what finds none waits until all that goes is gone, and tries once more for each time that some went.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use deltic_store::StoreError;
+
+use crate::hands::lock;
+
+/// What is being let go of.
+#[derive(Debug, Default)]
+pub(super) struct Partings(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    counts: Mutex<Counts>,
+    ended: Condvar,
+}
+
+/// How many have begun, and ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    begun: u64,
+    ended: u64,
+}
+
+impl Partings {
+    /// Drops `what` on a thread of its own; here, where there is none.
+    pub(super) fn let_go(&self, what: impl Send + 'static) {
+        lock(&self.0.counts).begun += 1;
+        let going = Going(Arc::clone(&self.0));
+        let part = move || {
+            drop(what);
+            drop(going);
+        };
+        let _ = std::thread::Builder::new().spawn(part);
+    }
+
+    /// Does `work`, and again where there was no room for it and some came free meanwhile.
+    pub(super) fn with_room<T>(
+        &self,
+        mut work: impl FnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            let before = lock(&self.0.counts).ended;
+            match work() {
+                Err(error) if error.wants_room() && self.wait() > before => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits until nothing is being let go of; how often something was.
+    pub(super) fn wait(&self) -> u64 {
+        let goes = |counts: &mut Counts| counts.ended < counts.begun;
+        let waited = self.0.ended.wait_while(lock(&self.0.counts), goes);
+        waited.unwrap_or_else(PoisonError::into_inner).ended
+    }
+}
+
+/// Says that it has ended when it is dropped, however that comes.
+struct Going(Arc<Counted>);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        lock(&self.0.counts).ended += 1;
+        self.0.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::mpsc;
+
+    use deltic_core::RelPath;
+
+    /// Goes when it is told to.
+    struct Old(mpsc::Receiver<()>);
+
+    impl Drop for Old {
+        fn drop(&mut self) {
+            self.0.recv().ok();
+        }
+    }
+
+    fn full() -> StoreError {
+        let source = std::io::ErrorKind::StorageFull.into();
+        StoreError::Full { action: "write", path: RelPath::root(), source }
+    }
+
+    #[test]
+    fn what_finds_no_room_waits_for_what_is_let_go_of() {
+        let partings = Partings::default();
+        let (tell, told) = mpsc::channel();
+        partings.let_go(Old(told));
+        let tries = Cell::new(0);
+        let done = partings.with_room(|| {
+            tries.set(tries.get() + 1);
+            if tries.get() == 1 {
+                // It goes behind our back, after we have found no room.
+                tell.send(()).unwrap();
+                return Err(full());
+            }
+            Ok(tries.get())
+        });
+        assert_eq!(done.ok(), Some(2));
+    }
+
+    #[test]
+    fn where_nothing_is_let_go_of_there_is_no_second_try() {
+        let partings = Partings::default();
+        let tries = Cell::new(0);
+        let work = || {
+            tries.set(tries.get() + 1);
+            Err::<(), _>(full())
+        };
+        assert!(partings.with_room(work).is_err());
+        assert_eq!(tries.get(), 1);
+    }
+}
