@@ -3,11 +3,11 @@
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, Names, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
-use crate::options::{Append, Backup, Delete, Links, Options};
+use crate::options::{Append, Links};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::Setback;
 
@@ -18,7 +18,7 @@ use super::file::Candidate;
 use super::linking::first_of;
 use super::owning::Known;
 use super::tallying::gone;
-use super::{Extra, Ours, Place, Receiver, Work, ends};
+use super::{Ours, Place, Receiver, Work, ends};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
@@ -45,34 +45,6 @@ pub(super) enum Lost {
     Failed,
     /// It is not asked for.
     PassedOver,
-}
-
-/// Old versions that were kept here: they are nobody's to delete.
-struct Backups {
-    suffix: Option<Box<[u8]>>,
-    dir: Option<RelPath>,
-}
-
-impl Backups {
-    fn of(options: &Options) -> Self {
-        let Some(Backup { dir, suffix }) = &options.remove.backup else {
-            return Self { suffix: None, dir: None };
-        };
-        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
-        let path =
-            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
-        // Outside, or the root itself: nothing in here is meant.
-        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
-        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
-        Self { suffix: dir.is_none().then(|| suffix.clone()), dir: dir_path }
-    }
-
-    /// Whether `path` is one of them, holds them, or is where they are.
-    fn has(&self, path: &RelPath) -> bool {
-        let name = path.components().next_back().unwrap_or_default();
-        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
-            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
-    }
 }
 
 impl Section {
@@ -109,6 +81,8 @@ impl Receiver {
             return Ok(());
         }
         self.announce(&section);
+        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
+        self.root_is_whole |= section.own.is_some();
         self.note_extras(&section, extent)?;
         if ends(extent) {
             // One that leads nowhere was not entered (`-d`).
@@ -255,38 +229,6 @@ impl Receiver {
         }
     }
 
-    /// Collects a directory's names; at its end asks which others stand in it.
-    fn note_extras(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
-        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
-        self.root_is_whole |= section.own.is_some();
-        if self.setting.options.delete == Delete::Never
-            || section.dir.is_root() && !self.root_is_whole
-        {
-            return Ok(());
-        }
-        if extent == Extent::Part {
-            self.keep = Names::default();
-            return Ok(());
-        }
-        for entry in &section.entries {
-            let kept = self.keep.push(&entry.name);
-            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
-        }
-        if ends(extent) {
-            let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
-            if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
-                self.keep_later.insert(dir, keep);
-            } else {
-                self.ask_extra(dir, keep);
-            }
-        }
-        Ok(())
-    }
-
-    fn ask_extra(&mut self, dir: RelPath, keep: Names) {
-        self.jobs.ask(Work::Extra { dir: dir.clone(), keep: Some(keep) }, Place::Extra(dir));
-    }
-
     fn look(&mut self, no: u64) {
         let section = &self.sections[&no];
         if let Some(lost) = self.lost.get(&section.dir) {
@@ -317,7 +259,7 @@ impl Receiver {
 
     fn lose_dir(&mut self, path: RelPath, lost: Lost) {
         let waiting = self.making.remove(&path);
-        self.keep_later.remove(&path);
+        self.deleting.lose(&path);
         self.lost.insert(path, lost);
         waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
     }
@@ -325,9 +267,7 @@ impl Receiver {
     /// The directory is in place: what waited for it may go on.
     fn release(&mut self, path: &RelPath) {
         let waiting = self.making.remove(path);
-        if let Some(keep) = self.keep_later.remove(path) {
-            self.ask_extra(path.clone(), keep);
-        }
+        self.ask_extra_later(path);
         waiting.into_iter().flatten().for_each(|no| self.look(no));
     }
 
@@ -649,17 +589,5 @@ impl Receiver {
         differs.content = self.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (Item::File, Facts::of(&meta));
         self.changed(Change { path, item, action, differs, facts });
-    }
-
-    pub(super) fn extra(&mut self, dir: &RelPath, names: Result<Vec<Extra>, Trouble>) {
-        match names {
-            Ok(names) => {
-                let extra = |extra: Extra| Some((dir.join(&extra.name).ok()?, extra));
-                let backups = Backups::of(&self.setting.options);
-                let extras = names.into_iter().filter_map(extra);
-                self.extras.extend(extras.filter(|(path, _)| !backups.has(path)));
-            }
-            Err(trouble) => self.trouble(trouble),
-        }
     }
 }

@@ -56,7 +56,7 @@ impl Receiver {
                     let all = Work::Extra { dir: path.clone(), keep: None };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
-                Ok(Some(meta)) => self.remove_missing(path, Item::of(&meta.kind), 1),
+                Ok(Some(meta)) => self.remove(path, Item::of(&meta.kind), 1),
                 Ok(None) => {}
                 Err(trouble) => self.trouble(trouble),
             }
@@ -73,17 +73,8 @@ impl Receiver {
             }
             Ok(below) => {
                 let names = 1 + below.iter().map(|extra| extra.names).sum::<u64>();
-                self.remove_missing(path, Item::Dir, names);
+                self.remove(path, Item::Dir, names);
             }
-        }
-    }
-
-    fn remove_missing(&mut self, path: RelPath, item: Item, names: u64) {
-        if self.setting.options.dry_run {
-            self.totals.deleted += names;
-            self.deleted(path, item);
-        } else {
-            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
         }
     }
 

@@ -18,6 +18,7 @@ mod closing;
 mod compare;
 mod comparing;
 mod deciding;
+mod deleting;
 mod expect;
 mod file;
 mod linking;
@@ -31,7 +32,7 @@ mod tallying;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use deltic_core::{Meta, Name, Names, RelPath, Span};
+use deltic_core::{Meta, Name, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
@@ -51,6 +52,7 @@ use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
 use deciding::{Lost, Section};
+use deleting::Deleting;
 use file::{Incoming, Queue};
 use linking::Linking;
 use moved::Moved;
@@ -115,14 +117,7 @@ pub struct Receiver {
     owners: Owners,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
-    /// Names of the directory being listed, kept while deletions are asked for.
-    keep: Names,
-    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
-    keep_later: HashMap<RelPath, Names>,
-    /// What stands at the destination and not in the list, and how many names each is with all below.
-    extras: Vec<(RelPath, Extra)>,
-    /// Names that had to go to make way, and count as deletions.
-    cleared_names: u64,
+    deleting: Deleting,
     root_is_whole: bool,
     queue: Queue,
     moved: Moved,
@@ -155,8 +150,6 @@ pub struct Receiver {
     backlog_bytes: usize,
     copies_waiting: usize,
     closing: Option<Closing>,
-    /// What goes, or not, by the user's answer.
-    asked: Option<Vec<(RelPath, Extra)>>,
 }
 
 /// How far the sender's list has come.
@@ -255,10 +248,7 @@ impl Receiver {
             lost: HashMap::new(),
             owners: Owners::default(),
             dirs: Vec::new(),
-            keep: Names::default(),
-            keep_later: HashMap::new(),
-            extras: Vec::new(),
-            cleared_names: 0,
+            deleting: Deleting::default(),
             root_is_whole: false,
             queue: Queue::default(),
             moved: Moved::default(),
@@ -283,7 +273,6 @@ impl Receiver {
             backlog_bytes: 0,
             copies_waiting: 0,
             closing: None,
-            asked: None,
         }
     }
 
