@@ -7,7 +7,7 @@ use crate::message::ToSender;
 use crate::report::Notice;
 use crate::work::Setback;
 
-use super::{List, Place, Receiver, Work};
+use super::{Place, Receiver, Work};
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Closing {
 impl Receiver {
     /// Takes the next step towards the end, if the one before is done.
     pub(super) fn close(&mut self) {
-        let List::Complete { intact } = self.list else { return };
+        let Some(intact) = self.list.is_intact() else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
         let waits = self.comparing.first().is_some()
             || self.arrivals.are_leaving()

@@ -10,7 +10,7 @@ use crate::message::{Extent, ToSender};
 use crate::options::{Backup, Delete, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
 
-use super::deciding::Section;
+use super::sections::Section;
 use super::{Extra, Place, Receiver, Removed, Work, ends};
 
 /// What is to go, as far as it is known.
@@ -118,7 +118,7 @@ impl Receiver {
         }
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.deleting.keep));
-            if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
+            if self.setting.options.follow.keep_dirs && self.sections.awaits(&dir) {
                 self.deleting.keep_later.insert(dir, keep);
             } else {
                 self.ask_extra(dir, keep);
@@ -167,7 +167,7 @@ impl Receiver {
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let names = self.deleting.names_with(&extras);
-        if names <= most_deletes(self.setting.options.delete, self.known) {
+        if names <= most_deletes(self.setting.options.delete, self.list.known()) {
             self.remove_all(extras);
         } else if self.setting.options.asks() {
             self.ask(names, extras);
@@ -193,8 +193,11 @@ impl Receiver {
     }
 
     fn hold_back(&mut self, names: u64) {
-        let why =
-            if self.known == 0 { "the source is empty" } else { "that looks like an accident" };
+        let why = if self.list.known() == 0 {
+            "the source is empty"
+        } else {
+            "that looks like an accident"
+        };
         let message = format!(
             "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
         );
@@ -205,7 +208,7 @@ impl Receiver {
     fn ask(&mut self, names: u64, extras: Vec<(RelPath, Extra)>) {
         let first = extras.iter().take(MAX_ASKED).map(|(path, _)| path.clone()).collect();
         // All that is listed is in place by now.
-        let question = Question { names, of: self.known.saturating_add(names), first };
+        let question = Question { names, of: self.list.known().saturating_add(names), first };
         self.deleting.asked = Some(extras);
         if self.setting.user_is_here {
             self.jobs.ask(Work::Ask(question), Place::Ask);

@@ -15,7 +15,7 @@ use super::{Extra, Place, Receiver, Work};
 impl Receiver {
     /// Takes the paths of sources that are not there.
     pub(super) fn missing(&mut self, paths: Vec<RelPath>) -> Result<(), PeerError> {
-        self.growing()?;
+        self.list.growing()?;
         let relative = self.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
@@ -82,8 +82,7 @@ impl Receiver {
     pub(super) fn may_be_implied(&self, path: &RelPath) -> bool {
         self.setting.options.select.plain_implied_dirs
             && !path.is_root()
-            && (self.announced.contains_key(path)
-                || self.listing.as_ref().is_some_and(|(dir, _)| dir == path))
+            && (self.list.is_announced(path) || self.list.is_listing(path))
     }
 
     /// All of `dir` is listed that ever will be.

@@ -22,11 +22,14 @@ mod deleting;
 mod expect;
 mod file;
 mod linking;
+mod list;
+mod listing;
 mod missing;
 mod moved;
 mod offered;
 mod owning;
 mod proof;
+mod sections;
 mod tallying;
 
 use std::cmp::Ordering;
@@ -35,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use deltic_core::{Meta, Name, RelPath, Span};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
+use crate::limits::GROUP_WINDOW;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{
@@ -51,14 +54,15 @@ use beside::{Beside, Waiting};
 use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
-use deciding::{Lost, Section};
 use deleting::Deleting;
 use file::{Incoming, Queue};
 use linking::Linking;
+use list::List;
 use moved::Moved;
 use offered::Offer;
 use owning::Owners;
 use proof::ProofPart;
+use sections::{Section, Sections};
 use tallying::Tallies;
 
 pub use ask::{
@@ -95,25 +99,9 @@ pub struct Receiver {
     notices: VecDeque<Notice>,
     totals: Totals,
     progress: Progress,
-    /// Entries told so far.
-    told: u64,
-    settled: u64,
     list: List,
-    /// By their numbers, which ascend with those of their first entries.
-    sections: BTreeMap<u64, Section>,
-    next_section: u64,
-    /// Directories that were listed and are not in place yet, and the sections that wait for each.
-    making: HashMap<RelPath, Vec<u64>>,
-    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
-    /// them need change.
-    announced: HashMap<RelPath, Option<Meta>>,
+    sections: Sections,
     tallies: Tallies,
-    /// Entries listed, or in directories that are alike.
-    known: u64,
-    /// The directory in the midst of being listed, and its last name so far.
-    listing: Option<(RelPath, Option<Name>)>,
-    /// Directories that are not made: what is below them is given up.
-    lost: HashMap<RelPath, Lost>,
     owners: Owners,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
@@ -150,13 +138,6 @@ pub struct Receiver {
     backlog_bytes: usize,
     copies_waiting: usize,
     closing: Option<Closing>,
-}
-
-/// How far the sender's list has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    Growing,
-    Complete { intact: bool },
 }
 
 /// Where an answer belongs.
@@ -236,16 +217,8 @@ impl Receiver {
             notices: VecDeque::new(),
             totals: Totals::default(),
             progress: Progress::default(),
-            told: 0,
-            settled: 0,
-            list: List::Growing,
-            sections: BTreeMap::new(),
-            next_section: 0,
-            making: HashMap::new(),
-            announced: HashMap::from([(RelPath::root(), None)]),
-            known: 0,
-            listing: None,
-            lost: HashMap::new(),
+            list: List::new(),
+            sections: Sections::default(),
             owners: Owners::default(),
             dirs: Vec::new(),
             deleting: Deleting::default(),
@@ -330,19 +303,19 @@ impl Receiver {
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
             ToReceiver::Tally { dir, tally } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.tally(dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.owners(users, groups)?;
             }
             ToReceiver::Listed { intact } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.end_list(intact)?;
             }
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
@@ -366,7 +339,7 @@ impl Receiver {
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
-                self.growing()?;
+                self.list.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
                 self.notices.push_back(Notice::Trouble(trouble));
             }
@@ -502,26 +475,19 @@ impl Receiver {
         self.close();
     }
 
-    fn growing(&self) -> Result<(), PeerError> {
-        match self.list {
-            List::Growing => Ok(()),
-            List::Complete { .. } => Err(PeerError::Unexpected("more after the end of the list")),
-        }
-    }
-
     /// Nothing more will be listed: what was announced must have come.
     fn end_list(&mut self, intact: bool) -> Result<(), PeerError> {
-        if !self.announced.is_empty() || !self.tallies.is_empty() {
+        if !self.list.has_all() || !self.tallies.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
-        self.list = List::Complete { intact };
+        self.list.end(intact);
         self.report_listed();
         Ok(())
     }
 
     /// Tells the sender up to where nothing more will be wanted.
     fn settle(&mut self) {
-        let looking = self.sections.values().next().map(|section| section.first);
+        let looking = self.sections.first();
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
         let unasked = self.unasked.first().map(|file| file.0);
@@ -530,9 +496,7 @@ impl Receiver {
         let linking = self.linking.first().map(|file| file.0);
         let comparing = self.comparing.first().map(|file| file.0);
         let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
-        let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
-        if upto > self.settled {
-            self.settled = upto;
+        if let Some(upto) = self.list.settle(waiting.into_iter().flatten().min()) {
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }
     }
@@ -570,7 +534,7 @@ impl Receiver {
 
     fn report_listed(&mut self) {
         let (files, bytes) = (self.totals.files, self.progress.listed());
-        let complete = self.list != List::Growing;
+        let complete = self.list.is_complete();
         self.notices.push_back(Notice::Listed { files, bytes, complete });
     }
 
@@ -579,18 +543,6 @@ impl Receiver {
         self.groups_held += groups;
         if self.groups_out > GROUP_WINDOW {
             Err(PeerError::Limit("unanswered groups"))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
-        self.told += entries;
-        self.known += entries;
-        // The last frame that fitted the window may reach past it by its own entries.
-        let most = ENTRY_WINDOW + MAX_BATCH as u64;
-        if self.told - self.settled > most {
-            Err(PeerError::Limit("unsettled entries"))
         } else {
             Ok(())
         }
