@@ -21,47 +21,51 @@ mod deciding;
 mod deleting;
 mod expect;
 mod file;
+mod files;
 mod linking;
 mod list;
 mod listing;
+mod load;
 mod missing;
 mod moved;
 mod offered;
 mod owning;
+mod place;
 mod proof;
+mod queue;
 mod sections;
 mod tallying;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use deltic_core::{Meta, Name, RelPath, Span};
+use deltic_core::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
-use crate::limits::GROUP_WINDOW;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{
     Action, Change, Counts, Differs, Facts, Item, Notice, Progress, Totals, Trouble, TroubleKind,
 };
 use crate::streams::Aside;
-use crate::summing::Step;
-use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
+use crate::work::{Concerns, Jobs, UnknownAnswer, WorkId};
 
 use arriving::Arrivals;
-use attempt::{Asked, Gap, IndexPart};
-use beside::{Beside, Waiting};
+use beside::Waiting;
 use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
 use deleting::Deleting;
-use file::{Incoming, Queue};
+use files::Files;
 use linking::Linking;
 use list::List;
+use load::Load;
 use moved::Moved;
 use offered::Offer;
 use owning::Owners;
+use place::Place;
 use proof::ProofPart;
+use queue::Queue;
 use sections::{Section, Sections};
 use tallying::Tallies;
 
@@ -121,88 +125,11 @@ pub struct Receiver {
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
     linking: Linking,
-    files: HashMap<FileNo, Incoming>,
-    /// Files under way that the sender has not been asked for yet.
-    unasked: BTreeSet<FileNo>,
-    handles: HashMap<Handle, FileNo>,
+    files: Files,
     offer: Option<Offer>,
-    next_handle: u64,
     counts: Counts,
-    groups_out: u64,
-    /// Groups of all recipes under way.
-    groups_held: u64,
-    /// Gaps that the sender was asked to mend and has not.
-    gaps_out: u64,
-    /// Files with gaps that wait for the window.
-    gap_queue: VecDeque<Handle>,
-    backlog_bytes: usize,
-    copies_waiting: usize,
+    load: Load,
     closing: Option<Closing>,
-}
-
-/// Where an answer belongs.
-#[derive(Debug)]
-enum Place {
-    Look(u64),
-    Compare(u32),
-    Digest(Vec<FileNo>),
-    LookBeside(FileNo),
-    LookMissing(Vec<RelPath>),
-    CountMissing(RelPath),
-    LinkBeside { file: FileNo, beside: Beside },
-    CopyBeside { file: FileNo, change: Change },
-    TakeBeside { handle: Handle, links: bool },
-    LeaveOut,
-    Link { file: FileNo, change: Change },
-    Extra(RelPath),
-    CountBelow { file: FileNo, path: RelPath },
-    MakeDir(RelPath),
-    Make { change: Change },
-    Touch { change: Change },
-    Clear { file: FileNo },
-    Remove(RelPath, Item),
-    Ask,
-    SetDirs,
-    Land,
-    Sweep,
-    Flush,
-    Chart,
-    OpenOld(Handle),
-    Index(Handle, IndexPart),
-    Copy(Handle, Vec<Span>),
-    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
-    Survey { handle: Handle, gaps: Vec<Gap> },
-    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
-    SumOld { handle: Handle, part: usize, step: Step },
-    HashOld { handle: Handle, needs: Vec<std::ops::Range<u32>>, tokens: Vec<Asked> },
-    Roll(Handle),
-    Commit(Handle),
-    Replace { handle: Handle, payload_bytes: usize },
-    Confirm(Handle),
-    TouchFile(Handle),
-    Abandon(FileNo),
-    Release,
-}
-
-impl Concerns for Place {
-    fn handle(&self) -> Option<Handle> {
-        match self {
-            Self::OpenOld(handle)
-            | Self::Index(handle, _)
-            | Self::Copy(handle, _)
-            | Self::Write { handle, .. }
-            | Self::Survey { handle, .. }
-            | Self::Mend { handle, .. }
-            | Self::SumOld { handle, .. }
-            | Self::HashOld { handle, .. }
-            | Self::Roll(handle)
-            | Self::Commit(handle)
-            | Self::Confirm(handle)
-            | Self::TakeBeside { handle, .. }
-            | Self::TouchFile(handle) => Some(*handle),
-            _ => None,
-        }
-    }
 }
 
 impl Receiver {
@@ -233,18 +160,10 @@ impl Receiver {
             held: HashMap::new(),
             beside: BTreeMap::new(),
             linking: Linking::default(),
-            files: HashMap::new(),
-            unasked: BTreeSet::new(),
-            handles: HashMap::new(),
+            files: Files::default(),
             offer: None,
-            next_handle: 0,
             counts: Counts::default(),
-            groups_out: 0,
-            groups_held: 0,
-            gaps_out: 0,
-            gap_queue: VecDeque::new(),
-            backlog_bytes: 0,
-            copies_waiting: 0,
+            load: Load::default(),
             closing: None,
         }
     }
@@ -273,14 +192,14 @@ impl Receiver {
     /// Literal bytes received and not yet written: a driver stops reading frames while there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
-        self.backlog_bytes
+        self.load.backlog_bytes()
     }
 
     /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it takes
     /// the disk longer than them.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
-        self.copies_waiting
+        self.load.copies_waiting()
     }
 
     /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
@@ -372,6 +291,7 @@ impl Receiver {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let place = self.jobs.answered(id)?;
         let handle = place.handle();
+        self.load.lift(&place);
         match (place, answer) {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
@@ -422,18 +342,15 @@ impl Receiver {
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
-                self.copies_waiting -= spans.len();
                 self.copied(handle, &spans, copied);
             }
-            (Place::Write { handle, chunks, spans, payload_bytes }, Answer::Written(written)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Write { handle, chunks, spans, .. }, Answer::Written(written)) => {
                 self.written(handle, (&chunks, &spans), written);
             }
             (Place::Survey { handle, gaps }, Answer::Surveyed(sums)) => {
                 self.surveyed(handle, gaps, sums);
             }
-            (Place::Mend { handle, gaps, payload_bytes }, Answer::Mended(mended)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Mend { handle, gaps, .. }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
             (Place::SumOld { handle, part, step }, Answer::Summed(summed))
@@ -445,9 +362,7 @@ impl Receiver {
                 self.hashed_old(handle, (needs, tokens), sums);
             }
             (Place::Roll(handle), Answer::Rolled(rolled)) => self.rolled(handle, rolled),
-            (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
-            (Place::Replace { handle, payload_bytes }, Answer::Done(done)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Commit(handle) | Place::Replace { handle, .. }, Answer::Done(done)) => {
                 self.committed(handle, done);
             }
             (Place::Confirm(handle), Answer::Done(done)) => self.confirmed(handle, done),
@@ -490,7 +405,7 @@ impl Receiver {
         let looking = self.sections.first();
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
-        let unasked = self.unasked.first().map(|file| file.0);
+        let unasked = self.files.first_unasked().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
         let charting = self.moved.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
@@ -536,16 +451,6 @@ impl Receiver {
         let (files, bytes) = (self.totals.files, self.progress.listed());
         let complete = self.list.is_complete();
         self.notices.push_back(Notice::Listed { files, bytes, complete });
-    }
-
-    fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
-        self.groups_out += groups;
-        self.groups_held += groups;
-        if self.groups_out > GROUP_WINDOW {
-            Err(PeerError::Limit("unanswered groups"))
-        } else {
-            Ok(())
-        }
     }
 }
 
