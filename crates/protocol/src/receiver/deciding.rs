@@ -177,12 +177,7 @@ impl Receiver {
         if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
             let facts = Facts::of(&meta);
-            let change = Change { path: path.clone(), item, action, differs, facts };
-            if self.may_be_implied(&path) {
-                self.held.insert(path.clone(), change);
-            } else if !self.implied.contains(&path) {
-                self.changed(change);
-            }
+            self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         } else {
             self.unchanged(&path, &meta, None);
         }

@@ -1,14 +1,13 @@
-//! Sources that are not there, and are to go here as well (`--delete-missing-args`), and directories on the way to sources
-//! that are to be left alone (`--no-implied-dirs`).
+//! Sources that are not there, and are to go here as well (`--delete-missing-args`).
 
 use std::collections::HashSet;
 
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_core::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
 use crate::options::Missing;
-use crate::report::{Change, Item, Trouble, TroubleKind};
+use crate::report::{Item, Trouble, TroubleKind};
 
 use super::{Extra, Place, Receiver, Work};
 
@@ -76,39 +75,5 @@ impl Receiver {
                 self.remove(path, Item::Dir, names);
             }
         }
-    }
-
-    /// Whether what is said of the directory `path` has to wait until it is known whether it is implied only.
-    pub(super) fn may_be_implied(&self, path: &RelPath) -> bool {
-        self.setting.options.select.plain_implied_dirs
-            && !path.is_root()
-            && (self.list.is_announced(path) || self.list.is_listing(path))
-    }
-
-    /// All of `dir` is listed that ever will be.
-    pub(super) fn ended(&mut self, dir: &RelPath, is_implied: bool) {
-        if !self.setting.options.select.plain_implied_dirs {
-            return;
-        }
-        let held: Option<Change> = self.held.remove(dir);
-        if is_implied {
-            self.implied.insert(dir.clone());
-        } else if let Some(change) = held {
-            self.changed(change);
-        }
-    }
-
-    /// What implied directories get that were made here: nothing of the sender's.
-    pub(super) fn take_implied_dirs(
-        &self,
-        dirs: &mut Vec<(RelPath, Meta)>,
-    ) -> Vec<(RelPath, Meta)> {
-        let modified = Timestamp::default();
-        let plain = Meta::plain(Kind::Dir, 0, modified, 0o777);
-        let (implied, own) =
-            std::mem::take(dirs).into_iter().partition(|(dir, _)| self.implied.contains(dir));
-        *dirs = own;
-        let implied: Vec<(RelPath, Meta)> = implied;
-        implied.into_iter().map(|(dir, _)| (dir, plain.clone())).collect()
     }
 }

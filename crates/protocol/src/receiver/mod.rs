@@ -22,6 +22,7 @@ mod deleting;
 mod expect;
 mod file;
 mod files;
+mod implied;
 mod linking;
 mod list;
 mod listing;
@@ -35,18 +36,17 @@ mod proof;
 mod queue;
 mod sections;
 mod tallying;
+mod telling;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{
-    Action, Change, Counts, Differs, Facts, Item, Notice, Progress, Totals, Trouble, TroubleKind,
-};
+use crate::report::{Counts, Notice, Progress, Totals, TroubleKind};
 use crate::streams::Aside;
 use crate::work::{Concerns, Jobs, UnknownAnswer, WorkId};
 
@@ -57,6 +57,7 @@ use closing::Closing;
 use comparing::Comparing;
 use deleting::Deleting;
 use files::Files;
+use implied::Implied;
 use linking::Linking;
 use list::List;
 use load::Load;
@@ -119,9 +120,7 @@ pub struct Receiver {
     arrivals: Arrivals,
     /// Sources that are not there.
     missing: Vec<RelPath>,
-    /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
-    implied: HashSet<RelPath>,
-    held: HashMap<RelPath, Change>,
+    implied: Implied,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
     linking: Linking,
@@ -156,8 +155,7 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrivals: Arrivals::default(),
             missing: Vec::new(),
-            implied: HashSet::new(),
-            held: HashMap::new(),
+            implied: Implied::default(),
             beside: BTreeMap::new(),
             linking: Linking::default(),
             files: Files::default(),
@@ -414,43 +412,6 @@ impl Receiver {
         if let Some(upto) = self.list.settle(waiting.into_iter().flatten().min()) {
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }
-    }
-
-    /// Counts a name that failed and tells both ends' users.
-    fn trouble(&mut self, trouble: Trouble) {
-        self.totals.failed += 1;
-        self.tell_trouble(trouble);
-    }
-
-    fn tell_trouble(&mut self, trouble: Trouble) {
-        self.frames.push_back(ToSender::Trouble(trouble.clone()));
-        self.notices.push_back(Notice::Trouble(trouble));
-    }
-
-    /// Tells both ends' users of a change.
-    fn changed(&mut self, change: Change) {
-        self.totals.created += u64::from(change.action == Action::Created);
-        self.frames.push_back(ToSender::Changed(change.clone()));
-        self.notices.push_back(Notice::Changed(change));
-    }
-
-    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
-    fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
-        if self.setting.options.tells_unchanged {
-            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
-            let facts = Facts { linked, ..Facts::of(meta) };
-            self.changed(Change { path, item, action, differs: Differs::default(), facts });
-        }
-    }
-
-    fn report_settled(&mut self, bytes: u64) {
-        self.notices.extend(self.progress.settle(bytes));
-    }
-
-    fn report_listed(&mut self) {
-        let (files, bytes) = (self.totals.files, self.progress.listed());
-        let complete = self.list.is_complete();
-        self.notices.push_back(Notice::Listed { files, bytes, complete });
     }
 }
 
