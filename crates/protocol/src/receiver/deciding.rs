@@ -195,28 +195,20 @@ impl Receiver {
     /// A link, a FIFO, a socket or a device: what has no content to be sent.
     fn decide_other(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
         let item = Item::of(&meta.kind);
-        let action = match &old {
-            Some(old) if old.kind == meta.kind => Action::Touched,
-            Some(old) if Item::of(&old.kind) == item => Action::Updated,
-            _ => Action::Created,
-        };
         let mut differs = match &old {
             Some(old) => attributes(&self.setting.options, &meta, old),
             None => Differs::default(),
         };
-        differs.content = action == Action::Updated;
-        differs.kind = old.is_some() && action == Action::Created;
-        if let (Action::Touched, Some(old)) = (action, &old) {
-            self.stays(file, old);
+        if let Some(old) = old.as_ref().filter(|old| old.kind == meta.kind) {
             if !differs.time {
-                // Near enough stays as it is.
                 meta.modified = old.modified;
             }
+            return self.keep((file, path), (meta, old), differs);
         }
-        if action == Action::Touched && differs == Differs::default() {
-            self.unchanged(&path, &meta, None);
-            return self.arrive(file);
-        }
+        let is_alike = old.as_ref().is_some_and(|old| Item::of(&old.kind) == item);
+        let action = if is_alike { Action::Updated } else { Action::Created };
+        differs.content = is_alike;
+        differs.kind = old.is_some() && !is_alike;
         self.will_arrive(file, &path);
         let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
@@ -224,8 +216,6 @@ impl Receiver {
         if self.setting.options.dry_run {
             self.changed(change);
             self.came(file);
-        } else if action == Action::Touched {
-            self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.clears() {
             self.clear(file, path, Cleared::Other { meta, change });
         } else {
@@ -306,11 +296,21 @@ impl Receiver {
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
     pub(super) fn keep_file(
         &mut self,
+        place: (FileNo, RelPath),
+        (meta, old): (Meta, &Meta),
+        differs: Differs,
+    ) {
+        self.report_settled(meta.len);
+        self.keep(place, (meta, old), differs);
+    }
+
+    /// What is here stays, but for its attributes.
+    fn keep(
+        &mut self,
         (file, path): (FileNo, RelPath),
         (mut meta, old): (Meta, &Meta),
         differs: Differs,
     ) {
-        self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
             self.unchanged(&path, &meta, None);
@@ -321,7 +321,7 @@ impl Receiver {
             // Near enough stays as it is.
             meta.modified = old.modified;
         }
-        let (item, action, facts) = (Item::File, Action::Touched, Facts::of(&meta));
+        let (item, action, facts) = (Item::of(&meta.kind), Action::Touched, Facts::of(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
         if self.setting.options.dry_run {
             self.changed(change);
