@@ -12,6 +12,7 @@ mod sums;
 pub(crate) mod travel;
 mod writing;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -86,21 +87,32 @@ pub(crate) enum Command {
 /// # Errors
 /// What clap says of words that make no sense, or the help that they ask for.
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(normal(words))?;
-    Cli::from_arg_matches(&matches)
+    let words = normal(words);
+    // What other commands take back is not put together for nothing.
+    let cli = (WITH_OPPOSITES.iter())
+        .filter(|name| words.iter().any(|word| word == *name))
+        .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
+    Cli::from_arg_matches(&cli.try_get_matches_from(words)?)
 }
+
+/// The commands with options that can be taken back.
+const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 
 /// All that `deltic` knows: what is declared, and `--no-OPTION` for each option of `sync` that can be taken back.
 pub(crate) fn command() -> clap::Command {
-    let opposites = |sync: clap::Command| {
-        let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
-        ids.iter().fold(sync, with_opposite)
-    };
-    Cli::command().mut_subcommand("sync", opposites).mut_subcommand("watch", opposites)
+    let with = |cli: clap::Command, name| cli.mut_subcommand(name, with_opposites);
+    WITH_OPPOSITES.into_iter().fold(Cli::command(), with)
 }
 
-/// `sync` with `--no-OPTION` (and `--no-O`) for the option `id`, as far as they are not declared and make sense.
-fn with_opposite(sync: clap::Command, id: &clap::Id) -> clap::Command {
+/// `sync` with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared and make sense.
+fn with_opposites(sync: clap::Command) -> clap::Command {
+    let mut known: HashSet<_> = sync.get_arguments().flat_map(names).collect();
+    let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
+    ids.iter().fold(sync, |sync, id| with_opposite(sync, id, &mut known))
+}
+
+/// `sync` with the opposite of the option `id`; `known` are all long names so far.
+fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>) -> clap::Command {
     let Some(arg) = sync.get_arguments().find(|arg| arg.get_id() == id) else { return sync };
     let Some(long) = arg.get_long() else { return sync };
     let flag = matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count);
@@ -108,12 +120,11 @@ fn with_opposite(sync: clap::Command, id: &clap::Id) -> clap::Command {
     if once || long.starts_with("no-") || !(flag || TAKEN_BACK.contains(&long)) {
         return sync;
     }
-    let known = |name: &String| sync.get_arguments().any(|other| names(other).any(|n| n == *name));
     let short = arg.get_short().map(|short| short.to_string());
     let mut fresh: Vec<_> = names(arg)
         .chain(short)
         .map(|name| format!("no-{name}"))
-        .filter(|name| !known(name))
+        .filter(|name| known.insert(name.clone()))
         .collect();
     let opposite = format!("no_{id}");
     if sync.get_arguments().any(|other| *other.get_id() == *opposite) {

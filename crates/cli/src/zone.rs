@@ -2,23 +2,28 @@
 //!
 //! The standard library knows no zones; `jiff` reads `TZ` and the system's files. A zone that cannot be read is UTC.
 
+use std::sync::LazyLock;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-/// When clocks show what.
+/// The zone of this process: looked up when a time is first shown, for that reads directories.
+static HERE: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
+
+/// When clocks show what; none is here.
 #[derive(Clone, Debug)]
-pub(crate) struct Zone(TimeZone);
+pub(crate) struct Zone(Option<TimeZone>);
 
 impl Zone {
     /// The zone of this process: `TZ`, or else the system's.
     pub(crate) fn here() -> Self {
-        Self(TimeZone::system())
+        Self(None)
     }
 
     #[cfg(test)]
     pub(crate) fn utc() -> Self {
-        Self(TimeZone::UTC)
+        Self(Some(TimeZone::UTC))
     }
 
     /// What clocks show at `time`, in seconds since 1970 in UTC, as rsync writes it: `2026/11/21 12:25:04`. A time that no
@@ -30,13 +35,17 @@ impl Zone {
         }
     }
 
+    fn zone(&self) -> &TimeZone {
+        self.0.as_ref().unwrap_or_else(|| &HERE)
+    }
+
     fn wall(&self, time: i64) -> Option<DateTime> {
-        Some(self.0.to_datetime(Timestamp::from_second(time).ok()?))
+        Some(self.zone().to_datetime(Timestamp::from_second(time).ok()?))
     }
 
     /// When clocks show `wall`; where it is skipped, as long after midnight as that, where there are two, the first.
     fn time(&self, wall: DateTime) -> Option<i64> {
-        Some(wall.to_zoned(self.0.clone()).ok()?.timestamp().as_second())
+        Some(wall.to_zoned(self.zone().clone()).ok()?.timestamp().as_second())
     }
 
     /// When clocks show `word` next, seen from `now`: `[[year-]month-]day`, `T`, `hour:minute`, or a part of it. What is
@@ -100,7 +109,7 @@ mod tests {
     use super::*;
 
     fn ruled(rule: &str) -> Zone {
-        Zone(TimeZone::posix(rule).unwrap())
+        Zone(Some(TimeZone::posix(rule).unwrap()))
     }
 
     #[test]
@@ -123,7 +132,7 @@ mod tests {
     #[test]
     fn the_systems_files_agree_with_the_rules() {
         let Ok(zone) = TimeZone::get("Europe/Berlin") else { return };
-        let (zone, rule) = (Zone(zone), ruled("CET-1CEST,M3.5.0,M10.5.0/3"));
+        let (zone, rule) = (Zone(Some(zone)), ruled("CET-1CEST,M3.5.0,M10.5.0/3"));
         for time in (1_000_000_000..2_500_000_000).step_by(3_333_333) {
             assert_eq!(zone.shown(time), rule.shown(time));
         }

@@ -53,15 +53,22 @@ pub(crate) struct Pool<W, R> {
     crews: [Crew<W, R>; 4],
 }
 
+/// What one thread does with a bundle: it adds the results in order.
+type DoWork<W, R> = dyn Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync;
+
 /// Threads of one kind of work, and what waits for them.
 struct Crew<W, R> {
     cost: Cost,
+    /// Most threads.
     threads: usize,
+    /// Those that were started: one for each bundle that would have had to wait.
+    started: usize,
+    work: Arc<DoWork<W, R>>,
+    done: mpsc::UnboundedSender<Done<R>>,
     waiting: VecDeque<W>,
     bundles: Arc<Queue<W>>,
     bundles_out: usize,
     work_out: usize,
-    results: std::marker::PhantomData<fn() -> R>,
 }
 
 /// The results of one bundle, in order.
@@ -78,9 +85,10 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
     /// out: as bounded as what the pool takes in. `work` does what one thread takes at a time, and adds the results in order.
     pub(crate) fn new(
         threads: u32,
-        work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Clone + Send + 'static,
+        work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
         let width = width(threads);
+        let work: Arc<DoWork<W, R>> = Arc::new(work);
         let (done, results) = mpsc::unbounded_channel();
         let crew = |cost| {
             let threads = match cost {
@@ -125,29 +133,49 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
     fn new(
         cost: Cost,
         threads: usize,
-        work: &(impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Clone + Send + 'static),
+        work: &Arc<DoWork<W, R>>,
         done: &mpsc::UnboundedSender<Done<R>>,
     ) -> Self {
-        let bundles = Arc::new(Queue::default());
-        for _ in 0..threads {
-            let (work, taken, done) = (work.clone(), Arc::clone(&bundles), done.clone());
-            std::thread::spawn(move || {
-                while let Some(bundle) = taken.take() {
-                    let mut results = Vec::with_capacity(bundle.len());
-                    let all = AssertUnwindSafe(|| {
-                        // Once the session has ended, nobody waits for a result, and nothing more is to be done.
-                        let mut wanted = bundle.into_iter().take_while(|_| !done.is_closed());
-                        work(&mut wanted, &mut results);
-                    });
-                    let panicked = std::panic::catch_unwind(all).is_err();
-                    if done.send(Done { cost, results, panicked }).is_err() {
-                        return;
-                    }
-                }
-            });
+        Self {
+            cost,
+            threads,
+            started: 0,
+            work: Arc::clone(work),
+            done: done.clone(),
+            waiting: VecDeque::new(),
+            bundles: Arc::default(),
+            bundles_out: 0,
+            work_out: 0,
         }
-        let (waiting, results) = (VecDeque::new(), std::marker::PhantomData);
-        Self { cost, threads, waiting, bundles, bundles_out: 0, work_out: 0, results }
+    }
+
+    /// One more thread, if there may be one.
+    fn grow(&mut self) {
+        if self.started == self.threads {
+            return;
+        }
+        let (cost, work, done) = (self.cost, Arc::clone(&self.work), self.done.clone());
+        let taken = Arc::clone(&self.bundles);
+        let run = move || {
+            while let Some(bundle) = taken.take() {
+                let mut results = Vec::with_capacity(bundle.len());
+                let all = AssertUnwindSafe(|| {
+                    // Once the session has ended, nobody waits for a result, and nothing more is to be done.
+                    let mut wanted = bundle.into_iter().take_while(|_| !done.is_closed());
+                    work(&mut wanted, &mut results);
+                });
+                let panicked = std::panic::catch_unwind(all).is_err();
+                if done.send(Done { cost, results, panicked }).is_err() {
+                    return;
+                }
+            }
+        };
+        match std::thread::Builder::new().spawn(run) {
+            Ok(_) => self.started += 1,
+            // Those that are there do it all.
+            Err(_) if self.started > 0 => {}
+            Err(error) => panic!("a thread cannot be started: {error}"),
+        }
     }
 
     /// Spreads what waits over the threads that will be free first, in bundles no larger than that asks for.
@@ -161,7 +189,9 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
                 .collect();
             self.bundles_out += 1;
             self.work_out += bundle.len();
-            self.bundles.put(bundle);
+            if !self.bundles.put(bundle) {
+                self.grow();
+            }
         }
     }
 }
@@ -194,12 +224,14 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    fn put(&self, bundle: Vec<W>) {
+    /// Adds one; whether there is a thread that sleeps for each that waits.
+    fn put(&self, bundle: Vec<W>) -> bool {
         let mut state = lock(&self.state);
         state.bundles.push_back(bundle);
         if state.idle > 0 {
             self.filled.notify_one();
         }
+        state.bundles.len() <= state.idle
     }
 
     /// The next bundle, once there is one; none, if there will be none.
@@ -245,7 +277,32 @@ fn processors() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
+
+    #[test]
+    fn threads_start_when_there_is_work_for_them() {
+        let together = Barrier::new(3);
+        let (mut pool, mut results) = Pool::new(3, move |works, results| {
+            together.wait();
+            results.extend(works);
+        });
+        let started = |pool: &Pool<u32, u32>| Vec::from_iter(pool.crews.iter().map(|c| c.started));
+        assert_eq!(started(&pool), [0; 4]);
+        for work in 0..3 {
+            assert!(pool.has_room(Cost::Heavy));
+            pool.take(Cost::Heavy, work);
+        }
+        pool.start();
+        // Each waits for the others.
+        let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
+        done.iter().for_each(|done| pool.finished(done));
+        let mut all: Vec<_> = done.into_iter().flat_map(|done| done.results).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        assert_eq!(started(&pool), [3, 0, 0, 0]);
+    }
 
     #[test]
     fn a_pool_is_as_wide_as_is_asked_and_the_machine_bears() {

@@ -118,4 +118,4 @@ fn at_terminal(said: &SyncSender<Said>) -> User {
 }
 
 /// Most notices between the run and the teller.
-const WAITING_NOTICES: usize = 4096;
+const WAITING_NOTICES: usize = 512;
