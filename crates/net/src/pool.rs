@@ -13,6 +13,8 @@ use deltic_protocol::limits::MAX_THREADS;
 
 use crate::hands::lock;
 
+/// Threads that copy.
+const COPIERS: usize = 2;
 /// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
 const FLUSHERS: usize = 16;
 /// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
@@ -27,7 +29,8 @@ const MAX_LIGHT: usize = 256;
 pub(crate) enum Cost {
     /// Processor time and a large buffer.
     Heavy,
-    /// Moving bytes from file to file: a second thread would only wait for the lock of the file that is written.
+    /// Moving bytes from file to file: one thread reads while another writes; a third would only wait for the lock of the
+    /// file that is written.
     Copy,
     /// A few system calls.
     Light,
@@ -93,7 +96,7 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
         let crew = |cost| {
             let threads = match cost {
                 Cost::Heavy | Cost::Light => width,
-                Cost::Copy => 1,
+                Cost::Copy => width.min(COPIERS),
                 Cost::Flush => FLUSHERS,
             };
             Crew::new(cost, threads, &work, &done)

@@ -219,7 +219,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     .map_err(|error| setback(&error)),
             ),
             Work::Commit { handle, path, meta, seen, proof } => {
-                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), &proof))
+                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), proof))
             }
             Work::Replace(small) => {
                 let mut done = self.replace_all(&[small]);

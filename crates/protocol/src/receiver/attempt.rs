@@ -566,8 +566,8 @@ impl Attempt {
         !self.comes_in_blocks() && held == Some(self.meta.len) && len == Some(self.meta.len)
     }
 
-    fn proof(&self, digest: Digest) -> Proof {
-        let index = self.old.shared();
+    /// What the file is proven by; of old it takes all that is known.
+    fn proof(&mut self, digest: Digest) -> Proof {
         if let Some(talk) = &self.talk {
             return Proof { digest, of: talk.proof_of() };
         }
@@ -575,7 +575,7 @@ impl Attempt {
             How::Whole | How::Tail => vec![ProofPart::New(self.block_chunks())],
             _ => self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect(),
         };
-        Proof { digest, of: ProofOf::Chunks { index, parts } }
+        Proof { digest, of: ProofOf::Chunks { index: self.old.give_away(), parts } }
     }
 
     fn block_chunks(&self) -> Vec<Chunk> {

@@ -1,7 +1,6 @@
 //! The proof of a rebuilt file (docs/protocol.md, "Sixteen bytes find, the digest proves").
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
 use deltic_core::{ChunkNo, Index};
@@ -17,7 +16,7 @@ pub struct Proof {
 #[derive(Debug)]
 pub(super) enum ProofOf {
     /// The chunks of new.
-    Chunks { index: Arc<Index>, parts: Vec<ProofPart> },
+    Chunks { index: Box<Index>, parts: Vec<ProofPart> },
     /// The bytes of new.
     Bytes,
 }

@@ -25,7 +25,7 @@ impl<S: Store> ReceivingHands<S> {
         handle: Handle,
         path: &RelPath,
         (meta, seen): (&Meta, Option<&Meta>),
-        proof: &Proof,
+        proof: Proof,
     ) -> Result<(), Setback> {
         // Of an empty file nothing was written.
         let staged = lock(&self.slot(handle).growing).clone();
@@ -57,7 +57,7 @@ impl<S: Store> ReceivingHands<S> {
         };
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = rebuild.commit(commit).map_err(|error| setback(&error));
-        let_go(slot);
+        let_go(slot, proof);
         committed
     }
 
@@ -106,11 +106,11 @@ impl<S: Store> ReceivingHands<S> {
     }
 }
 
-/// Lets go of versions of which one may have lost its last name: the pages of 1 GiB take the kernel 80 ms to free, for which
-/// nobody waits.
-fn let_go<S: Store>(slot: Arc<Slot<S>>) {
+/// Lets go of versions of which one may have lost its last name, and of what was known of them: the pages of 1 GiB take
+/// the kernel 80 ms to free, for which nobody waits.
+fn let_go<S: Store>(slot: Arc<Slot<S>>, known: Proof) {
     if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
         // Where there is no thread, it is dropped here.
-        let _ = std::thread::Builder::new().spawn(move || drop(slot));
+        let _ = std::thread::Builder::new().spawn(move || drop((slot, known)));
     }
 }

@@ -54,6 +54,22 @@ impl<S: Store> Slot<S> {
         }
         Ok(&buffer[..read])
     }
+
+    /// Whether the old versions that hold any of `spans` are what they were when they were opened; each is asked once.
+    pub(super) fn check_unchanged(
+        &self,
+        spans: impl Iterator<Item = Span> + Clone,
+    ) -> Result<(), StoreError> {
+        let mut end = 0;
+        for snapshot in &self.old {
+            let start = end;
+            end += snapshot.meta().len;
+            if spans.clone().any(|span| span.start < end && start < span.end()) {
+                snapshot.check_unchanged()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<S: Store> Default for Slot<S> {

@@ -11,7 +11,7 @@ use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Content, Rebuild, Snapshot, Store, StoreError};
+use deltic_store::{Content, Rebuild, Store, StoreError};
 
 use super::panes::{PANE_BYTES, Panes, Piece, Ready, Source};
 use super::reading::longest;
@@ -214,14 +214,18 @@ impl<S: Store> ReceivingHands<S> {
                     let from = (piece.start - start) as usize;
                     let room = &mut pane[from..from + piece.len() as usize];
                     match &piece.from {
-                        Source::Old(span) => read_unchanged(slot, *span, room)?,
+                        Source::Old(span) => read_all(slot, *span, room)?,
                         Source::Sent(bytes) => room.copy_from_slice(bytes),
                         Source::Written(_) => {}
                     }
                 }
-                let is_old = |piece: &Piece<'_>| matches!(piece.from, Source::Old(_));
-                let content =
-                    if run.iter().all(is_old) { Content::Old } else { Content::OldAndSent };
+                let old = run.iter().filter_map(|piece| match piece.from {
+                    Source::Old(span) => Some(span),
+                    Source::Sent(_) | Source::Written(_) => None,
+                });
+                slot.check_unchanged(old.clone()).map_err(|error| setback(&error))?;
+                let is_old = old.count() == run.len();
+                let content = if is_old { Content::Old } else { Content::OldAndSent };
                 let written = growing.rebuild.write_old(start, pane, content);
                 written.map_err(|error| setback(&error))
             })?;
@@ -242,13 +246,10 @@ impl<S: Store> ReceivingHands<S> {
     }
 }
 
-/// Fills `room` with a span of the old versions, if they are still what they were when they were opened.
-fn read_unchanged<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), Setback> {
+/// Fills `room` with a span of the old versions.
+fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), Setback> {
     let len = room.len();
     let read = slot.read(&[span], room).map_err(|error| setback(&error))?.len();
-    for (snapshot, _) in slot.parts(span) {
-        snapshot.check_unchanged().map_err(|error| setback(&error))?;
-    }
     if read < len { Err(shrunk()) } else { Ok(()) }
 }
 

@@ -1,7 +1,5 @@
 //! What is known of the old versions: their chunks, from the first segment that is cut until all are indexed.
 
-use std::sync::Arc;
-
 use deltic_core::Index;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::Chunk;
@@ -18,14 +16,10 @@ const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
 pub(in crate::receiver) struct Old {
     /// What they are cut by.
     spec: ChunkerSpec,
-    known: Known,
+    index: Box<Index>,
+    /// Whether all of them is in it.
+    is_known: bool,
     indexing: Option<Indexing>,
-}
-
-#[derive(Debug)]
-enum Known {
-    Some(Box<Index>),
-    All(Arc<Index>),
 }
 
 /// The old version that is being indexed.
@@ -48,27 +42,21 @@ pub(in crate::receiver) struct IndexPart {
 impl Old {
     /// Nothing is known yet.
     pub(in crate::receiver) fn new(spec: ChunkerSpec) -> Self {
-        let known = Known::Some(Box::new(Index::new(INDEX_BUDGET_CHUNKS)));
-        Self { spec, known, indexing: None }
+        let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
+        Self { spec, index, is_known: false, indexing: None }
     }
 
-    pub(super) fn index(&self) -> &Index {
-        match &self.known {
-            Known::Some(index) => index,
-            Known::All(index) => index,
-        }
+    pub(super) const fn index(&self) -> &Index {
+        &self.index
     }
 
-    /// All chunks, to prove a file by; none before all are known.
-    pub(super) fn shared(&self) -> Arc<Index> {
-        match &self.known {
-            Known::All(index) => Arc::clone(index),
-            Known::Some(_) => Arc::new(Index::new(0)),
-        }
+    /// All chunks, to prove a file by; nothing is known of them any more.
+    pub(super) fn give_away(&mut self) -> Box<Index> {
+        std::mem::replace(&mut self.index, Box::new(Index::new(0)))
     }
 
     pub(super) const fn is_known(&self) -> bool {
-        matches!(self.known, Known::All(_))
+        self.is_known
     }
 
     pub(super) fn is_cut_by(&self, spec: &ChunkerSpec) -> bool {
@@ -77,7 +65,9 @@ impl Old {
 
     /// What may be read now of the versions, whose lengths are `lens`; nothing more is behind the last one.
     pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
-        let Known::Some(index) = &mut self.known else { return Vec::new() };
+        if self.is_known {
+            return Vec::new();
+        }
         loop {
             let (version, at) = match &mut self.indexing {
                 Some(Indexing { version, cutting, .. }) if !cutting.is_complete() => {
@@ -86,7 +76,7 @@ impl Old {
                     return next.map(|(part, s)| (IndexPart { version, spec, part }, s)).collect();
                 }
                 Some(Indexing { version, at, .. }) => {
-                    index.end_part();
+                    self.index.end_part();
                     (*version + 1, *at)
                 }
                 None => (0, 0),
@@ -94,7 +84,7 @@ impl Old {
             let Some(len) = lens.get(version) else { break };
             let cutting = Cutting::new(&self.spec, *len);
             let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
-            index.expect(chunks as usize);
+            self.index.expect(chunks as usize);
             self.indexing = Some(Indexing { version, at, cutting });
         }
         self.knows_all();
@@ -108,16 +98,14 @@ impl Old {
         run: Result<Run<Chunk>, Setback>,
         lens: &[u64],
     ) {
-        let (Known::Some(index), Some(indexing)) = (&mut self.known, &mut self.indexing) else {
-            return;
-        };
-        if indexing.version != version || self.spec != spec {
+        let Some(indexing) = &mut self.indexing else { return };
+        if self.is_known || indexing.version != version || self.spec != spec {
             return;
         }
         match run {
             Ok(run) => {
                 for chunk in indexing.cutting.take(part, run) {
-                    index.push(indexing.at, chunk);
+                    self.index.push(indexing.at, chunk);
                     indexing.at += u64::from(chunk.len);
                 }
             }
@@ -130,10 +118,7 @@ impl Old {
     }
 
     /// There is nothing more to know.
-    pub(super) fn knows_all(&mut self) {
-        if let Known::Some(index) = &mut self.known {
-            let index = std::mem::replace(&mut **index, Index::new(0));
-            self.known = Known::All(Arc::new(index));
-        }
+    pub(super) const fn knows_all(&mut self) {
+        self.is_known = true;
     }
 }

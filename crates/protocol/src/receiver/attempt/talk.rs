@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::Op;
@@ -213,7 +212,7 @@ impl Talk {
                 let spans = self.told.chunks.iter().map(|(span, _)| span.len);
                 let chunk = |(len, fingerprint)| Chunk { len, fingerprint };
                 let chunks = spans.zip(confirm.names()).map(chunk).collect();
-                let index = Arc::new(Index::new(0));
+                let index = Box::new(Index::new(0));
                 ProofOf::Chunks { index, parts: vec![ProofPart::New(chunks)] }
             }
             _ => ProofOf::Bytes,
