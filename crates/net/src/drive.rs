@@ -9,175 +9,26 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, Alive};
-use deltic_protocol::receiver::{self, Receiver};
-use deltic_protocol::report::{Counts, Notice, Trouble, TroubleKind};
-use deltic_protocol::sender::{self, Sender};
-use deltic_protocol::streams::Aside;
-use deltic_protocol::work::UnknownAnswer;
-use deltic_protocol::{PeerError, Terms, ToReceiver, ToSender, WorkId};
+use deltic_protocol::WorkId;
+use deltic_protocol::hello::{Abort, Alive};
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 
 use crate::error::SyncError;
 use crate::greeting::{Agree, Greeting};
+use crate::machine::{Hands, Machine};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
-use crate::pool::{Cost, Pool};
-use crate::streams::{News, Role};
+use crate::pool::Pool;
+use crate::streams::News;
 use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
 
 /// Bundles of answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
-/// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
-/// a kill can cost, which the README bounds.
-const MAX_BACKLOG_BYTES: usize = 2 << 20;
-/// Copies found and not made beyond which no frame is taken.
-const MAX_COPIES_WAITING: usize = 1 << 17;
-/// Frames to be sent beyond which a receiver takes none in.
-const MAX_FRAMES_WAITING: usize = 4096;
-
 /// How long the other end may take to answer first before it counts as far away: longer than one takes that is near.
 const FAR_AWAY: Duration = Duration::from_millis(25);
 
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What the two machines have in common.
-pub(crate) trait Machine {
-    /// Its end of the literals.
-    const ROLE: Role;
-    /// What it asks for.
-    type Work: Send + 'static;
-    /// What it gets for it.
-    type Answer: Send + 'static;
-
-    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
-    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// Puts the next frame behind what `to` holds; what it is sent for, and what it may travel on where there are `several`
-    /// streams.
-    fn poll_frame(&mut self, several: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)>;
-    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
-    fn poll_notice(&mut self) -> Option<Notice>;
-    /// How often sums were compared.
-    fn counts(&self) -> Counts;
-    fn is_finished(&self) -> bool;
-    /// Whether it should be given no frame now.
-    fn is_full(&self) -> bool;
-    /// The greeting is over.
-    fn greeted(&mut self, _: &Terms) {}
-    /// The other end has said nothing for a while, from the beginning on.
-    fn unanswered(&mut self) {}
-}
-
-/// Whoever does a machine's work, from any thread.
-pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
-    fn cost(&self, work: &M::Work) -> Cost;
-    /// What its processor time counts as, but for the parts that say otherwise.
-    fn stage(work: &M::Work) -> Stage;
-    fn perform(&self, work: M::Work) -> M::Answer;
-
-    /// Whether such pieces are cheaper if they are done together.
-    fn may_join(_: &M::Work) -> bool {
-        false
-    }
-
-    /// Does pieces that may be done together; the answers are in the same order.
-    fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
-        works.into_iter().map(|work| self.perform(work)).collect()
-    }
-}
-
-impl Machine for Sender {
-    const ROLE: Role = Role::Sends;
-    type Work = sender::Work;
-    type Answer = sender::Answer;
-
-    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
-        Self::handle(self, ToSender::decode(kind, payload)?)
-    }
-    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
-        Self::answer(self, id, answer)
-    }
-    fn poll_frame(&mut self, several: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)> {
-        let (frame, attempt) = self.poll_for_streams()?;
-        let purpose = frame.purpose();
-        let Some(attempt) = attempt.filter(|_| several) else {
-            frame.encode_behind(to);
-            return Some((Lane::First, purpose));
-        };
-        let aside = Aside { attempt, frame };
-        match aside.encode() {
-            Some(bytes) => {
-                to.extend_from_slice(&bytes);
-                Some((Lane::Any, purpose))
-            }
-            None => {
-                aside.frame.encode_behind(to);
-                Some((Lane::First, purpose))
-            }
-        }
-    }
-    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
-        Self::poll_work(self)
-    }
-    fn poll_notice(&mut self) -> Option<Notice> {
-        Self::poll_notice(self)
-    }
-    fn counts(&self) -> Counts {
-        Self::counts(self)
-    }
-    fn is_finished(&self) -> bool {
-        Self::is_finished(self)
-    }
-    fn is_full(&self) -> bool {
-        // A receiver counts on being heard.
-        false
-    }
-    fn greeted(&mut self, terms: &Terms) {
-        Self::greeted(self, terms.offers());
-    }
-    fn unanswered(&mut self) {
-        Self::unanswered(self);
-    }
-}
-
-impl Machine for Receiver {
-    const ROLE: Role = Role::Receives;
-    type Work = receiver::Work;
-    type Answer = receiver::Answer;
-
-    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
-        match Aside::decode(kind, payload)? {
-            Some(aside) => self.handle_aside(aside),
-            None => Self::handle(self, ToReceiver::decode(kind, payload)?),
-        }
-    }
-    fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
-        Self::answer(self, id, answer)
-    }
-    fn poll_frame(&mut self, _: bool, to: &mut Vec<u8>) -> Option<(Lane, Purpose)> {
-        let frame = Self::poll_frame(self)?;
-        frame.encode_behind(to);
-        Some((Lane::First, frame.purpose()))
-    }
-    fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {
-        Self::poll_work(self)
-    }
-    fn poll_notice(&mut self) -> Option<Notice> {
-        Self::poll_notice(self)
-    }
-    fn counts(&self) -> Counts {
-        Self::counts(self)
-    }
-    fn is_finished(&self) -> bool {
-        Self::is_finished(self)
-    }
-    fn is_full(&self) -> bool {
-        self.backlog_bytes() > MAX_BACKLOG_BYTES
-            || self.copies_waiting() > MAX_COPIES_WAITING
-            || self.frames_waiting() > MAX_FRAMES_WAITING
-    }
-}
 
 /// Threads that do the work of an `M`.
 type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
@@ -428,51 +279,14 @@ fn gone() -> SyncError {
     SyncError::Disconnected("the other end does not read any more".into())
 }
 
-impl From<Abort> for SyncError {
-    fn from(Abort { cause, message }: Abort) -> Self {
-        match cause {
-            AbortCause::Selection => Self::SelectionThere(message),
-            AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
-            AbortCause::Stream => Self::StreamLost,
-        }
-    }
-}
-
-impl From<PeerError> for SyncError {
-    fn from(error: PeerError) -> Self {
-        match error {
-            PeerError::NotDeltic(_) => Self::Incompatible(format!(
-                "{error}; does the remote shell print something at login?"
-            )),
-            PeerError::NothingInCommon(_) => Self::Incompatible(error.to_string()),
-            _ => Self::Protocol(error.to_string()),
-        }
-    }
-}
-
-impl From<ReadEnd> for SyncError {
-    fn from(end: ReadEnd) -> Self {
-        match end {
-            ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
-            ReadEnd::Silent => Self::Disconnected("the other end said nothing for too long".into()),
-            ReadEnd::Lost => Self::StreamLost,
-            ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::Disconnected("in the midst of a frame".into())
-            }
-            ReadEnd::Broken(source) => {
-                Self::Transport { action: "read from the other end", source }
-            }
-            ReadEnd::Bad(error) => error.into(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Cost;
     use deltic_protocol::frame::{HEADER_BYTES, Header};
+    use deltic_protocol::hello::AbortCause;
     use deltic_protocol::options::Options;
-    use deltic_protocol::receiver::{Answer, Setting, Work};
+    use deltic_protocol::receiver::{Answer, Receiver, Setting, Work};
 
     /// For a receiver that hears of no file.
     struct Idle;

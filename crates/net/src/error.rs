@@ -2,7 +2,11 @@
 
 use std::io;
 
+use deltic_protocol::PeerError;
+use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_store::reason;
+
+use crate::transport::ReadEnd;
 
 /// Why a run could not start or go on; each variant is one thing that a caller can tell a user to do.
 #[derive(Debug, thiserror::Error)]
@@ -86,4 +90,58 @@ impl SyncError {
             other => other,
         }
     }
+}
+
+impl From<Abort> for SyncError {
+    fn from(Abort { cause, message }: Abort) -> Self {
+        match cause {
+            AbortCause::Selection => Self::SelectionThere(message),
+            AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
+            AbortCause::Stream => Self::StreamLost,
+        }
+    }
+}
+
+impl From<PeerError> for SyncError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::NotDeltic(_) => Self::Incompatible(format!(
+                "{error}; does the remote shell print something at login?"
+            )),
+            PeerError::NothingInCommon(_) => Self::Incompatible(error.to_string()),
+            _ => Self::Protocol(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadEnd> for SyncError {
+    fn from(end: ReadEnd) -> Self {
+        match end {
+            ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
+            ReadEnd::Silent => Self::Disconnected("the other end said nothing for too long".into()),
+            ReadEnd::Lost => Self::StreamLost,
+            ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::Disconnected("in the midst of a frame".into())
+            }
+            ReadEnd::Broken(source) => {
+                Self::Transport { action: "read from the other end", source }
+            }
+            ReadEnd::Bad(error) => error.into(),
+        }
+    }
+}
+
+/// What the other end should be told of our error, unless it told us or is gone.
+pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
+    let cause = match error {
+        SyncError::Disconnected(_)
+        | SyncError::Refused(_)
+        | SyncError::SelectionThere(_)
+        | SyncError::Transport { .. } => return None,
+        SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
+        SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
+        SyncError::StreamLost => AbortCause::Stream,
+        _ => AbortCause::Internal,
+    };
+    Some(Abort { cause, message: error.to_string() })
 }

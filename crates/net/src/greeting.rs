@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use deltic_core::keyed::KEY_BYTES;
@@ -16,12 +15,12 @@ use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
 use crate::error::SyncError;
 use crate::streams::Role;
-use crate::transport::{Counters, RawFrame, ReadEnd};
+use crate::transport::{Arrivals, Counters, RawFrame, ReadEnd};
 
 /// How long the other end may take to greet: it may ask its user for a password first.
 pub(crate) const GREETING_PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
-const QUOTED_BYTES: u64 = 64;
+const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What the dialling end still has to hear: a hello, then a reply.
@@ -74,27 +73,29 @@ pub(crate) fn hello() -> Hello {
 
 /// Reads [`MAGIC`]; nothing else is waited for so long.
 pub(crate) async fn hear_magic(
-    reader: &mut (impl AsyncRead + Unpin),
+    arrivals: &mut Arrivals,
     counters: &Counters,
 ) -> Result<(), ReadEnd> {
-    timeout(GREETING_PATIENCE, read_magic(reader)).await.unwrap_or(Err(ReadEnd::Silent))?;
-    counters.count_received(MAGIC.len());
+    timeout(GREETING_PATIENCE, read_magic(arrivals)).await.unwrap_or(Err(ReadEnd::Silent))?;
+    counters.count_received(arrivals.bytes().len());
+    arrivals.skip(MAGIC.len());
     Ok(())
 }
 
 /// What does not begin like it is told at once: a short banner may be followed by silence.
-async fn read_magic(reader: &mut (impl AsyncRead + Unpin)) -> Result<(), ReadEnd> {
-    let mut heard = Vec::new();
-    while heard.len() < MAGIC.len() && MAGIC.starts_with(&heard) {
-        let wanted = (MAGIC.len() - heard.len()) as u64;
-        if (&mut *reader).take(wanted).read_buf(&mut heard).await.map_err(ReadEnd::Broken)? == 0 {
+async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
+    while arrivals.bytes().len() < MAGIC.len() && MAGIC.starts_with(arrivals.bytes()) {
+        if arrivals.read().await.map_err(ReadEnd::Broken)? == 0 {
             return Err(ReadEnd::Closed);
         }
     }
-    if heard != MAGIC {
-        // Enough to recognise it by, if it is there already.
-        let mut more = (&mut *reader).take(QUOTED_BYTES);
-        timeout(QUOTE_PATIENCE, more.read_buf(&mut heard)).await.ok();
+    if arrivals.bytes().starts_with(&MAGIC) {
+        return Ok(());
     }
-    check_magic(&heard).map_err(ReadEnd::Bad)
+    if arrivals.bytes().len() <= MAGIC.len() {
+        // Enough to recognise it by, if it is there already.
+        timeout(QUOTE_PATIENCE, arrivals.read()).await.ok();
+    }
+    let quoted = arrivals.bytes().len().min(QUOTED_BYTES);
+    check_magic(&arrivals.bytes()[..quoted]).map_err(ReadEnd::Bad)
 }

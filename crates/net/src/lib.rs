@@ -5,10 +5,13 @@
 //! at once, `watch` says what to sync again, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
+mod conduct;
+mod destination;
 mod drive;
 pub mod error;
 mod greeting;
 mod hands;
+mod machine;
 pub mod monitor;
 mod outlets;
 mod patience;
@@ -38,8 +41,9 @@ pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals};
 
+use conduct::{Conduct, Further};
 use plan::{Destination, Sources};
-use session::{Conduct, Further, Session, Watch, dial};
+use session::{Session, Watch, dial};
 use transport::{Ends, Heard, Part};
 
 /// How a run ended.

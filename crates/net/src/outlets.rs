@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use deltic_protocol::streams::over;
 
-use crate::drive::Machine;
+use crate::machine::Machine;
 use crate::monitor::Monitor;
 
 /// Bytes of frames that travel to the writer together.

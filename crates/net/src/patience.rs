@@ -82,8 +82,9 @@ mod tests {
     use deltic_protocol::options::Options;
     use tokio::time::timeout;
 
+    use crate::conduct::Conduct;
     use crate::plan::{Destination, Names, Plan, Remote, Sources};
-    use crate::session::{Conduct, Session, dial};
+    use crate::session::{Session, dial};
     use crate::transport::{Reader, Writer, memory};
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
 
     /// Passes on what comes from one end, and from when it `swallows` signs of life alone.
     async fn relay(from: Reader, to: Writer, swallows: impl Fn(usize) -> bool) {
-        let (Reader::Memory(mut from, _), Writer::Memory(to)) = (from, to) else {
+        let (Reader::Memory(mut from), Writer::Memory(to)) = (from, to) else {
             unreachable!("both ends are in memory")
         };
         for count in 0.. {

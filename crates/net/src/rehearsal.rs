@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use deltic_core::strategy::Link;
 use deltic_protocol::report::Notice;
 
+use crate::conduct::Conduct;
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
-use crate::session::{Conduct, Session, dial};
+use crate::session::{Session, dial};
 use crate::{Outcome, SyncError, serve, supervised, transport};
 
 /// How to rehearse.

@@ -2,48 +2,47 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Mounts, Name, RelPath, See, glob};
+use deltic_core::{Name, RelPath};
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, AbortCause, Alive, MAGIC, Names, NamesFrom, Reply, Request};
+use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
-use deltic_protocol::options::{self, Missing, Options};
+use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
-use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{
-    Backup, LocalOptions, LocalStore, PartialDir, SourceArg, Sources, Writing, create_root,
-};
+use deltic_store::local::{LocalStore, Sources};
 use deltic_store::memory::MemoryStore;
-use deltic_store::{Durability, Filter, Store};
+use deltic_store::{Filter, Store};
 
-use crate::drive::{Drive, Hands, Machine, drive};
-use crate::error::SyncError;
+use crate::conduct::{Conduct, Further};
+use crate::destination::{local_options, make, open_alternates};
+use crate::drive::{Drive, drive};
+use crate::error::{SyncError, last_word};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
 use crate::hands::alternates::Alternates;
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
 use crate::hands::sending::SendingHands;
-use crate::monitor::Monitor;
+use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, resolve};
 use crate::plan::{self, Patience};
-use crate::sources::{expand_globs, names_in_file, open};
+use crate::sources::{expand_globs, expected, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
 use crate::transport::{
-    Counters, Ends, Flow, Heard, RawFrame, Reader, Stream, read_frame, start_reader, start_writer,
+    Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
 use crate::user::User;
 
@@ -53,38 +52,10 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
-/// How an end goes about a session, whatever it is asked to do.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Conduct {
-    pub(crate) counters: Arc<Counters>,
-    /// Most bytes a second to put on the wire or take from it.
-    pub(crate) bwlimit: Option<u64>,
-    /// What is between the ends, where somebody knows.
-    pub(crate) between: Option<Figures>,
-    pub(crate) monitor: Monitor,
-    pub(crate) further: Further,
-    /// Where is kept what is known of files.
-    pub(crate) cache: Option<PathBuf>,
-    pub(crate) user: User,
-}
-
-impl Conduct {
-    /// What this end knows of the way to the other: what it is told, and never more than it may use.
-    fn figures(&self) -> Option<Figures> {
-        let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
-        let Some(between) = self.between else {
-            let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };
-            return limit.map(only);
-        };
-        let bits_per_second = between.bits_per_second.min(limit.unwrap_or(u64::MAX));
-        Some(Figures { bits_per_second, ..between })
-    }
-}
-
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
-    reader: Reader,
+    arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
     flow: Flow,
@@ -110,18 +81,6 @@ struct Course {
     threads: u32,
 }
 
-/// How this end could have more streams than one.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Further {
-    /// Not at all: nothing is between the ends.
-    #[default]
-    Never,
-    /// By starting more remote shells.
-    Dial { remote: plan::Remote, host: String },
-    /// By a socket in one of these directories, the best first.
-    Answer { dirs: Vec<PathBuf> },
-}
-
 impl Session {
     /// Over a connection; says nothing yet.
     pub(crate) fn new(ends: Ends, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
@@ -131,7 +90,8 @@ impl Session {
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
         let Conduct { further, cache, user, .. } = conduct;
         let ours = hello();
-        (Self { ours, reader, batches, writing, flow, further, figures, cache, user }, child)
+        let arrivals = reader.into();
+        (Self { ours, arrivals, batches, writing, flow, further, figures, cache, user }, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -162,7 +122,7 @@ impl Session {
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         loop {
-            let frame = read_frame(&mut self.reader, &self.flow.counters).await?;
+            let frame = self.arrivals.one(&self.flow).await?;
             check_len(&frame)?;
             if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
                 return Err(abort.into());
@@ -175,7 +135,7 @@ impl Session {
 
     /// Hears all of a greeting.
     async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
-        hear_magic(&mut self.reader, &self.flow.counters).await?;
+        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
         loop {
             if let Some(agreed) = greeting.hear(&self.hear().await?)? {
                 return Ok(agreed);
@@ -290,17 +250,18 @@ impl Session {
     /// Does what the dialling end asks.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         self.say(self.hello()).await;
-        hear_magic(&mut self.reader, &self.flow.counters).await?;
+        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
         let frame = self.hear().await?;
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        let [sends, receives] = [negotiate(&self.ours, &theirs)?, negotiate(&theirs, &self.ours)?];
         let frame = self.hear().await?;
-        let result = match Request::decode(frame.kind, &frame.payload) {
+        let request = Request::decode(frame.kind, &frame.payload);
+        // Who has nothing in common with us may ask for what we cannot read.
+        let terms = match &request {
+            Ok(Request::Receive { .. }) => negotiate(&theirs, &self.ours)?,
+            Ok(Request::Send { .. }) | Err(_) => negotiate(&self.ours, &theirs)?,
+        };
+        let result = match request {
             Ok(request) => {
-                let terms = match &request {
-                    Request::Send { .. } => sends,
-                    Request::Receive { .. } => receives,
-                };
                 let patience = Patience::of_silence(request.silence());
                 self.flow.beats(patience.silence);
                 let counters = Arc::clone(&self.flow.counters);
@@ -442,30 +403,10 @@ impl Session {
             SyncError::Selection(format!("destination {root}: {error}"))
         };
         if missing {
-            let above = root.parent().filter(|_| options.select.mkpath);
-            let missing: Vec<_> = above
-                .into_iter()
-                .flat_map(Path::ancestors)
-                .take_while(|above| *above != Path::new("") && !exists(above))
-                .collect();
-            for dir in missing.into_iter().rev().chain([&*root]) {
-                create_root(dir, durability(&options)).map_err(unusable)?;
-            }
+            make(&root, &options).map_err(unusable)?;
         }
         let see = options.metadata.seen_by_receiver(is_privileged);
-        let writing = writing(&root, &options.writing)?;
-        let local = LocalOptions {
-            durability: durability(&options),
-            rules: Filter::new(&options.rules, Side::Receiver),
-            see,
-            backup: options.remove.backup.as_ref().map(|backup| Backup {
-                dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
-                suffix: backup.suffix.clone(),
-            }),
-            one_file_system: options.select.mounts != Mounts::Enter,
-            keep_dirlinks: options.follow.keep_dirs,
-            writing,
-        };
+        let local = local_options(&root, &options, see)?;
         let store = LocalStore::open(&root, local).map_err(unusable)?;
         let alternates = open_alternates(&root, (&options, see), watch);
         self.receive_into((store, alternates), setting, agreed, watch).await
@@ -495,9 +436,9 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
-        let reader = std::mem::replace(&mut self.reader, nothing);
+        let arrivals = std::mem::replace(&mut self.arrivals, nothing.into());
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
-        let (into, frames) = start_reader(reader, &self.flow, heard);
+        let (into, frames) = start_reader(arrivals, &self.flow, heard);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
         let (open, mut closed) = mpsc::channel(1);
         let joined =
@@ -536,58 +477,6 @@ impl Session {
     }
 }
 
-/// How the store below `root` writes.
-fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError> {
-    let path = |dir: &[u8]| root.join(OsStr::from_bytes(dir));
-    let partial = |dir: &[u8]| match dir.first() {
-        Some(b'/') => Ok(PartialDir::Outside(path(dir))),
-        _ => {
-            let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-            let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
-            let below = below.ok().filter(|below| !below.is_root());
-            let dir = deltic_core::path::printable(dir);
-            let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
-            below.map(PartialDir::Beside).ok_or_else(|| SyncError::Selection(why()))
-        }
-    };
-    Ok(Writing {
-        sparse: writing.sparse,
-        preallocate: writing.preallocate,
-        inplace: writing.inplace,
-        delay: writing.delay,
-        temp_dir: writing.temp_dir.as_deref().map(path),
-        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
-    })
-}
-
-fn durability(options: &Options) -> Durability {
-    if options.durable { Durability::Run } else { Durability::None }
-}
-
-/// Opens the other trees that are compared with, and says which are not there.
-fn open_alternates(
-    root: &Path,
-    (options, see): (&Options, See),
-    watch: Watch<'_>,
-) -> Alternates<LocalStore> {
-    // All names in them count, but not all attributes.
-    let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
-    let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
-    let rules = Filter::new(&Rules { list, ..options.rules }, Side::Receiver);
-    let mut open = |dir: &[u8]| {
-        let path = root.join(OsStr::from_bytes(dir));
-        let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened = LocalStore::open(&path, local);
-        if let Err(error) = &opened {
-            let path = deltic_core::path::printable(path.as_os_str().as_bytes());
-            let message = format!("compare with {path}: {error}");
-            watch(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
-        }
-        opened.ok()
-    };
-    Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
-}
-
 /// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and
 /// not under a new one.
 fn single_file(sources: &Sources, options: &Options) -> Option<Name> {
@@ -600,61 +489,6 @@ fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
         Missing::Delete => sources.missing(),
         Missing::Fail | Missing::Ignore => Vec::new(),
     }
-}
-
-/// What the other end should be told of our error, unless it told us or is gone.
-fn last_word(error: &SyncError) -> Option<Abort> {
-    let cause = match error {
-        SyncError::Disconnected(_)
-        | SyncError::Refused(_)
-        | SyncError::SelectionThere(_)
-        | SyncError::Transport { .. } => return None,
-        SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
-        SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
-        SyncError::StreamLost => AbortCause::Stream,
-        _ => AbortCause::Internal,
-    };
-    Some(Abort { cause, message: error.to_string() })
-}
-
-/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
-fn expected(paths: &[OsString], names: &plan::Names, options: &Options) -> Option<Expect> {
-    let mut expect = Expect::default();
-    match names {
-        plan::Names::None => {
-            for path in paths {
-                let path = path.as_bytes();
-                let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
-                let name = if options.select.relative {
-                    let start = path.windows(3).position(|three| three == b"/./");
-                    let rest = start.map_or(path, |dot| &path[dot + 3..]);
-                    rest.split(|byte| *byte == b'/').find(|name| named(name))?
-                } else {
-                    path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
-                };
-                if glob::has_wildcards(name) {
-                    expect.globs.push(name.into());
-                }
-                expect.names.insert(Name::new(name).ok()?);
-            }
-        }
-        plan::Names::Here(names) => {
-            for name in names {
-                expect.names.insert(first_name(name, options)?);
-            }
-        }
-        plan::Names::There { .. } => return None,
-    }
-    Some(expect)
-}
-
-/// The name at the root that a line of a list stands for.
-fn first_name(line: &[u8], options: &Options) -> Option<Name> {
-    let arg = match options.select.relative {
-        true => SourceArg::listed(OsStr::new("."), line).ok()?,
-        false => SourceArg::new(OsStr::from_bytes(line)).ok()?,
-    };
-    arg.first_name()
 }
 
 /// What a plan asks of one end.

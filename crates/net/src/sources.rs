@@ -12,15 +12,17 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use deltic_core::glob;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
+use deltic_core::{Name, glob};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
 use deltic_protocol::options::{Missing, Options};
+use deltic_protocol::receiver::Expect;
 use deltic_store::local::{SourceArg, SourceOptions, Sources};
 use deltic_store::{Filter, reason};
 
 use crate::error::SyncError;
+use crate::plan;
 
 /// Holds the sources that `paths` name; with `names`, what these mean below the only path.
 ///
@@ -157,6 +159,50 @@ fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
 
 /// Most paths that an argument may stand for.
 const MAX_MATCHES: usize = 100_000;
+
+/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
+pub(crate) fn expected(
+    paths: &[OsString],
+    names: &plan::Names,
+    options: &Options,
+) -> Option<Expect> {
+    let mut expect = Expect::default();
+    match names {
+        plan::Names::None => {
+            for path in paths {
+                let path = path.as_bytes();
+                let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
+                let name = if options.select.relative {
+                    let start = path.windows(3).position(|three| three == b"/./");
+                    let rest = start.map_or(path, |dot| &path[dot + 3..]);
+                    rest.split(|byte| *byte == b'/').find(|name| named(name))?
+                } else {
+                    path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
+                };
+                if glob::has_wildcards(name) {
+                    expect.globs.push(name.into());
+                }
+                expect.names.insert(Name::new(name).ok()?);
+            }
+        }
+        plan::Names::Here(names) => {
+            for name in names {
+                expect.names.insert(first_name(name, options)?);
+            }
+        }
+        plan::Names::There { .. } => return None,
+    }
+    Some(expect)
+}
+
+/// The name at the root that a line of a list stands for.
+fn first_name(line: &[u8], options: &Options) -> Option<Name> {
+    let arg = match options.select.relative {
+        true => SourceArg::listed(OsStr::new("."), line).ok()?,
+        false => SourceArg::new(OsStr::from_bytes(line)).ok()?,
+    };
+    arg.first_name()
+}
 
 #[cfg(test)]
 mod tests {

@@ -210,7 +210,8 @@ impl Joined {
         let Self { frames, flow, open, .. } = self.clone();
         tokio::spawn(async move {
             let heard = async {
-                let reading = read_frames(Reader::Stream(reader), &frames, &flow, Stream::Further);
+                let reading =
+                    read_frames(Reader::Stream(reader).into(), &frames, &flow, Stream::Further);
                 flow.monitor.clone().watched(Stage::Wire, reading).await;
                 drop(kept);
             };
@@ -404,7 +405,7 @@ impl Drop for SocketWriter {
 #[expect(clippy::disallowed_methods, reason = "the socket's own directory is looked at")]
 mod tests {
     use super::*;
-    use crate::session::Conduct;
+    use crate::conduct::Conduct;
     use crate::transport::{Reading, start_reader};
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
@@ -420,7 +421,7 @@ mod tests {
     fn attached() -> Attached {
         let flow = Flow::new(&Conduct::default());
         let (frames, taken) =
-            start_reader(Reader::Stream(Box::new(tokio::io::empty())), &flow, Heard::Hello);
+            start_reader(Reader::Stream(Box::new(tokio::io::empty())).into(), &flow, Heard::Hello);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
         let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };
         Attached { joined, _frames: taken, news, closed }

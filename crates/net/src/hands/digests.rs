@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use deltic_core::names::Rest;
 use deltic_core::{Compared, Digest, Entry, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::cache::Moment;
@@ -17,6 +18,20 @@ pub(crate) struct Digests {
     dir: Option<PathBuf>,
     /// Opened when the first is asked for: most runs ask for none.
     cache: OnceLock<Option<Cache>>,
+}
+
+/// Lists a directory, or the rest of one; where contents are `compared`, with what tells whose digests are known.
+pub(super) fn list<T: Tree>(
+    tree: &T,
+    dir: &RelPath,
+    rest: Option<Box<Rest>>,
+    compared: Option<Compared>,
+) -> Result<Listing, StoreError> {
+    if rest.is_none() && compared.is_some_and(|compared| compared.contents) {
+        tree.list_versions(dir)
+    } else {
+        tree.list_some(dir, rest)
+    }
 }
 
 impl Digests {

@@ -24,12 +24,12 @@ use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
-use super::digests::Digests;
+use super::digests::{Digests, list};
 use super::owners::Called;
 use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
 use super::{Buffers, lock, trouble};
-use crate::drive::Hands;
+use crate::machine::Hands;
 use crate::monitor::{Stage, within};
 use crate::pool::Cost;
 use crate::user::User;
@@ -241,12 +241,7 @@ impl<T: Tree> SendingHands<T> {
         let sort = if dir.is_root() { super::failed } else { trouble };
         let begins = rest.is_none();
         let tallied = self.tallied.filter(|_| tally);
-        let contents = tallied.is_some_and(|(_, compared)| compared.contents);
-        let listing = if contents && begins {
-            self.tree.list_versions(dir)
-        } else {
-            self.tree.list_some(dir, rest)
-        };
+        let listing = list(&self.tree, dir, rest, tallied.map(|(_, compared)| compared));
         let listing = listing.map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = listing.skipped.iter().map(|path| Trouble {

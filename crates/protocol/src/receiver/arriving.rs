@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::report::{Notice, Trouble};
 use crate::work::Setback;
 
-use super::deciding::Section;
+use super::sections::Section;
 use super::{Place, Receiver, Work};
 
 /// What is here, or will be.
@@ -94,7 +94,7 @@ impl Receiver {
         if !is_early || *flushing {
             return;
         }
-        let next = self.arrivals.upto(self.told);
+        let next = self.arrivals.upto(self.list.told());
         if here.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
             self.arrivals.flushing = true;
             let files = std::mem::take(&mut self.arrivals.here);
@@ -171,7 +171,7 @@ impl Receiver {
         if files.is_empty() && !self.arrivals.begun {
             return;
         }
-        let upto = FileNo(self.told);
+        let upto = FileNo(self.list.told());
         self.tell_arrivals(files, upto);
         self.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
         self.arrivals.leaving = true;

@@ -221,6 +221,13 @@ impl Attempt {
         &mut self.old
     }
 
+    /// Takes what was cut ahead of old, if it is cut in the same way.
+    pub(super) fn go_on_from(&mut self, ahead: Old) {
+        if ahead.is_cut_by(&self.spec) {
+            self.old = ahead;
+        }
+    }
+
     fn knows_old(&self) -> bool {
         self.old.is_known()
     }

@@ -57,14 +57,13 @@ impl Receiver {
         }
         // What is empty gives way whatever the limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
-        if !never && self.cleared_names + lost > most {
+        if !self.deleting.clear(lost, most) {
             let message = format!(
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
                  --delete with --max-delete or --force-delete allows it"
             );
             return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
         }
-        self.cleared_names += lost;
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };

@@ -3,12 +3,11 @@
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, Names, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath};
 
-use crate::error::PeerError;
-use crate::message::{Extent, FileNo};
-use crate::options::{Append, Backup, Delete, Links, Options};
-use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
+use crate::message::FileNo;
+use crate::options::{Append, Links};
+use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::Setback;
 
 use super::beside::Beside;
@@ -17,18 +16,9 @@ use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
 use super::linking::first_of;
 use super::owning::Known;
+use super::sections::Lost;
 use super::tallying::gone;
-use super::{Ours, Place, Receiver, Work, ends};
-
-/// Some entries of one directory, waiting to be compared with what stands in their places.
-#[derive(Debug)]
-pub(super) struct Section {
-    pub(super) dir: RelPath,
-    own: Option<Meta>,
-    pub(super) entries: Vec<Entry>,
-    /// The number of its first entry.
-    pub(super) first: u64,
-}
+use super::{Ours, Place, Receiver, Work};
 
 /// An entry, and what stands in its place.
 #[derive(Debug)]
@@ -38,310 +28,14 @@ pub(super) struct Looked {
     pub(super) old: Result<Option<Meta>, Trouble>,
 }
 
-/// Why a directory is not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// It failed, and with it all below.
-    Failed,
-    /// It is not asked for.
-    PassedOver,
-}
-
-/// Old versions that were kept here: they are nobody's to delete.
-pub(super) struct Backups {
-    suffix: Option<Box<[u8]>>,
-    dir: Option<RelPath>,
-}
-
-impl Backups {
-    pub(super) fn of(options: &Options) -> Self {
-        let Some(Backup { dir, suffix }) = &options.remove.backup else {
-            return Self { suffix: None, dir: None };
-        };
-        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
-        let path =
-            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
-        // Outside, or the root itself: nothing in here is meant.
-        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
-        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
-        // As in rsync, they go where all does that the source does not have.
-        let is_kept = dir.is_none() && !options.rules.delete_excluded;
-        Self { suffix: is_kept.then(|| suffix.clone()), dir: dir_path }
-    }
-
-    /// Whether `path` is one of them, holds them, or is where they are.
-    pub(super) fn has(&self, path: &RelPath) -> bool {
-        let name = path.components().next_back().unwrap_or_default();
-        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
-            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
-    }
-}
-
-impl Section {
-    pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
-        Self { dir, own, entries, first: 0 }
-    }
-
-    pub(super) fn metas(&self) -> impl Iterator<Item = &Meta> {
-        self.own.iter().chain(self.entries.iter().map(|entry| &entry.meta))
-    }
-
-    fn metas_mut(&mut self) -> impl Iterator<Item = &mut Meta> {
-        self.own.iter_mut().chain(self.entries.iter_mut().map(|entry| &mut entry.meta))
-    }
-}
-
 impl Receiver {
-    pub(super) fn listing(
-        &mut self,
-        mut section: Section,
-        extent: Extent,
-    ) -> Result<(), PeerError> {
-        let was_told = self.listing.as_ref().is_some_and(|(dir, _)| *dir == section.dir);
-        self.check_order(&section, extent)?;
-        self.check_names(&section)?;
-        section.first = self.told;
-        self.take_linked(&mut section)?;
-        section.metas_mut().for_each(|meta| self.adopt(meta));
-        self.take_entries(section.entries.len() as u64)?;
-        self.count(&section);
-        self.rename(&mut section);
-        if self.setting.options.select.list_only {
-            self.list_only(section);
-            return Ok(());
-        }
-        self.expect_arrivals(&section);
-        self.announce(&section);
-        self.note_extras(&section, extent)?;
-        if ends(extent) {
-            // One that leads nowhere was not entered (`-d`).
-            let leads_on = was_told || !section.entries.is_empty();
-            self.ended(&section.dir, extent == Extent::Part && leads_on);
-        }
-        let no = self.next_section;
-        self.next_section += 1;
-        let dir = section.dir.clone();
-        self.sections.insert(no, section);
-        match self.making.get_mut(&dir) {
-            Some(waiting) => waiting.push(no),
-            None => self.look(no),
-        }
-        Ok(())
-    }
-
-    /// Tells entries, and does nothing else with them.
-    fn list_only(&mut self, section: Section) {
-        for (nth, entry) in section.entries.iter().enumerate() {
-            self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
-        }
-        let own = section.own.map(|meta| (RelPath::root(), meta));
-        let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
-        for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
-            if meta.is_dir() && !path.is_root() {
-                self.announced.insert(path.clone(), None);
-            }
-            self.report_settled(meta.len);
-            self.notices.push_back(Notice::Entry { path, meta });
-        }
-    }
-
-    /// Refuses directories that were not announced, names twice, and sections that say nothing.
-    fn check_order(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
-        let (last, begins) = match self.listing.take() {
-            Some((dir, last)) if dir == section.dir => (last, false),
-            None if self.announced.contains_key(&section.dir) => (None, true),
-            _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
-        };
-        let mut names = last.iter().chain(section.entries.iter().map(|entry| &entry.name));
-        if !names.clone().zip(names.by_ref().skip(1)).all(|(one, next)| one < next) {
-            return Err(PeerError::Unexpected("names out of order"));
-        }
-        if section.own.is_some() && !(begins && section.dir.is_root()) {
-            return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
-        }
-        if begins {
-            self.tallies.pay(&section.dir);
-        }
-        if begins && let Some(meta) = self.announced.get_mut(&section.dir).and_then(Option::take) {
-            self.dirs.push((section.dir.clone(), meta));
-        }
-        if ends(extent) {
-            self.announced.remove(&section.dir);
-            return Ok(());
-        }
-        if section.entries.is_empty() && section.own.is_none() {
-            return Err(PeerError::Unexpected("a listing of nothing"));
-        }
-        let last = section.entries.last().map(|entry| entry.name.clone()).or(last);
-        self.listing = Some((section.dir.clone(), last));
-        Ok(())
-    }
-
-    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if the
-    /// options leave them out.
-    fn check_names(&self, section: &Section) -> Result<(), PeerError> {
-        if section.dir.is_root() && !self.expects(section) {
-            return Err(PeerError::Unexpected("a name that was not asked for"));
-        }
-        if self.setting.rename.is_some() && !self.is_one_file(section) {
-            return Err(PeerError::Unexpected("more than the one file that was announced"));
-        }
-        section.metas().try_for_each(|meta| self.check_meta(meta))?;
-        if section.own.as_ref().is_some_and(|own| own.linked().is_some()) {
-            return Err(PeerError::Unexpected("metadata that was not asked for"));
-        }
-        for Entry { name, meta } in &section.entries {
-            let joined = section.dir.join(name);
-            joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            if meta.is_dir() && !self.setting.options.takes(&meta.kind) {
-                return Err(PeerError::Unexpected("an entry that the options leave out"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a listing of the root is of what was asked for.
-    fn expects(&self, section: &Section) -> bool {
-        let Some(expect) = &self.setting.expect else { return true };
-        section.own.is_none() && section.entries.iter().all(|entry| expect.admits(&entry.name))
-    }
-
-    /// Whether this listing is of one entry that is no directory, and the first to name any.
-    fn is_one_file(&self, section: &Section) -> bool {
-        let entries = section.entries.as_slice();
-        let is_first = self.told == 0 || entries.is_empty();
-        is_first
-            && section.own.is_none()
-            && entries.len() <= 1
-            && !entries.iter().any(|e| e.meta.is_dir())
-    }
-
-    /// Announces the directories of a section: what is listed of them waits until they are in place.
-    fn announce(&mut self, section: &Section) {
-        for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
-            if let Ok(path) = section.dir.join(&entry.name) {
-                self.name(&path, None);
-                self.making.insert(path, Vec::new());
-            }
-        }
-    }
-
-    fn count(&mut self, section: &Section) {
-        // rsync counts the root too, where it is part of the transfer.
-        self.totals.dirs += u64::from(section.own.is_some());
-        for entry in &section.entries {
-            match &entry.meta.kind {
-                kind if !self.setting.options.takes(kind) => {}
-                Kind::File => {
-                    self.totals.files += 1;
-                    self.progress.list(entry.meta.len);
-                    self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
-                }
-                Kind::Dir => self.totals.dirs += 1,
-                Kind::Symlink(target) => {
-                    self.totals.links += 1;
-                    self.totals.bytes = self.totals.bytes.saturating_add(target.len() as u64);
-                }
-                Kind::Fifo | Kind::Socket => self.totals.specials += 1,
-                Kind::Device(_) => self.totals.devices += 1,
-            }
-        }
-        self.report_listed();
-    }
-
-    /// The destination may name the one file that is listed.
-    fn rename(&self, section: &mut Section) {
-        if let (true, Some(name), [entry]) =
-            (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())
-        {
-            entry.name.clone_from(name);
-        }
-    }
-
-    /// Collects a directory's names; at its end asks which others stand in it.
-    fn note_extras(&mut self, section: &Section, extent: Extent) -> Result<(), PeerError> {
-        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
-        self.root_is_whole |= section.own.is_some();
-        if self.setting.options.delete == Delete::Never
-            || section.dir.is_root() && !self.root_is_whole
-        {
-            return Ok(());
-        }
-        if extent == Extent::Part {
-            self.keep = Names::default();
-            return Ok(());
-        }
-        for entry in &section.entries {
-            let kept = self.keep.push(&entry.name);
-            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
-        }
-        if ends(extent) {
-            let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.keep));
-            if self.setting.options.follow.keep_dirs && self.making.contains_key(&dir) {
-                self.keep_later.insert(dir, keep);
-            } else {
-                self.ask_extra(dir, keep);
-            }
-        }
-        Ok(())
-    }
-
-    fn ask_extra(&mut self, dir: RelPath, keep: Names) {
-        let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
-        self.jobs.ask(extra, Place::Extra(dir));
-    }
-
-    fn look(&mut self, no: u64) {
-        let section = &self.sections[&no];
-        if let Some(lost) = self.lost.get(&section.dir) {
-            return self.give_up_section(no, *lost);
-        }
-        let own = section.own.iter().map(|_| RelPath::root());
-        let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
-        let paths = own.chain(entries).collect();
-        let (users, groups) = self.strangers(section);
-        let is_dir = |entry: &&Entry| entry.meta.is_dir() && self.setting.options.follow.keep_dirs;
-        let dirs = section.entries.iter().filter(is_dir);
-        let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
-        self.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
-    }
-
-    /// A directory is lost, and with it all below; it was said once.
-    fn give_up_section(&mut self, no: u64, lost: Lost) {
-        let Some(section) = self.sections.remove(&no) else { return };
-        for (nth, entry) in section.entries.into_iter().enumerate() {
-            self.totals.failed += u64::from(lost == Lost::Failed);
-            self.report_settled(entry.meta.len);
-            self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
-            if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
-                self.lose_dir(path, lost);
-            }
-        }
-    }
-
-    fn lose_dir(&mut self, path: RelPath, lost: Lost) {
-        let waiting = self.making.remove(&path);
-        self.keep_later.remove(&path);
-        self.lost.insert(path, lost);
-        waiting.into_iter().flatten().for_each(|no| self.give_up_section(no, lost));
-    }
-
-    /// The directory is in place: what waited for it may go on.
-    fn release(&mut self, path: &RelPath) {
-        let waiting = self.making.remove(path);
-        if let Some(keep) = self.keep_later.remove(path) {
-            self.ask_extra(path.clone(), keep);
-        }
-        waiting.into_iter().flatten().for_each(|no| self.look(no));
-    }
-
     pub(super) fn looked(
         &mut self,
         no: u64,
         found: Vec<Result<Option<Meta>, Trouble>>,
         ours: (Vec<Ours>, Vec<Ours>),
     ) {
-        let Some(mut section) = self.sections.remove(&no) else { return };
+        let Some(mut section) = self.sections.take(no) else { return };
         let known = Known::of(&section, ours);
         section.metas_mut().for_each(|meta| known.translate(meta));
         let mut found = found.into_iter();
@@ -453,7 +147,7 @@ impl Receiver {
         };
         self.changed(change);
         if self.is_alike(&path) {
-            self.making.remove(&path);
+            self.sections.release(&path);
             return self.trouble(gone(&path));
         }
         self.dirs.push((path.clone(), meta));
@@ -483,12 +177,7 @@ impl Receiver {
         if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
             let facts = Facts::of(&meta);
-            let change = Change { path: path.clone(), item, action, differs, facts };
-            if self.may_be_implied(&path) {
-                self.held.insert(path.clone(), change);
-            } else if !self.implied.contains(&path) {
-                self.changed(change);
-            }
+            self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         } else {
             self.unchanged(&path, &meta, None);
         }
@@ -506,28 +195,20 @@ impl Receiver {
     /// A link, a FIFO, a socket or a device: what has no content to be sent.
     fn decide_other(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
         let item = Item::of(&meta.kind);
-        let action = match &old {
-            Some(old) if old.kind == meta.kind => Action::Touched,
-            Some(old) if Item::of(&old.kind) == item => Action::Updated,
-            _ => Action::Created,
-        };
         let mut differs = match &old {
             Some(old) => attributes(&self.setting.options, &meta, old),
             None => Differs::default(),
         };
-        differs.content = action == Action::Updated;
-        differs.kind = old.is_some() && action == Action::Created;
-        if let (Action::Touched, Some(old)) = (action, &old) {
-            self.stays(file, old);
+        if let Some(old) = old.as_ref().filter(|old| old.kind == meta.kind) {
             if !differs.time {
-                // Near enough stays as it is.
                 meta.modified = old.modified;
             }
+            return self.keep((file, path), (meta, old), differs);
         }
-        if action == Action::Touched && differs == Differs::default() {
-            self.unchanged(&path, &meta, None);
-            return self.arrive(file);
-        }
+        let is_alike = old.as_ref().is_some_and(|old| Item::of(&old.kind) == item);
+        let action = if is_alike { Action::Updated } else { Action::Created };
+        differs.content = is_alike;
+        differs.kind = old.is_some() && !is_alike;
         self.will_arrive(file, &path);
         let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
@@ -535,8 +216,6 @@ impl Receiver {
         if self.setting.options.dry_run {
             self.changed(change);
             self.came(file);
-        } else if action == Action::Touched {
-            self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         } else if replaces_dir && self.setting.options.clears() {
             self.clear(file, path, Cleared::Other { meta, change });
         } else {
@@ -617,11 +296,21 @@ impl Receiver {
     /// Size and time agree, or there is no content to compare: at most the attributes are set.
     pub(super) fn keep_file(
         &mut self,
+        place: (FileNo, RelPath),
+        (meta, old): (Meta, &Meta),
+        differs: Differs,
+    ) {
+        self.report_settled(meta.len);
+        self.keep(place, (meta, old), differs);
+    }
+
+    /// What is here stays, but for its attributes.
+    fn keep(
+        &mut self,
         (file, path): (FileNo, RelPath),
         (mut meta, old): (Meta, &Meta),
         differs: Differs,
     ) {
-        self.report_settled(meta.len);
         self.stays(file, old);
         if differs == Differs::default() {
             self.unchanged(&path, &meta, None);
@@ -632,7 +321,7 @@ impl Receiver {
             // Near enough stays as it is.
             meta.modified = old.modified;
         }
-        let (item, action, facts) = (Item::File, Action::Touched, Facts::of(&meta));
+        let (item, action, facts) = (Item::of(&meta.kind), Action::Touched, Facts::of(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
         if self.setting.options.dry_run {
             self.changed(change);

@@ -8,13 +8,9 @@
 
 use deltic_core::RelPath;
 use deltic_core::codec::{Put, Reader};
-use deltic_core::names::Rest;
 
-use crate::report::{Item, Trouble};
+use crate::report::Item;
 use crate::wire::{Bad, Wire};
-
-use super::deciding::Backups;
-use super::{Extra, Place, Receiver, Work};
 
 /// Names to be removed, in the order in which they were found.
 #[derive(Debug, Default)]
@@ -87,58 +83,6 @@ impl Taken {
         Ok((path, Item::take(from)?, from.varint()?))
     }
 }
-
-impl Receiver {
-    /// Takes names of `dir` that are not in the list, and asks for those that are left.
-    pub(super) fn extra(
-        &mut self,
-        dir: RelPath,
-        found: Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>,
-    ) {
-        let (extras, rest) = match found {
-            Ok(found) => found,
-            Err(trouble) => return self.trouble(trouble),
-        };
-        let backups = Backups::of(&self.setting.options);
-        for Extra { name, item, names } in extras {
-            let path = dir.join(&name).ok().filter(|path| !backups.has(path));
-            path.into_iter().for_each(|path| self.extras.push(&path, item, names));
-        }
-        if let Some(rest) = rest {
-            let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
-            self.jobs.ask(more, Place::Extra(dir));
-        }
-    }
-
-    /// Removes some of those that go.
-    pub(super) fn remove_more(&mut self) {
-        if !self.removing || self.setting.options.dry_run {
-            return;
-        }
-        while self.removals_out < REMOVALS_AT_ONCE
-            && let Some((path, item, _)) = self.extras.next()
-        {
-            self.removals_out += 1;
-            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
-        }
-    }
-
-    /// Tells some of those that would go, where nothing does.
-    pub(super) fn would_remove_more(&mut self) {
-        if !self.removing || !self.setting.options.dry_run || self.extras.is_empty() {
-            return;
-        }
-        for _ in 0..REMOVALS_AT_ONCE {
-            let Some((path, item, names)) = self.extras.next() else { break };
-            self.totals.deleted += names;
-            self.deleted(path, item);
-        }
-        self.close();
-    }
-}
-
-/// Removals that are under way, or told in one go.
-const REMOVALS_AT_ONCE: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,11 @@
-//! The files that are wanted: which is next, and what is known of one from its first attempt to its end.
-
-use std::collections::BTreeMap;
+//! A file that is wanted, from its first attempt to its end.
 
 use deltic_core::strategy::Conversation;
 use deltic_core::{Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
-    LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_SUMS,
-    WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES,
+    LARGE_FILE_BYTES, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options};
@@ -18,9 +15,6 @@ use crate::work::{Handle, Setback};
 use super::attempt::{Attempt, Old};
 use super::beside::Beside;
 use super::{Elsewhere, Kept, Kinship, OldLens, Place, Receiver, Similar, Work};
-
-/// Most bytes of small files under way at once: bounds what their indexes take.
-const MAX_SMALL_BYTES: u64 = 128 << 20;
 
 /// A file that is to be brought up to date.
 #[derive(Debug)]
@@ -44,7 +38,7 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// The longer of its versions, in bytes: what an attempt may have to hold an index of.
-    fn weight(&self) -> u64 {
+    pub(super) fn weight(&self) -> u64 {
         let beside = self.beside.as_ref().map_or(0, |beside| beside.is.len);
         self.old.as_ref().map_or(beside, |old| old.len).max(self.meta.len)
     }
@@ -61,66 +55,6 @@ impl Candidate {
 
     pub(super) fn is_large(&self) -> bool {
         self.weight() > LARGE_FILE_BYTES
-    }
-}
-
-/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    small: BTreeMap<FileNo, Candidate>,
-    large: BTreeMap<FileNo, Candidate>,
-    active: Active,
-}
-
-/// What is under way.
-#[derive(Debug, Default)]
-struct Active {
-    small: usize,
-    small_bytes: u64,
-    large: usize,
-}
-
-impl Queue {
-    pub(super) fn push(&mut self, candidate: Candidate) {
-        let large = candidate.is_large();
-        let queue = if large { &mut self.large } else { &mut self.small };
-        queue.insert(candidate.file, candidate);
-    }
-
-    /// The lowest number that waits.
-    pub(super) fn first(&self) -> Option<FileNo> {
-        self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.first().is_none() && self.active.small == 0 && self.active.large == 0
-    }
-
-    fn pop(&mut self) -> Option<Candidate> {
-        let active = &mut self.active;
-        if active.large < MAX_ACTIVE_LARGE
-            && let Some((_, candidate)) = self.large.pop_first()
-        {
-            active.large += 1;
-            return Some(candidate);
-        }
-        let weight = self.small.first_key_value()?.1.weight();
-        let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
-        if active.small >= MAX_ACTIVE_FILES || !fits {
-            return None;
-        }
-        active.small += 1;
-        active.small_bytes += weight;
-        self.small.pop_first().map(|(_, candidate)| candidate)
-    }
-
-    fn settled(&mut self, candidate: &Candidate) {
-        if candidate.is_large() {
-            self.active.large -= 1;
-        } else {
-            self.active.small -= 1;
-            self.active.small_bytes -= candidate.weight();
-        }
     }
 }
 
@@ -217,6 +151,14 @@ impl Incoming {
         Some((begun.or(self.ahead.as_mut())?, &self.parts))
     }
 
+    /// Begins an attempt, with what is known of old by now if it is cut in the same way.
+    pub(super) fn begin(&mut self, mut attempt: Box<Attempt>) {
+        if let Some(ahead) = self.ahead.take() {
+            attempt.go_on_from(ahead);
+        }
+        self.attempt = Some(attempt);
+    }
+
     /// Length in bytes of the version in place.
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)
@@ -228,7 +170,7 @@ impl Receiver {
     pub(super) fn activate(&mut self) {
         while let Some(candidate) = self.queue.pop() {
             let file = candidate.file;
-            let handle = Handle(self.next_handle);
+            let handle = self.files.next_handle();
             let incoming = Incoming {
                 how: self.first_try(&candidate),
                 candidate,
@@ -248,7 +190,6 @@ impl Receiver {
                 reported: 0,
             };
             self.files.insert(file, incoming);
-            self.unasked.insert(file);
             self.begin(file);
         }
     }
@@ -290,11 +231,7 @@ impl Receiver {
         let Options { dry_run, strategy, .. } = self.setting.options;
         // Strategies of the papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
-        let handle = Handle(self.next_handle);
-        self.next_handle += 1;
-        self.handles.insert(handle, file);
-        let incoming = self.files.get_mut(&file).expect("the caller has the file");
-        incoming.handle = handle;
+        let (handle, incoming) = self.files.begin(file);
         incoming.asked = false;
         (incoming.kept, incoming.ahead) = (None, None);
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
@@ -361,7 +298,7 @@ impl Receiver {
             // Nothing to match against, so nothing to hold open.
             incoming.how = How::Whole;
             let similar = incoming.similar.take();
-            self.handles.remove(&handle);
+            self.files.close(handle);
             self.jobs.ask_last(handle, Work::Abandon { handle }, Place::Release);
             self.give_back(similar);
             self.begin(file);
@@ -369,8 +306,7 @@ impl Receiver {
     }
 
     fn asked_for(&mut self, file: FileNo) {
-        self.unasked.remove(&file);
-        let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        let incoming = self.files.asked(file);
         incoming.wants += 1;
         incoming.asked = true;
     }
@@ -388,15 +324,14 @@ impl Receiver {
     /// The file that this one takes the place of, unless it is nobody's to wait for: one that is matched against another
     /// file's place never waits for its own, or two could wait for each other.
     pub(super) fn waits_for(&self, handle: Handle) -> Option<&RelPath> {
-        let incoming = self.files.get(self.handles.get(&handle)?)?;
+        let incoming = self.files.of(handle)?;
         let is_guest = incoming.similar.as_ref().is_some_and(|similar| similar.kinship.is_some());
         (!is_guest).then_some(&incoming.candidate.path)
     }
 
     /// The file that holds this handle, unless that attempt has ended.
     pub(super) fn incoming(&mut self, handle: Handle) -> Option<(FileNo, &mut Incoming)> {
-        let file = *self.handles.get(&handle)?;
-        Some((file, self.files.get_mut(&file).expect("handles name files")))
+        self.files.of_mut(handle)
     }
 
     /// Ends an attempt; once its work is undone there may be another.
@@ -407,23 +342,15 @@ impl Receiver {
     }
 
     fn abandon(&mut self, file: FileNo, handle: Handle) {
-        self.handles.remove(&handle);
+        self.files.close(handle);
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         let similar = incoming.similar.take();
         if let Some(attempt) = incoming.attempt.take() {
-            self.groups_out -= attempt.groups_unanswered();
-            self.groups_held -= attempt.groups_held();
-            self.gaps_out -= attempt.gaps_out();
+            self.load.end(&attempt);
         }
         let last = Place::Abandon(file);
         for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            match forgotten {
-                Place::Write { payload_bytes, .. } | Place::Mend { payload_bytes, .. } => {
-                    self.backlog_bytes -= payload_bytes;
-                }
-                Place::Copy(_, spans) => self.copies_waiting -= spans.len(),
-                _ => {}
-            }
+            self.load.lift(&forgotten);
         }
         self.give_back(similar);
     }
@@ -491,12 +418,10 @@ impl Receiver {
 
     /// Settles a file for good.
     pub(super) fn done(&mut self, file: FileNo, done: Done) {
-        let Some(incoming) = self.files.remove(&file) else { return };
-        self.unasked.remove(&file);
+        let Some(incoming) = self.files.remove(file) else { return };
         self.take_offer(file);
-        self.handles.remove(&incoming.handle);
         let Incoming { candidate, reported, attempt, similar, .. } = incoming;
-        self.groups_held -= attempt.map_or(0, |attempt| attempt.groups_held());
+        attempt.into_iter().for_each(|attempt| self.load.end(&attempt));
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
         if let (Done::Same { .. }, Some(old)) = (&done, &candidate.old) {

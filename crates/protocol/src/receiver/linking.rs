@@ -29,7 +29,8 @@ use crate::work::Setback;
 
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
-use super::deciding::{Looked, Section};
+use super::deciding::Looked;
+use super::sections::Section;
 use super::{Place, Receiver, Work};
 
 /// Files of several names, by the number of the first that was told.

@@ -1,21 +1,20 @@
-//! Sources that are not there, and are to go here as well (`--delete-missing-args`), and directories on the way to sources
-//! that are to be left alone (`--no-implied-dirs`).
+//! Sources that are not there, and are to go here as well (`--delete-missing-args`).
 
 use std::collections::HashSet;
 
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_core::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
 use crate::options::Missing;
-use crate::report::{Change, Item, Trouble, TroubleKind};
+use crate::report::{Item, Trouble, TroubleKind};
 
 use super::{Place, Receiver, Work};
 
 impl Receiver {
     /// Takes the paths of sources that are not there.
     pub(super) fn missing(&mut self, paths: Vec<RelPath>) -> Result<(), PeerError> {
-        self.growing()?;
+        self.list.growing()?;
         let relative = self.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
@@ -56,7 +55,7 @@ impl Receiver {
                     let all = Work::CountBelow { dir: path.clone() };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
-                Ok(Some(meta)) => self.remove_missing(path, Item::of(&meta.kind), 1),
+                Ok(Some(meta)) => self.remove(path, Item::of(&meta.kind), 1),
                 Ok(None) => {}
                 Err(trouble) => self.trouble(trouble),
             }
@@ -72,53 +71,8 @@ impl Receiver {
                 self.trouble(Trouble { kind: TroubleKind::Failed, message });
             }
             Ok(below) => {
-                self.remove_missing(path, Item::Dir, below.saturating_add(1));
+                self.remove(path, Item::Dir, below.saturating_add(1));
             }
         }
-    }
-
-    fn remove_missing(&mut self, path: RelPath, item: Item, names: u64) {
-        if self.setting.options.dry_run {
-            self.totals.deleted += names;
-            self.deleted(path, item);
-        } else {
-            self.removals_out += 1;
-            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
-        }
-    }
-
-    /// Whether what is said of the directory `path` has to wait until it is known whether it is implied only.
-    pub(super) fn may_be_implied(&self, path: &RelPath) -> bool {
-        self.setting.options.select.plain_implied_dirs
-            && !path.is_root()
-            && (self.announced.contains_key(path)
-                || self.listing.as_ref().is_some_and(|(dir, _)| dir == path))
-    }
-
-    /// All of `dir` is listed that ever will be.
-    pub(super) fn ended(&mut self, dir: &RelPath, is_implied: bool) {
-        if !self.setting.options.select.plain_implied_dirs {
-            return;
-        }
-        let held: Option<Change> = self.held.remove(dir);
-        if is_implied {
-            self.implied.insert(dir.clone());
-        } else if let Some(change) = held {
-            self.changed(change);
-        }
-    }
-
-    /// What implied directories get that were made here: nothing of the sender's.
-    pub(super) fn take_implied_dirs(
-        &self,
-        dirs: &mut Vec<(RelPath, Meta)>,
-    ) -> Vec<(RelPath, Meta)> {
-        let modified = Timestamp::default();
-        let plain = Meta::plain(Kind::Dir, 0, modified, 0o777);
-        let (implied, own) =
-            std::mem::take(dirs).into_iter().partition(|(dir, _)| self.implied.contains(dir));
-        *dirs = own;
-        let implied: Vec<(RelPath, Meta)> = implied;
-        implied.into_iter().map(|(dir, _)| (dir, plain.clone())).collect()
     }
 }

@@ -18,47 +18,57 @@ mod closing;
 mod compare;
 mod comparing;
 mod deciding;
+mod deleting;
 mod expect;
 mod extras;
 mod file;
+mod files;
+mod implied;
 mod linking;
+mod list;
+mod listing;
+mod load;
 mod missing;
 mod moved;
 mod offered;
 mod owning;
+mod place;
 mod proof;
+mod queue;
+mod sections;
 mod tallying;
+mod telling;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use deltic_core::{Meta, Name, Names, RelPath, Span};
+use deltic_core::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, GROUP_WINDOW, MAX_BATCH};
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{
-    Action, Change, Counts, Differs, Facts, Item, Notice, Progress, Totals, Trouble, TroubleKind,
-};
+use crate::report::{Counts, Notice, Progress, Totals, TroubleKind};
 use crate::streams::Aside;
-use crate::summing::Step;
-use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
+use crate::work::{Concerns, Jobs, UnknownAnswer, WorkId};
 
 use arriving::Arrivals;
-use attempt::{Asked, Gap, IndexPart};
-use beside::{Beside, Waiting};
+use beside::Waiting;
 use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
-use deciding::{Lost, Section};
-use extras::Extras;
-use file::{Incoming, Queue};
+use deleting::Deleting;
+use files::Files;
+use implied::Implied;
 use linking::Linking;
+use list::List;
+use load::Load;
 use moved::Moved;
 use offered::Offer;
 use owning::Owners;
+use place::Place;
 use proof::ProofPart;
+use queue::Queue;
+use sections::{Section, Sections};
 use tallying::Tallies;
 
 pub use ask::{
@@ -95,38 +105,13 @@ pub struct Receiver {
     notices: VecDeque<Notice>,
     totals: Totals,
     progress: Progress,
-    /// Entries told so far.
-    told: u64,
-    settled: u64,
     list: List,
-    /// By their numbers, which ascend with those of their first entries.
-    sections: BTreeMap<u64, Section>,
-    next_section: u64,
-    /// Directories that were listed and are not in place yet, and the sections that wait for each.
-    making: HashMap<RelPath, Vec<u64>>,
-    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
-    /// them need change.
-    announced: HashMap<RelPath, Option<Meta>>,
+    sections: Sections,
     tallies: Tallies,
-    /// Entries listed, or in directories that are alike.
-    known: u64,
-    /// The directory in the midst of being listed, and its last name so far.
-    listing: Option<(RelPath, Option<Name>)>,
-    /// Directories that are not made: what is below them is given up.
-    lost: HashMap<RelPath, Lost>,
     owners: Owners,
     /// Directories to give their final times and modes, parents first.
     dirs: Vec<(RelPath, Meta)>,
-    /// Names of the directory being listed, kept while deletions are asked for.
-    keep: Names,
-    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
-    keep_later: HashMap<RelPath, Names>,
-    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
-    extras: Extras,
-    removing: bool,
-    removals_out: usize,
-    /// Names that had to go to make way, and count as deletions.
-    cleared_names: u64,
+    deleting: Deleting,
     root_is_whole: bool,
     queue: Queue,
     moved: Moved,
@@ -136,104 +121,15 @@ pub struct Receiver {
     arrivals: Arrivals,
     /// Sources that are not there.
     missing: Vec<RelPath>,
-    /// Directories that are on the way to sources only, and what else was to be said of directories that may be.
-    implied: HashSet<RelPath>,
-    held: HashMap<RelPath, Change>,
+    implied: Implied,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
     linking: Linking,
-    files: HashMap<FileNo, Incoming>,
-    /// Files under way that the sender has not been asked for yet.
-    unasked: BTreeSet<FileNo>,
-    handles: HashMap<Handle, FileNo>,
+    files: Files,
     offer: Option<Offer>,
-    next_handle: u64,
     counts: Counts,
-    groups_out: u64,
-    /// Groups of all recipes under way.
-    groups_held: u64,
-    /// Gaps that the sender was asked to mend and has not.
-    gaps_out: u64,
-    /// Files with gaps that wait for the window.
-    gap_queue: VecDeque<Handle>,
-    backlog_bytes: usize,
-    copies_waiting: usize,
+    load: Load,
     closing: Option<Closing>,
-    /// Whether the user is being asked if they go.
-    asked: bool,
-}
-
-/// How far the sender's list has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    Growing,
-    Complete { intact: bool },
-}
-
-/// Where an answer belongs.
-#[derive(Debug)]
-enum Place {
-    Look(u64),
-    Compare(u32),
-    Digest(Vec<FileNo>),
-    LookBeside(FileNo),
-    LookMissing(Vec<RelPath>),
-    CountMissing(RelPath),
-    LinkBeside { file: FileNo, beside: Beside },
-    CopyBeside { file: FileNo, change: Change },
-    TakeBeside { handle: Handle, links: bool },
-    LeaveOut,
-    Link { file: FileNo, change: Change },
-    Extra(RelPath),
-    CountBelow { file: FileNo, path: RelPath },
-    MakeDir(RelPath),
-    Make { change: Change },
-    Touch { change: Change },
-    Clear { file: FileNo },
-    Remove(RelPath, Item),
-    Ask,
-    SetDirs,
-    Land,
-    Sweep,
-    Flush,
-    FlushArrived { files: Vec<FileNo>, upto: FileNo },
-    Chart,
-    OpenOld(Handle),
-    Index(Handle, IndexPart),
-    Copy(Handle, Vec<Span>),
-    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
-    Survey { handle: Handle, gaps: Vec<Gap> },
-    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
-    SumOld { handle: Handle, part: usize, step: Step },
-    HashOld { handle: Handle, needs: Vec<std::ops::Range<u32>>, tokens: Vec<Asked> },
-    Roll(Handle),
-    Commit(Handle),
-    Replace { handle: Handle, payload_bytes: usize },
-    Confirm(Handle),
-    TouchFile(Handle),
-    Abandon(FileNo),
-    Release,
-}
-
-impl Concerns for Place {
-    fn handle(&self) -> Option<Handle> {
-        match self {
-            Self::OpenOld(handle)
-            | Self::Index(handle, _)
-            | Self::Copy(handle, _)
-            | Self::Write { handle, .. }
-            | Self::Survey { handle, .. }
-            | Self::Mend { handle, .. }
-            | Self::SumOld { handle, .. }
-            | Self::HashOld { handle, .. }
-            | Self::Roll(handle)
-            | Self::Commit(handle)
-            | Self::Confirm(handle)
-            | Self::TakeBeside { handle, .. }
-            | Self::TouchFile(handle) => Some(*handle),
-            _ => None,
-        }
-    }
 }
 
 impl Receiver {
@@ -248,24 +144,11 @@ impl Receiver {
             notices: VecDeque::new(),
             totals: Totals::default(),
             progress: Progress::default(),
-            told: 0,
-            settled: 0,
-            list: List::Growing,
-            sections: BTreeMap::new(),
-            next_section: 0,
-            making: HashMap::new(),
-            announced: HashMap::from([(RelPath::root(), None)]),
-            known: 0,
-            listing: None,
-            lost: HashMap::new(),
+            list: List::new(),
+            sections: Sections::default(),
             owners: Owners::default(),
             dirs: Vec::new(),
-            keep: Names::default(),
-            keep_later: HashMap::new(),
-            extras: Extras::default(),
-            removing: false,
-            removals_out: 0,
-            cleared_names: 0,
+            deleting: Deleting::default(),
             root_is_whole: false,
             queue: Queue::default(),
             moved: Moved::default(),
@@ -273,24 +156,14 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrivals: Arrivals::default(),
             missing: Vec::new(),
-            implied: HashSet::new(),
-            held: HashMap::new(),
+            implied: Implied::default(),
             beside: BTreeMap::new(),
             linking: Linking::default(),
-            files: HashMap::new(),
-            unasked: BTreeSet::new(),
-            handles: HashMap::new(),
+            files: Files::default(),
             offer: None,
-            next_handle: 0,
             counts: Counts::default(),
-            groups_out: 0,
-            groups_held: 0,
-            gaps_out: 0,
-            gap_queue: VecDeque::new(),
-            backlog_bytes: 0,
-            copies_waiting: 0,
+            load: Load::default(),
             closing: None,
-            asked: false,
         }
     }
 
@@ -321,14 +194,14 @@ impl Receiver {
     /// Literal bytes received and not yet written: a driver stops reading frames while there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
-        self.backlog_bytes
+        self.load.backlog_bytes()
     }
 
     /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it takes
     /// the disk longer than them.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
-        self.copies_waiting
+        self.load.copies_waiting()
     }
 
     /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
@@ -351,19 +224,19 @@ impl Receiver {
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.listing(Section::new(dir, own, entries), extent)?;
             }
             ToReceiver::Tally { dir, tally } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.tally(dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.owners(users, groups)?;
             }
             ToReceiver::Listed { intact } => {
-                self.growing()?;
+                self.list.growing()?;
                 self.end_list(intact)?;
             }
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
@@ -387,7 +260,7 @@ impl Receiver {
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
-                self.growing()?;
+                self.list.growing()?;
                 self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
                 self.notices.push_back(Notice::Trouble(trouble));
             }
@@ -420,6 +293,7 @@ impl Receiver {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let place = self.jobs.answered(id)?;
         let handle = place.handle();
+        self.load.lift(&place);
         match (place, answer) {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
@@ -476,18 +350,15 @@ impl Receiver {
             (Place::OpenOld(handle), Answer::Opened(lens)) => self.opened_old(handle, lens),
             (Place::Index(handle, part), Answer::Indexed(run)) => self.indexed(handle, part, run),
             (Place::Copy(handle, spans), Answer::Copied(copied)) => {
-                self.copies_waiting -= spans.len();
                 self.copied(handle, &spans, copied);
             }
-            (Place::Write { handle, chunks, spans, payload_bytes }, Answer::Written(written)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Write { handle, chunks, spans, .. }, Answer::Written(written)) => {
                 self.written(handle, (&chunks, &spans), written);
             }
             (Place::Survey { handle, gaps }, Answer::Surveyed(sums)) => {
                 self.surveyed(handle, gaps, sums);
             }
-            (Place::Mend { handle, gaps, payload_bytes }, Answer::Mended(mended)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Mend { handle, gaps, .. }, Answer::Mended(mended)) => {
                 self.mended(handle, gaps, mended);
             }
             (Place::SumOld { handle, part, step }, Answer::Summed(summed))
@@ -499,9 +370,7 @@ impl Receiver {
                 self.hashed_old(handle, (needs, tokens), sums);
             }
             (Place::Roll(handle), Answer::Rolled(rolled)) => self.rolled(handle, rolled),
-            (Place::Commit(handle), Answer::Done(done)) => self.committed(handle, done),
-            (Place::Replace { handle, payload_bytes }, Answer::Done(done)) => {
-                self.backlog_bytes -= payload_bytes;
+            (Place::Commit(handle) | Place::Replace { handle, .. }, Answer::Done(done)) => {
                 self.committed(handle, done);
             }
             (Place::Confirm(handle), Answer::Done(done)) => self.confirmed(handle, done),
@@ -531,97 +400,29 @@ impl Receiver {
         self.close();
     }
 
-    fn growing(&self) -> Result<(), PeerError> {
-        match self.list {
-            List::Growing => Ok(()),
-            List::Complete { .. } => Err(PeerError::Unexpected("more after the end of the list")),
-        }
-    }
-
     /// Nothing more will be listed: what was announced must have come.
     fn end_list(&mut self, intact: bool) -> Result<(), PeerError> {
-        if !self.announced.is_empty() || !self.tallies.is_empty() {
+        if !self.list.has_all() || !self.tallies.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
-        self.list = List::Complete { intact };
+        self.list.end(intact);
         self.report_listed();
         Ok(())
     }
 
     /// Tells the sender up to where nothing more will be wanted.
     fn settle(&mut self) {
-        let looking = self.sections.values().next().map(|section| section.first);
+        let looking = self.sections.first();
         let queued = self.queue.first().map(|file| file.0);
         let clearing = self.clearing.keys().next().map(|file| file.0);
-        let unasked = self.unasked.first().map(|file| file.0);
+        let unasked = self.files.first_unasked().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
         let charting = self.moved.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
         let comparing = self.comparing.first().map(|file| file.0);
         let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
-        let upto = waiting.into_iter().flatten().min().unwrap_or(self.told);
-        if upto > self.settled {
-            self.settled = upto;
+        if let Some(upto) = self.list.settle(waiting.into_iter().flatten().min()) {
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
-        }
-    }
-
-    /// Counts a name that failed and tells both ends' users.
-    fn trouble(&mut self, trouble: Trouble) {
-        self.totals.failed += 1;
-        self.tell_trouble(trouble);
-    }
-
-    fn tell_trouble(&mut self, trouble: Trouble) {
-        self.frames.push_back(ToSender::Trouble(trouble.clone()));
-        self.notices.push_back(Notice::Trouble(trouble));
-    }
-
-    /// Tells both ends' users of a change.
-    fn changed(&mut self, change: Change) {
-        self.totals.created += u64::from(change.action == Action::Created);
-        self.frames.push_back(ToSender::Changed(change.clone()));
-        self.notices.push_back(Notice::Changed(change));
-    }
-
-    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
-    fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
-        if self.setting.options.tells_unchanged {
-            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
-            let facts = Facts { linked, ..Facts::of(meta) };
-            self.changed(Change { path, item, action, differs: Differs::default(), facts });
-        }
-    }
-
-    fn report_settled(&mut self, bytes: u64) {
-        self.notices.extend(self.progress.settle(bytes));
-    }
-
-    fn report_listed(&mut self) {
-        let (files, bytes) = (self.totals.files, self.progress.listed());
-        let complete = self.list != List::Growing;
-        self.notices.push_back(Notice::Listed { files, bytes, complete });
-    }
-
-    fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
-        self.groups_out += groups;
-        self.groups_held += groups;
-        if self.groups_out > GROUP_WINDOW {
-            Err(PeerError::Limit("unanswered groups"))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
-        self.told += entries;
-        self.known += entries;
-        // The last frame that fitted the window may reach past it by its own entries.
-        let most = ENTRY_WINDOW + MAX_BATCH as u64;
-        if self.told - self.settled > most {
-            Err(PeerError::Limit("unsettled entries"))
-        } else {
-            Ok(())
         }
     }
 }

@@ -148,7 +148,8 @@ impl Receiver {
 
     fn most_far_names(&self) -> u64 {
         let worth = self.moved.wanted_bytes / BYTES_FOR_NAME;
-        let names = FAR_NAMES.saturating_add(self.known.saturating_mul(2)).saturating_add(worth);
+        let names =
+            FAR_NAMES.saturating_add(self.list.known().saturating_mul(2)).saturating_add(worth);
         names.min(MOST_FAR_NAMES)
     }
 

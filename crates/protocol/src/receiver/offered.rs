@@ -28,12 +28,12 @@ impl Receiver {
     ) -> Result<(), PeerError> {
         let strategy = self.setting.options.way();
         let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
-        let fits = is_plain && meta.is_file() && file.0 < self.told && is_agreed(&spec);
+        let fits = is_plain && meta.is_file() && file.0 < self.list.told() && is_agreed(&spec);
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
             return Err(PeerError::Unexpected("offer"));
         }
         let incoming = self.files.get(&file);
-        let is_late = incoming.is_none() && file.0 < self.settled;
+        let is_late = incoming.is_none() && file.0 < self.list.settled();
         let asked = incoming.filter(|incoming| incoming.asked);
         let is_answer = asked.is_some_and(|incoming| incoming.waits_for_first_start());
         let is_of_use = self.setting.takes_offers && !is_late && asked.is_none();

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_OWNER_NAMES;
 use crate::message::NameLine;
 
-use super::deciding::Section;
+use super::sections::Section;
 use super::{Ours, Receiver};
 
 /// What users and groups are called at the sender.

@@ -95,7 +95,7 @@ impl Receiver {
         if !self.tallies.compared.is_some_and(fits) {
             return Err(PeerError::Unexpected("a tally that was not asked for"));
         }
-        let begun = self.listing.as_ref().is_some_and(|(listed, _)| *listed == dir);
+        let begun = self.list.is_listing(&dir);
         let told = self.tallies.open.contains_key(&dir) || self.tallies.owed.contains(&dir);
         if begun || dir.is_root() || told {
             return Err(PeerError::Unexpected("a tally of a directory that was told"));
@@ -103,7 +103,7 @@ impl Receiver {
         if self.tallies.open.len() >= TALLY_WINDOW {
             return Err(PeerError::Limit("tallies"));
         }
-        let announced = self.announced.remove(&dir);
+        let announced = self.list.withdraw(&dir);
         if announced.is_none() && !self.may_be_named(&dir) {
             return Err(PeerError::Unexpected("a tally of a directory that was not listed"));
         }
@@ -122,13 +122,10 @@ impl Receiver {
     /// Whether the directory above is still to be listed.
     fn may_be_named(&self, dir: &RelPath) -> bool {
         let Some((above, name)) = dir.split_last() else { return false };
-        if let Some((listed, last)) = &self.listing
-            && *listed == above
-        {
-            // Names ascend: those before it have come, or will not.
-            return last.as_ref().is_none_or(|last| *last < name);
+        if let Some(may_come) = self.list.may_bring(&above, &name) {
+            return may_come;
         }
-        self.announced.contains_key(&above)
+        self.list.is_announced(&above)
             || self.tallies.open.get(&above).is_some_and(|told| told.state != State::Alike)
     }
 
@@ -150,7 +147,7 @@ impl Receiver {
             let meta = told.meta.take();
             self.tallies.open.remove(&dir);
             if alike.is_none() {
-                self.announced.insert(dir.clone(), meta);
+                self.list.announce(dir.clone(), meta);
             }
         }
         match alike {
@@ -167,7 +164,7 @@ impl Receiver {
 
     /// All in a directory is up to date; what is in the directories below is still to be told.
     fn keep_alike(&mut self, dir: &RelPath, alike: Alike) {
-        self.known += alike.entries();
+        self.list.know(alike.entries());
         self.totals.files += alike.files;
         self.totals.dirs += alike.dirs.len() as u64;
         self.totals.links += alike.links;
@@ -184,7 +181,7 @@ impl Receiver {
                 continue;
             }
             self.name(&path, None);
-            self.making.insert(path.clone(), Vec::new());
+            self.sections.wait_for(path.clone());
             self.dirs.push((path.clone(), meta));
             self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
         }
@@ -193,15 +190,14 @@ impl Receiver {
     /// A directory of this path is in the list. It may have been told already.
     pub(super) fn name(&mut self, path: &RelPath, meta: Option<Meta>) {
         let Some(told) = self.tallies.open.get_mut(path) else {
-            self.announced.insert(path.clone(), meta);
-            return;
+            return self.list.announce(path.clone(), meta);
         };
         match told.state {
             State::Comparing => (told.named, told.meta) = (true, meta),
             State::Alike => drop(self.tallies.open.remove(path)),
             State::Unlike => {
                 self.tallies.open.remove(path);
-                self.announced.insert(path.clone(), meta);
+                self.list.announce(path.clone(), meta);
             }
         }
     }
@@ -210,14 +206,9 @@ impl Receiver {
     pub(super) fn is_alike(&self, path: &RelPath) -> bool {
         self.tallies.compared.is_some()
             && !path.is_root()
-            && !self.announced.contains_key(path)
+            && !self.list.is_announced(path)
             && !self.tallies.open.contains_key(path)
-            && !self.has_begun(path)
-    }
-
-    /// Whether some of a directory was listed before it was known to be in place.
-    fn has_begun(&self, path: &RelPath) -> bool {
-        self.making.get(path).is_none_or(|waiting| !waiting.is_empty())
+            && !self.sections.has_begun(path)
     }
 
     /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not, nothing
@@ -226,11 +217,11 @@ impl Receiver {
         if self.is_alike(path) {
             return true;
         }
-        if self.tallies.compared.is_none() || self.has_begun(path) {
+        if self.tallies.compared.is_none() || self.sections.has_begun(path) {
             return false;
         }
         let told = self.tallies.open.get_mut(path).map(|told| &mut told.meta);
-        match told.or_else(|| self.announced.get_mut(path)) {
+        match told.or_else(|| self.list.kept(path)) {
             Some(kept) => {
                 *kept = Some(meta.clone());
                 true

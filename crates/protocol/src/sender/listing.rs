@@ -176,8 +176,7 @@ impl Sender {
         listed: Result<Listed, Trouble>,
     ) {
         self.lister.lists_out -= 1;
-        let mut listed = listed
-            .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        let mut listed = listed.unwrap_or_else(Listed::from);
         let is_whole = listed.troubles.is_empty() && listed.rest.is_none();
         let mut entries = VecDeque::from(self.take_listed(&mut listed));
         let mut own = listed.own;
@@ -214,8 +213,7 @@ impl Sender {
 
     /// Takes the next entries of the directory that is being told.
     pub(super) fn listed_on(&mut self, listed: Result<Listed, Trouble>) {
-        let mut listed = listed
-            .unwrap_or_else(|trouble| Listed { troubles: vec![trouble], ..Listed::default() });
+        let mut listed = listed.unwrap_or_else(Listed::from);
         let entries = self.take_listed(&mut listed);
         let ready = self.lister.ready.front_mut().expect("what has begun stays the first");
         ready.entries.extend(entries);
@@ -356,7 +354,7 @@ impl Sender {
         self.tell_linked(&path, &mut entry.meta);
         if self.options.remove.sources && !entry.meta.is_dir() {
             let source = (path.clone(), entry.meta.clone());
-            self.sources.insert(FileNo(self.lister.next), source);
+            self.leaving.push(FileNo(self.lister.next), source);
         }
         if entry.meta.is_partly_unread() {
             let message = format!("read attributes of {path}: too many, or not ours to read");

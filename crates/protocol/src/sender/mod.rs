@@ -11,9 +11,11 @@
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 
+mod ask;
 mod confirm;
 mod digesting;
 mod file;
+mod leaving;
 mod linking;
 mod listing;
 mod mending;
@@ -23,190 +25,33 @@ mod tallying;
 mod telling;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
-use deltic_core::GapSums;
-use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::meta::Owner;
-use deltic_core::names::Rest;
-use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::strategy::Conversation;
-use deltic_core::{
-    Entry, Key, Meta, RelPath, Searcher, Span, Strategy, Strong, StrongSum, Tally, Timestamp,
-};
+use deltic_core::{RelPath, Strategy, Timestamp};
 
 use crate::cutting::Part;
 use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
-use crate::message::{Done, FileNo, How, NameLine, Payload, ToReceiver, ToSender};
+use crate::message::{Done, FileNo, How, ToReceiver, ToSender};
 use crate::options::{Append, Options};
 use crate::report::{
     Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
 };
-use crate::summing::{Portion, Step, Summed};
-use crate::sums::{PatchStep, Search, Summing, Ways};
+use crate::summing::Step;
+use crate::sums::Ways;
 use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
 
 use file::{Beginning, Outgoing, Resumed};
+use leaving::Leaving;
 use listing::Lister;
 use offering::Offering;
 
-/// Most sources that stay and are told of: all fit a frame.
-const MOST_TOLD: usize = 128;
+pub use ask::{Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
 
 /// A question is answered before what it is about is settled: what waits to be answered is within the window.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
-
-/// What the sender asks its driver to do.
-#[expect(missing_docs, reason = "each variant's line names its fields")]
-#[derive(Debug)]
-pub enum Work {
-    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest` of
-    /// it. Answer with [`Answer::Listed`].
-    List { dir: RelPath, tally: bool, rest: Option<Box<Rest>> },
-    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
-    /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
-    /// Answer with [`Answer::Opened`].
-    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key> },
-    /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
-    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
-    Seal { handle: Handle, proof: Sealing },
-    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with [`Answer::Summed`].
-    Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
-    /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
-    Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
-    /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
-    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer with
-    /// [`Answer::Read`].
-    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
-    /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
-    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
-    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
-    Digest { paths: Vec<RelPath> },
-    /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
-    RemoveSource { path: RelPath, meta: Meta },
-    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
-    Ask(Question),
-    /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
-    Close { handle: Handle },
-}
-
-/// A gap in new, and what old has in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// Its place in new.
-    pub span: Span,
-    /// Of the blocks of old.
-    pub sums: GapSums,
-}
-
-/// What the digest of a file is taken of.
-#[derive(Clone, Debug)]
-pub enum Sealing {
-    /// These chunks.
-    Chunks(Arc<Vec<Chunk>>),
-    /// Its bytes; taken already.
-    Bytes(Digest),
-}
-
-/// Whether a read also takes each span's fingerprint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sums {
-    /// Each span is a chunk whose fingerprint is not known yet.
-    Take,
-    /// The recipe knows them.
-    Known,
-}
-
-/// What the driver answers. Errors end the attempt at one file, never the session.
-#[derive(Debug)]
-pub enum Answer {
-    /// A directory's entries.
-    Listed(Result<Listed, Trouble>),
-    /// The new version, as of the open.
-    Opened(Result<Opened, Trouble>),
-    /// The chunks of a segment, all of which could be read.
-    Scanned(Result<Run<Chunk>, Trouble>),
-    /// The digest, if the file is still the one that was opened.
-    Sealed(Result<Digest, Trouble>),
-    /// A payload, and the chunks' sums if they were asked for.
-    Read(Result<(Payload, Vec<Chunk>), Trouble>),
-    /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
-    Mended(Result<(Payload, u32), Trouble>),
-    /// What was made of a portion, and what came along, for the next one.
-    Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
-    /// Of each span, in order.
-    Hashed(Result<Vec<StrongSum>, Trouble>),
-    /// What a search found.
-    Searched(Result<Searched, Trouble>),
-    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
-    Digested(Vec<Option<Digest>>),
-    /// The source is gone, or why not.
-    Removed(Result<(), Trouble>),
-    /// Whether the user said yes.
-    Asked(bool),
-    /// The handle is gone.
-    Closed,
-}
-
-/// What a search settled.
-#[derive(Debug)]
-pub struct Searched {
-    /// In order; each no longer than a frame may be.
-    pub patches: Vec<(Vec<PatchStep>, Payload)>,
-    /// How many bytes of new are settled; the next search goes on behind them.
-    pub consumed: u64,
-    /// Whether the file's end was reached.
-    pub at_end: bool,
-    /// For the next segment.
-    pub searcher: Box<Searcher>,
-    /// For the next segment.
-    pub digest: Box<FileDigest>,
-}
-
-/// A directory as a tree lists it.
-#[derive(Debug, Default)]
-pub struct Listed {
-    /// The root's own metadata, where the root itself is part of the transfer; `None` below the root.
-    pub own: Option<Meta>,
-    /// Its entries, in order of name.
-    pub entries: Vec<Entry>,
-    /// Entries that could not be listed.
-    pub troubles: Vec<Trouble>,
-    /// What stands for the entries, as [`Options::tallied`] has it, if it was asked for.
-    pub tally: Option<Tally>,
-    /// What their users are called, those with a name and in any order; nothing where the options ask for none.
-    pub users: Vec<NameLine>,
-    /// The same of groups.
-    pub groups: Vec<NameLine>,
-    /// Whether the directory may hold others that do not take part.
-    pub partial: bool,
-    /// Of the root: sources that are not there, where that is told.
-    pub missing: Vec<RelPath>,
-    /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
-    pub rest: Option<Box<Rest>>,
-}
-
-/// A new version that was opened.
-#[derive(Debug)]
-pub struct Opened {
-    /// Its metadata.
-    pub meta: Meta,
-    /// All of it, where it was short enough to be read at once; the handle then holds nothing.
-    pub body: Option<Body>,
-}
-
-/// A whole file in one payload.
-#[derive(Debug)]
-pub struct Body {
-    /// Its bytes.
-    pub payload: Payload,
-    /// Its digest; it did not change while it was read.
-    pub digest: Digest,
-}
 
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
@@ -232,13 +77,7 @@ pub struct Sender {
     gaps_out: u64,
     progress: Progress,
     counts: Counts,
-    /// What may go once it has arrived, and may still arrive, if sources are to go.
-    sources: BTreeMap<FileNo, (RelPath, Meta)>,
-    /// Sources that are being removed, and what went wrong with others, from when the first arrived.
-    removals_out: usize,
-    stay: Vec<Trouble>,
-    /// Whether all have arrived that will.
-    all_arrived: bool,
+    leaving: Leaving,
     /// Whether the user was asked: once is enough.
     was_asked: bool,
     /// Of the way to the receiver, where the driver knows.
@@ -342,10 +181,7 @@ impl Sender {
             gaps_out: 0,
             progress: Progress::default(),
             counts: Counts::default(),
-            sources: BTreeMap::new(),
-            removals_out: 0,
-            stay: Vec::new(),
-            all_arrived: false,
+            leaving: Leaving::default(),
             was_asked: false,
             bits_per_second: None,
             finished: false,
@@ -639,26 +475,6 @@ impl Sender {
         Ok(())
     }
 
-    /// These are at the other end, and safe there; what else is below `upto` stays.
-    fn arrived(&mut self, files: &[FileNo], upto: FileNo, last: bool) -> Result<(), PeerError> {
-        let no_source = PeerError::Unexpected("the arrival of no source");
-        if !self.options.remove.sources || self.all_arrived {
-            return Err(no_source);
-        }
-        for file in files {
-            let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
-            self.removals_out += 1;
-            self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
-        }
-        if upto.0 > self.lister.told() {
-            return Err(no_source);
-        }
-        self.sources = self.sources.split_off(&upto);
-        self.all_arrived = last;
-        self.tell_gone();
-        Ok(())
-    }
-
     /// Many names would go at the other end.
     fn ask(&mut self, question: Question) -> Result<(), PeerError> {
         if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
@@ -666,21 +482,6 @@ impl Sender {
         }
         self.jobs.ask(Work::Ask(question), Place::Ask);
         Ok(())
-    }
-
-    fn removed(&mut self, removed: Result<(), Trouble>) {
-        self.removals_out -= 1;
-        self.stay.extend(removed.err().filter(|_| self.stay.len() < MOST_TOLD));
-        self.tell_gone();
-    }
-
-    /// Says what stays of what arrived, once the rest is gone.
-    fn tell_gone(&mut self) {
-        if self.all_arrived && self.removals_out == 0 {
-            let troubles = std::mem::take(&mut self.stay);
-            self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
-            self.frames.push_back(ToReceiver::Gone(troubles));
-        }
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {

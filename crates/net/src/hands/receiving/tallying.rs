@@ -10,6 +10,7 @@ use deltic_protocol::receiver::Alike;
 use deltic_store::{Store, StoreError};
 
 use super::ReceivingHands;
+use crate::hands::digests::list;
 use crate::hands::lock;
 
 impl<S: Store> ReceivingHands<S> {
@@ -27,12 +28,7 @@ impl<S: Store> ReceivingHands<S> {
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);
-        let listing = if compared.contents {
-            self.store.list_versions(dir)
-        } else {
-            self.store.list_some(dir, None)
-        };
-        let listing = listing.ok()?;
+        let listing = list(&self.store, dir, None, Some(compared)).ok()?;
         // So many that they cannot be listed at once have no tally.
         if !listing.errors.is_empty() || listing.rest.is_some() {
             return None;

@@ -11,10 +11,10 @@ use std::ops::Range;
 use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{GAP_BYTES, GAP_WINDOW, MAX_FRAME_BYTES, MENDED_BYTES};
+use crate::limits::{GAP_BYTES, MAX_FRAME_BYTES, MENDED_BYTES};
 use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, Setback, Turn};
 
 use super::{Attempt, By, Origin, State};
 
@@ -255,16 +255,14 @@ fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
 impl Receiver {
     /// Surveys gaps as the window allows, one file's after the other's.
     pub(in crate::receiver) fn survey_more(&mut self) {
-        while self.gaps_out < GAP_WINDOW {
-            let Some(handle) = self.gap_queue.pop_front() else { return };
-            let most = GAP_WINDOW - self.gaps_out;
+        while let Some((handle, most)) = self.load.next_gaps() {
             let Some((_, attempt)) = self.attempt_of(handle) else { continue };
             let gaps = attempt.take_gaps(most);
             if gaps.is_empty() {
                 continue;
             }
-            self.gaps_out += gaps.len() as u64;
-            self.gap_queue.push_back(handle);
+            self.load.take_gaps(gaps.len());
+            self.load.queue_gaps(handle);
             let facing = gaps.iter().map(Gap::facing).collect();
             self.jobs.ask(Work::Survey { handle, gaps: facing }, Place::Survey { handle, gaps });
         }
@@ -316,9 +314,9 @@ impl Receiver {
         }
         let new = attempt.new_version();
         attempt.jobs += 1;
-        self.gaps_out -= gaps.len() as u64;
-        self.backlog_bytes += payload_bytes;
-        self.jobs.ask(
+        self.load.mend_gaps(gaps.len());
+        self.ask_to_write(
+            Turn::Any,
             Work::Mend { handle, path, new, gaps: patches, bytes, payload },
             Place::Mend { handle, gaps, payload_bytes },
         );
@@ -340,7 +338,7 @@ impl Receiver {
         for (gap, mended) in gaps.into_iter().zip(mended) {
             attempt.filled(&gap, mended);
         }
-        self.gap_queue.push_back(handle);
+        self.load.queue_gaps(handle);
         self.advance(file);
     }
 }

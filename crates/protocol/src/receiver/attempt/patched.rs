@@ -143,10 +143,9 @@ impl Receiver {
             return Ok(());
         }
         attempt.jobs += 1;
-        self.backlog_bytes += bytes;
         let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
         let chunks = vec![0; spans.len()];
-        self.jobs.ask_as(
+        self.ask_to_write(
             turn,
             Work::Write { handle, path, new, pieces, payload, between: Vec::new() },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },

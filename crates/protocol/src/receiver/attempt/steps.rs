@@ -8,11 +8,11 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Meta, Span, Strategy};
 
 use crate::error::PeerError;
-use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, MAX_GROUPS, WHOLE_BLOCK_BYTES};
+use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, Setback, Turn};
 
 use super::mending::Parts;
 use super::{Attempt, By, Copies, IndexPart, batches, copy_runs, runs};
@@ -26,10 +26,8 @@ impl Receiver {
     ) -> Result<(), PeerError> {
         let strategy = self.setting.options.way();
         // An attempt may have ended here while its beginning was on the way.
-        let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
-        if !self.handles.contains_key(&incoming.handle) {
-            return Ok(());
-        }
+        let open = self.files.get(&file).filter(|incoming| self.files.is_open(incoming.handle));
+        let Some(incoming) = open else { return Ok(()) };
         let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
         let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
         let in_blocks = matches!(how, How::Whole | How::Tail);
@@ -50,7 +48,6 @@ impl Receiver {
         }
         let meta = self.renewed(&self.files[&file].candidate.meta, meta);
         let Some(incoming) = self.files.get_mut(&file) else { return Ok(()) };
-        let ahead = incoming.ahead.take();
         let mut attempt = Box::new(Attempt::new(meta, (how, spec), strategy));
         if how == How::Tail {
             let from = incoming.candidate.tail_from();
@@ -74,13 +71,10 @@ impl Receiver {
             if incoming.parts.is_empty() {
                 attempt.knows_all();
             }
-            incoming.attempt = Some(attempt);
+            incoming.begin(attempt);
             return Ok(());
         }
-        if let Some(ahead) = ahead.filter(|ahead| ahead.is_cut_by(&spec)) {
-            attempt.old = ahead;
-        }
-        incoming.attempt = Some(attempt);
+        incoming.begin(attempt);
         if how == How::Recipe {
             self.index_more(handle);
         }
@@ -95,14 +89,8 @@ impl Receiver {
             return;
         }
         attempt.meta = self.renewed(&self.files[&file].candidate.meta, attempt.meta);
-        self.groups_out += attempt.groups_unanswered();
-        self.groups_held += attempt.groups_held();
-        let Some(incoming) = self.files.get_mut(&file) else { return };
-        let ahead = incoming.ahead.take();
-        if let Some(ahead) = ahead.filter(|ahead| ahead.is_cut_by(&attempt.spec)) {
-            attempt.old = ahead;
-        }
-        incoming.attempt = Some(attempt);
+        self.load.begin(&attempt);
+        self.files.get_mut(&file).expect("the caller has the file").begin(attempt);
     }
 
     /// Fails an attempt at a file that was opened so long though it was listed as small: it is under way among many small
@@ -164,8 +152,8 @@ impl Receiver {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
         attempt.tell_groups(lines)?;
         let needs_old = attempt.needs_old();
-        self.take_groups(lines.len() as u64)?;
-        if self.groups_held > MAX_GROUPS as u64 {
+        self.load.take_groups(lines.len() as u64)?;
+        if self.load.is_crowded() {
             let message = "receive: more groups under way than can be held".into();
             let trouble = Trouble { kind: TroubleKind::Failed, message };
             self.fail(handle, Setback { trouble, retry: true });
@@ -183,7 +171,7 @@ impl Receiver {
         let mut copies = Copies::default();
         let missed = attempt.resolve(&mut copies);
         for (told, groups) in attempt.lacks() {
-            self.groups_out -= u64::from(told.end - told.start);
+            self.load.answer_groups(u64::from(told.end - told.start));
             self.frames.push_back(ToSender::Lack { file, groups });
         }
         self.advance(file);
@@ -221,10 +209,9 @@ impl Receiver {
             batches(&ops).into_iter().map(|runs| (attempt.chunks_of(&runs), runs)).collect();
         attempt.jobs += batches.len();
         for (chunks, runs) in batches {
-            self.copies_waiting += runs.len();
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
-            self.jobs.ask_as(turn, work, Place::Copy(handle, spans));
+            self.ask_to_write(turn, work, Place::Copy(handle, spans));
         }
     }
 
@@ -271,7 +258,7 @@ impl Receiver {
         let before = attempt.groups_held();
         attempt.tell_recipe(lines)?;
         let told = attempt.groups_held() - before;
-        self.groups_held += told;
+        self.load.hold_groups(told);
         self.resolve(file);
         Ok(())
     }
@@ -290,7 +277,7 @@ impl Receiver {
         let told_from = attempt.groups[groups[0].start as usize].first_chunk;
         let needed = attempt.find_gaps(runs(needed.into_iter()), told_from, parts);
         self.frames.push_back(ToSender::Need { file, chunks: needed });
-        self.gap_queue.push_back(handle);
+        self.load.queue_gaps(handle);
         self.advance(file);
         self.copy(handle, copies.finish(), differs);
     }
@@ -332,13 +319,12 @@ impl Receiver {
             between = copy_runs(&talk.take_before(last.span.start));
         }
         attempt.jobs += 1;
-        self.backlog_bytes += bytes;
         if !earlier.is_empty() {
             self.copy(handle, earlier, true);
         }
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
-        self.jobs.ask_as(
+        self.ask_to_write(
             turn,
             Work::Write { handle, path, new, pieces, payload, between },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
@@ -427,9 +413,9 @@ impl Receiver {
             let meta = attempt.meta.clone();
             let payload = attempt.body.take().unwrap_or(Payload::Plain(Vec::new()));
             let payload_bytes = meta.len as usize;
-            self.backlog_bytes += payload_bytes;
             let small = Small { path, meta, seen, payload, digest };
-            self.jobs.ask(Work::Replace(small), Place::Replace { handle, payload_bytes });
+            let place = Place::Replace { handle, payload_bytes };
+            self.ask_to_write(Turn::Any, Work::Replace(small), place);
         } else if attempt.is_identical(in_place) {
             attempt.settling = true;
             let proof = attempt.proof(digest);

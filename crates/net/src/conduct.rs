@@ -1,0 +1,52 @@
+//! How an end goes about a session.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_core::strategy::Link as Figures;
+
+use crate::monitor::Monitor;
+use crate::plan;
+use crate::transport::Counters;
+use crate::user::User;
+
+/// How an end goes about a session, whatever it is asked to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) counters: Arc<Counters>,
+    /// Most bytes a second to put on the wire or take from it.
+    pub(crate) bwlimit: Option<u64>,
+    /// What is between the ends, where somebody knows.
+    pub(crate) between: Option<Figures>,
+    pub(crate) monitor: Monitor,
+    pub(crate) further: Further,
+    /// Where is kept what is known of files.
+    pub(crate) cache: Option<PathBuf>,
+    pub(crate) user: User,
+}
+
+impl Conduct {
+    /// What this end knows of the way to the other: what it is told, and never more than it may use.
+    pub(crate) fn figures(&self) -> Option<Figures> {
+        let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
+        let Some(between) = self.between else {
+            let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };
+            return limit.map(only);
+        };
+        let bits_per_second = between.bits_per_second.min(limit.unwrap_or(u64::MAX));
+        Some(Figures { bits_per_second, ..between })
+    }
+}
+
+/// How this end could have more streams than one.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Further {
+    /// Not at all: nothing is between the ends.
+    #[default]
+    Never,
+    /// By starting more remote shells.
+    Dial { remote: plan::Remote, host: String },
+    /// By a socket in one of these directories, the best first.
+    Answer { dirs: Vec<PathBuf> },
+}

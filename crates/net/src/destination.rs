@@ -1,0 +1,101 @@
+//! What a receiver writes to, and what it compares with, as stores.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use deltic_core::rule::{Rule, Rules, Side};
+use deltic_core::{Mounts, RelPath, See};
+use deltic_protocol::options::{self, Options};
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_store::local::{Backup, LocalOptions, LocalStore, PartialDir, Writing, create_root};
+use deltic_store::{Durability, Filter, StoreError};
+
+use crate::error::SyncError;
+use crate::hands::alternates::Alternates;
+use crate::place::exists;
+use crate::session::Watch;
+
+/// Makes a root that is not there; those above it as well, where that is asked for.
+pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
+    let above = root.parent().filter(|_| options.select.mkpath);
+    let missing: Vec<_> = above
+        .into_iter()
+        .flat_map(Path::ancestors)
+        .take_while(|above| *above != Path::new("") && !exists(above))
+        .collect();
+    let mut missing = missing.into_iter().rev().chain([root]);
+    missing.try_for_each(|dir| create_root(dir, durability(options)))
+}
+
+/// How the store at `root` goes about it.
+pub(crate) fn local_options(
+    root: &Path,
+    options: &Options,
+    see: See,
+) -> Result<LocalOptions, SyncError> {
+    Ok(LocalOptions {
+        durability: durability(options),
+        rules: Filter::new(&options.rules, Side::Receiver),
+        see,
+        backup: options.remove.backup.as_ref().map(|backup| Backup {
+            dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
+            suffix: backup.suffix.clone(),
+        }),
+        one_file_system: options.select.mounts != Mounts::Enter,
+        keep_dirlinks: options.follow.keep_dirs,
+        writing: writing(root, &options.writing)?,
+    })
+}
+
+/// How the store below `root` writes.
+fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError> {
+    let path = |dir: &[u8]| root.join(OsStr::from_bytes(dir));
+    let partial = |dir: &[u8]| match dir.first() {
+        Some(b'/') => Ok(PartialDir::Outside(path(dir))),
+        _ => {
+            let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+            let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
+            let below = below.ok().filter(|below| !below.is_root());
+            let dir = deltic_core::path::printable(dir);
+            let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
+            below.map(PartialDir::Beside).ok_or_else(|| SyncError::Selection(why()))
+        }
+    };
+    Ok(Writing {
+        sparse: writing.sparse,
+        preallocate: writing.preallocate,
+        inplace: writing.inplace,
+        delay: writing.delay,
+        temp_dir: writing.temp_dir.as_deref().map(path),
+        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
+    })
+}
+
+fn durability(options: &Options) -> Durability {
+    if options.durable { Durability::Run } else { Durability::None }
+}
+
+/// Opens the other trees that are compared with, and says which are not there.
+pub(crate) fn open_alternates(
+    root: &Path,
+    (options, see): (&Options, See),
+    watch: Watch<'_>,
+) -> Alternates<LocalStore> {
+    // All names in them count, but not all attributes.
+    let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
+    let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
+    let rules = Filter::new(&Rules { list, ..options.rules }, Side::Receiver);
+    let mut open = |dir: &[u8]| {
+        let path = root.join(OsStr::from_bytes(dir));
+        let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
+        let opened = LocalStore::open(&path, local);
+        if let Err(error) = &opened {
+            let path = deltic_core::path::printable(path.as_os_str().as_bytes());
+            let message = format!("compare with {path}: {error}");
+            watch(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+        }
+        opened.ok()
+    };
+    Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
+}

@@ -1,0 +1,172 @@
+//! What all streams of a session are counted, watched and held back by.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use deltic_protocol::hello::Alive;
+
+use crate::conduct::Conduct;
+use crate::monitor::Monitor;
+use crate::plan::Traffic;
+
+use super::Heard;
+
+/// Signs of life in the longest silence that the other end bears.
+const BEATS: u32 = 3;
+
+/// Counts of one session over all its streams, shared with whoever watches it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// Readings of streams that wait to be taken.
+    waiting: AtomicUsize,
+    /// Times that something came which is no sign of life.
+    told: AtomicU64,
+    /// Whether this end has calls of its own under way.
+    works: AtomicBool,
+}
+
+impl Counters {
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn heard(&self) -> Heard {
+        if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
+    }
+
+    /// Whether what has come is not taken: then it is not the other end that is silent.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether this end is at work, or behind: then it is not the other end that is waited for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.works.load(Ordering::Relaxed) || self.is_behind()
+    }
+
+    pub(crate) fn set_works(&self, works: bool) {
+        self.works.store(works, Ordering::Relaxed);
+    }
+
+    /// Changes whenever something came that is no sign of life.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Notes that bytes of a frame of this type came.
+    pub(super) fn note(&self, kind: u8) {
+        if kind != Alive::KIND {
+            self.told.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What all streams of a session are counted, watched and held back by.
+#[derive(Clone)]
+pub(crate) struct Flow {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) monitor: Monitor,
+    reading: Option<Arc<Limit>>,
+    writing: Option<Arc<Limit>>,
+    /// The longest that the first stream may say nothing.
+    pause: Arc<watch::Sender<Option<Duration>>>,
+}
+
+impl Flow {
+    /// All at most as fast, in either direction, as `conduct` has it.
+    pub(crate) fn new(conduct: &Conduct) -> Self {
+        let Conduct { counters, bwlimit, monitor, .. } = conduct.clone();
+        let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
+        let pause = Arc::new(watch::Sender::new(None));
+        Self { counters, monitor, reading: limit(), writing: limit(), pause }
+    }
+
+    /// Lets the other end hear a sign of life often enough for it to be as patient as this.
+    pub(crate) fn beats(&self, silence: Option<Duration>) {
+        self.pause.send_replace(silence.map(|silence| silence / BEATS));
+    }
+
+    /// How much of a batch is written at once.
+    pub(super) fn piece_of(&self, batch: &[u8]) -> usize {
+        self.writing
+            .as_ref()
+            .map_or(batch.len(), |limit| limit.piece())
+            .clamp(1, batch.len().max(1))
+    }
+
+    /// Counts bytes that came, and holds the next back until it is their turn, which is no silence of the other end.
+    pub(super) async fn count_in(&self, bytes: usize) {
+        self.counters.count_received(bytes);
+        if let Some(limit) = &self.reading {
+            self.behind(limit.wait_for(bytes)).await;
+        }
+    }
+
+    /// Counts bytes that leave, when it is their turn.
+    pub(super) async fn count_out(&self, bytes: usize) {
+        if let Some(limit) = &self.writing {
+            limit.wait_for(bytes).await;
+        }
+        self.counters.count_sent(bytes);
+    }
+
+    /// Told of the longest pause, now and whenever it changes.
+    pub(super) fn pauses(&self) -> watch::Receiver<Option<Duration>> {
+        self.pause.subscribe()
+    }
+
+    /// Does what waits for what has come to be taken: meanwhile it is not the other end that is silent.
+    pub(super) async fn behind<T>(&self, taking: impl Future<Output = T>) -> T {
+        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+        let taken = taking.await;
+        self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        taken
+    }
+}
+
+/// Spreads bytes evenly over time, whichever streams they are of.
+struct Limit {
+    bytes_per_second: u64,
+    next: Mutex<Instant>,
+}
+
+impl Limit {
+    fn new(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
+    }
+
+    /// Bytes to write at once: about a tenth of a second's.
+    fn piece(&self) -> usize {
+        (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
+    }
+
+    async fn wait_for(&self, bytes: usize) {
+        tokio::time::sleep_until(self.turn_of(bytes)).await;
+    }
+
+    /// When it is the turn of so many bytes.
+    fn turn_of(&self, bytes: usize) -> Instant {
+        let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Instant::now().max(*next);
+        *next = turn + pause;
+        turn
+    }
+}

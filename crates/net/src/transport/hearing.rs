@@ -1,0 +1,306 @@
+//! Frames in: as many at once as a stream brings, and none is copied.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use deltic_protocol::PeerError;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::streams::{Aside, OVER};
+
+use crate::greeting::hear_magic;
+use crate::monitor::Stage;
+
+use super::{Flow, Heard, Reader};
+
+/// Readings between the reader and the driver: with fills of their usual length a few MiB.
+const READINGS: usize = 8;
+
+/// A frame as it came.
+pub(crate) struct RawFrame {
+    pub(crate) kind: u8,
+    pub(crate) payload: Piece,
+}
+
+/// Some of what one reading of a stream brought.
+pub(crate) struct Piece {
+    of: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.of[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), of: Arc::new(bytes) }
+    }
+}
+
+/// Why no more frames come.
+#[derive(Debug)]
+pub(crate) enum ReadEnd {
+    /// The other end closed its side between two frames.
+    Closed,
+    /// It closed, or the stream broke, inside one.
+    Broken(std::io::Error),
+    /// It did not begin in time.
+    Silent,
+    /// It sent what is no frame.
+    Bad(PeerError),
+    /// A stream beside the first ended.
+    Lost,
+}
+
+/// What one reading of a stream brought: a frame, and those behind it that came along.
+pub(crate) type Reading = Vec<Result<RawFrame, ReadEnd>>;
+
+/// Frames of all streams on their way to the driver.
+pub(crate) type Frames = mpsc::Sender<Reading>;
+
+/// Which stream of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    First,
+    /// Carries asides alone.
+    Further,
+}
+
+/// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
+/// Deltic begins with, unless it was `heard`.
+pub(crate) fn start_reader(
+    mut arrivals: Arrivals,
+    flow: &Flow,
+    heard: Heard,
+) -> (Frames, mpsc::Receiver<Reading>) {
+    let (frames, taken) = mpsc::channel(READINGS);
+    let (flow, into) = (flow.clone(), frames.clone());
+    tokio::spawn(async move {
+        if heard == Heard::Nothing
+            && let Err(end) = hear_magic(&mut arrivals, &flow.counters).await
+        {
+            into.send(vec![Err(end)]).await.ok();
+            return;
+        }
+        let reading = read_frames(arrivals, &into, &flow, Stream::First);
+        flow.monitor.clone().watched(Stage::Wire, reading).await;
+    });
+    (frames, taken)
+}
+
+/// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
+/// connection between holds only so much.
+pub(crate) async fn read_frames(
+    mut arrivals: Arrivals,
+    frames: &Frames,
+    flow: &Flow,
+    stream: Stream,
+) {
+    loop {
+        let (mut reading, mut last) = (Reading::new(), false);
+        for frame in arrivals.next(flow).await {
+            let heard = heard_on(stream, frame);
+            last = !matches!(heard, Some(Ok(_)));
+            reading.extend(heard);
+            if last {
+                break;
+            }
+        }
+        let unheard = flow.behind(frames.send(reading)).await.is_err();
+        // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
+        // end as streams do.
+        if last || unheard && stream == Stream::First {
+            return;
+        }
+    }
+}
+
+/// What a stream has brought that is not taken yet.
+pub(crate) struct Arrivals {
+    reader: Reader,
+    bytes: Vec<u8>,
+}
+
+impl From<Reader> for Arrivals {
+    fn from(reader: Reader) -> Self {
+        Self { reader, bytes: Vec::new() }
+    }
+}
+
+impl Arrivals {
+    /// What it has brought so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Waits for more bytes, which are not counted; how many came, none at the end.
+    pub(crate) async fn read(&mut self) -> std::io::Result<usize> {
+        self.reader.read_more(&mut self.bytes).await
+    }
+
+    /// Takes the first `len` bytes.
+    pub(crate) fn skip(&mut self, len: usize) {
+        self.bytes.drain(..len);
+    }
+
+    /// One frame.
+    pub(crate) async fn one(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
+        let Header { kind, len } = self.hear_one(flow).await?;
+        flow.counters.note(kind);
+        let rest = self.bytes.split_off(HEADER_BYTES + len);
+        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        Ok(RawFrame { kind, payload: Piece { range: HEADER_BYTES..of.len(), of } })
+    }
+
+    /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
+    /// once, and none is copied.
+    async fn next(&mut self, flow: &Flow) -> Reading {
+        if let Err(end) = self.hear_one(flow).await {
+            return vec![Err(end)];
+        }
+        let (mut ends, mut end) = (Vec::new(), 0);
+        while let Ok(Some(Header { kind, len })) = header_of(&self.bytes[end..])
+            && let start = end + HEADER_BYTES
+            && start + len <= self.bytes.len()
+        {
+            end = start + len;
+            flow.counters.note(kind);
+            ends.push((kind, start..end));
+        }
+        let rest = self.bytes.split_off(end);
+        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        let frame =
+            |(kind, range)| Ok(RawFrame { kind, payload: Piece { of: Arc::clone(&of), range } });
+        ends.into_iter().map(frame).collect()
+    }
+
+    /// Reads until there is a whole frame; what it is. Memory follows the bytes that arrive, not the length that was claimed.
+    async fn hear_one(&mut self, flow: &Flow) -> Result<Header, ReadEnd> {
+        loop {
+            let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
+            if let Some(header) = header.filter(|it| HEADER_BYTES + it.len <= self.bytes.len()) {
+                return Ok(header);
+            }
+            match self.read().await {
+                Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
+                Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
+                // Counted as they come: a long frame on a slow line is no silence.
+                Ok(bytes) => {
+                    self.bytes.first().inspect(|kind| flow.counters.note(**kind));
+                    flow.count_in(bytes).await;
+                }
+                Err(error) => return Err(ReadEnd::Broken(error)),
+            }
+        }
+    }
+}
+
+/// What `bytes` begin with, if all of it is there.
+fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
+    bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
+}
+
+/// What the driver hears of what such a stream brought; nothing, if it said that it is over.
+fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
+    match (frame, stream) {
+        (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,
+        (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
+            Some(Err(ReadEnd::Bad(PeerError::UnknownFrame(frame.kind))))
+        }
+        (Err(ReadEnd::Closed | ReadEnd::Broken(_)), Stream::Further) => Some(Err(ReadEnd::Lost)),
+        (frame, _) => Some(frame),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conduct::Conduct;
+    use deltic_protocol::hello::Alive;
+
+    /// Lets the other tasks go as far as they can.
+    async fn rest() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// It is not the other end that is silent then.
+    #[tokio::test]
+    async fn who_does_not_take_what_has_come_is_behind() {
+        let flow = Flow::new(&Conduct::default());
+        let (to, from) = mpsc::channel(READINGS + 1);
+        let reader = Reader::Memory(from);
+        let (_frames, mut taken) = start_reader(reader.into(), &flow, Heard::Hello);
+        for count in 0..=READINGS {
+            assert!(!flow.counters.is_behind(), "{count} readings have room");
+            to.send(Alive.encode()).await.expect("the reader reads");
+            rest().await;
+        }
+        assert!(flow.counters.is_behind());
+        assert_eq!(taken.recv().await.map(|reading| reading.len()), Some(1));
+        rest().await;
+        assert!(!flow.counters.is_behind());
+    }
+
+    /// The frames of a stream that arrives in these pieces, up to why no more come.
+    async fn heard(pieces: Vec<Vec<u8>>) -> (Vec<(u8, Vec<u8>)>, ReadEnd) {
+        let (to, from) = mpsc::channel(pieces.len().max(1));
+        pieces.into_iter().for_each(|piece| to.try_send(piece).expect("room for all"));
+        drop(to);
+        let mut arrivals = Arrivals::from(Reader::Memory(from));
+        let (mut frames, flow) = (Vec::new(), Flow::new(&Conduct::default()));
+        loop {
+            for frame in arrivals.next(&flow).await {
+                match frame {
+                    Ok(RawFrame { kind, payload }) => frames.push((kind, payload.to_vec())),
+                    Err(end) => return (frames, end),
+                }
+            }
+        }
+    }
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let len = (payload.len() as u32).to_le_bytes();
+        [&[kind], &len[..3], payload].concat()
+    }
+
+    #[tokio::test]
+    async fn frames_are_the_same_wherever_a_stream_is_cut() {
+        let payloads = [&b""[..], b"a", b"bcd", b"", &[7; 300]];
+        let frames = (1..).zip(payloads).map(|(kind, payload)| (kind, payload.to_vec()));
+        let frames: Vec<(u8, Vec<u8>)> = frames.collect();
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, p)| frame(*kind, p)).collect();
+        for cut in 1..bytes.len() {
+            let (one, other) = bytes.split_at(cut);
+            let (got, end) = heard(vec![one.to_vec(), other.to_vec()]).await;
+            assert_eq!(got, frames, "{cut}");
+            assert!(matches!(end, ReadEnd::Closed), "{end:?}");
+            // What is whole is heard before the end of what is not.
+            let (got, end) = heard(vec![one.to_vec()]).await;
+            assert!(frames.starts_with(&got), "{cut}");
+            let is_between = frames.iter().scan(0, |at, (_, p)| {
+                *at += HEADER_BYTES + p.len();
+                Some(*at)
+            });
+            let is_between = is_between.into_iter().any(|at| at == cut);
+            assert_eq!(matches!(end, ReadEnd::Closed), is_between, "{cut} {end:?}");
+        }
+        let (got, _) = heard(bytes.chunks(1).map(<[u8]>::to_vec).collect()).await;
+        assert_eq!(got, frames);
+    }
+
+    #[tokio::test]
+    async fn what_came_before_a_claim_of_too_much_is_heard() {
+        let claim = vec![1, 0xff, 0xff, 0xff];
+        let (got, end) = heard(vec![[frame(9, b"x"), claim].concat()]).await;
+        assert_eq!(got, [(9, b"x".to_vec())]);
+        assert!(matches!(end, ReadEnd::Bad(_)), "{end:?}");
+    }
+}

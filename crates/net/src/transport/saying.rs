@@ -1,0 +1,151 @@
+//! Frames out: batches of them, and signs of life where there are none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use deltic_protocol::hello::Alive;
+
+use crate::monitor::Stage;
+
+use super::{BATCHES, BUFFER_BYTES, Counters, Flow, Stream, Writer};
+
+/// Writes batches of frames from a bounded queue until the queue is closed.
+pub(crate) fn start_writer(
+    writer: Writer,
+    flow: &Flow,
+    stream: Stream,
+) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
+    let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
+    let (flow, monitor) = (flow.clone(), flow.monitor.clone());
+    let pause = (stream == Stream::First).then(|| flow.pauses());
+    let counters = Arc::clone(&flow.counters);
+    let said = Said { taken, pause, counters, owed: 0 };
+    let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
+        match writer {
+            Writer::Stream(writer) => write_all(writer, said, &flow).await,
+            Writer::Memory(to) => pass_on(to, said, &flow).await,
+        }
+    }));
+    (batches, task)
+}
+
+/// What is to be written.
+struct Said {
+    taken: mpsc::Receiver<Vec<u8>>,
+    /// The longest silence, on the stream that breaks it.
+    pause: Option<watch::Receiver<Option<Duration>>>,
+    counters: Arc<Counters>,
+    /// What the other end had told when this one last said something.
+    owed: u64,
+}
+
+impl Said {
+    /// What comes next: a sign of life, where nothing else has for as long as a pause may be, and there is reason for one.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let next = self.batch_or_sign().await;
+        self.owed = self.counters.told();
+        next
+    }
+
+    async fn batch_or_sign(&mut self) -> Option<Vec<u8>> {
+        let Some(pause) = &mut self.pause else { return self.taken.recv().await };
+        loop {
+            let longest = *pause.borrow_and_update();
+            let silence = async {
+                match longest {
+                    Some(longest) => tokio::time::sleep(longest).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                batch = self.taken.recv() => return batch,
+                () = silence => {}
+                Ok(()) = pause.changed() => continue,
+            }
+            // Two ends that only wait for each other have no reason, and fall silent.
+            if self.counters.is_busy() || self.counters.told() != self.owed {
+                return Some(Alive.encode());
+            }
+        }
+    }
+}
+
+async fn write_all(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    mut said: Said,
+    flow: &Flow,
+) -> std::io::Result<()> {
+    while let Some(mut batch) = said.next().await {
+        while batch.len() < BUFFER_BYTES
+            && let Ok(more) = said.taken.try_recv()
+        {
+            batch.extend_from_slice(&more);
+        }
+        for piece in batch.chunks(flow.piece_of(&batch)) {
+            flow.count_out(piece.len()).await;
+            writer.write_all(piece).await?;
+        }
+        if said.taken.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await?;
+    writer.shutdown().await
+}
+
+async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std::io::Result<()> {
+    let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    while let Some(batch) = said.next().await {
+        let piece = flow.piece_of(&batch);
+        if piece == batch.len() {
+            flow.count_out(piece).await;
+            to.send(batch).await.map_err(gone)?;
+            continue;
+        }
+        for piece in batch.chunks(piece) {
+            flow.count_out(piece.len()).await;
+            to.send(piece.to_vec()).await.map_err(gone)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conduct::Conduct;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_says_that_it_lives_while_it_works_and_for_what_it_hears() {
+        let flow = Flow::new(&Conduct::default());
+        flow.beats(Some(Duration::from_secs(3)));
+        let (to, mut said) = mpsc::channel(1);
+        let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First);
+        let mut signs = async || {
+            let mut signs = 0;
+            while let Ok(sign) = tokio::time::timeout(Duration::from_secs(5), said.recv()).await {
+                assert_eq!(sign, Some(Alive.encode()));
+                signs += 1;
+                if signs == 100 {
+                    break;
+                }
+            }
+            signs
+        };
+        assert_eq!(signs().await, 0, "it waits for the other end");
+        flow.counters.set_works(true);
+        assert_eq!(signs().await, 100);
+        flow.counters.set_works(false);
+        assert!(signs().await <= 1, "one may have been on its way");
+        // Something came: that is said once.
+        flow.counters.note(9);
+        assert_eq!(signs().await, 1);
+        flow.counters.note(Alive::KIND);
+        assert_eq!(signs().await, 0, "two ends that live have nothing to say to each other");
+    }
+}

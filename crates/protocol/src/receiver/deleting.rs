@@ -1,0 +1,339 @@
+//! What is to go: names that stand here and not in the list, once the list is complete, and within the limits.
+
+use std::collections::HashMap;
+
+use deltic_core::names::Rest;
+use deltic_core::{Names, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_ASKED};
+use crate::message::{Extent, ToSender};
+use crate::options::{Backup, Delete, Options};
+use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
+
+use super::extras::Extras;
+use super::sections::Section;
+use super::{Extra, Place, Receiver, Removed, Work, ends};
+
+/// Removals that are under way, or told in one go.
+const REMOVALS_AT_ONCE: usize = 256;
+
+/// What is to go, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Deleting {
+    /// Names of the directory being listed, kept while deletions are asked for.
+    keep: Names,
+    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
+    keep_later: HashMap<RelPath, Names>,
+    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
+    extras: Extras,
+    removing: bool,
+    out: usize,
+    /// Names that had to go to make way, and count as deletions.
+    cleared: u64,
+    /// Whether the user is being asked if they go.
+    asked: bool,
+}
+
+impl Deleting {
+    /// Whether the user was asked, and has not answered.
+    pub(super) const fn is_asking(&self) -> bool {
+        self.asked
+    }
+
+    /// Whether more is to be removed.
+    pub(super) const fn is_removing(&self) -> bool {
+        self.removing && !self.extras.is_empty()
+    }
+
+    /// Counts names that make way, unless they are more than `most` with those before.
+    pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
+        let cleared = self.cleared + names;
+        let fits = cleared <= most;
+        if fits {
+            self.cleared = cleared;
+        }
+        fits
+    }
+
+    /// The directory is not made: nothing in its place is looked at.
+    pub(super) fn lose(&mut self, dir: &RelPath) {
+        self.keep_later.remove(dir);
+    }
+
+    /// How many names go in all, those included that made way.
+    const fn names_to_go(&self) -> u64 {
+        self.extras.names().saturating_add(self.cleared)
+    }
+}
+
+/// How many names may be removed where so many are listed: by accident, few; by will, as many as were said.
+fn most_deletes(delete: Delete, listed: u64) -> u64 {
+    match delete {
+        Delete::Never => 0,
+        Delete::AtMost(most) => most,
+        Delete::Guarded if listed == 0 => 0,
+        // A third of what is listed is a quarter of what was there.
+        Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
+    }
+}
+
+/// Old versions that were kept here: they are nobody's to delete.
+struct Backups {
+    suffix: Option<Box<[u8]>>,
+    dir: Option<RelPath>,
+}
+
+impl Backups {
+    fn of(options: &Options) -> Self {
+        let Some(Backup { dir, suffix }) = &options.remove.backup else {
+            return Self { suffix: None, dir: None };
+        };
+        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
+        let path =
+            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
+        // Outside, or the root itself: nothing in here is meant.
+        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
+        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
+        // As in rsync, they go where all does that the source does not have.
+        let is_kept = dir.is_none() && !options.rules.delete_excluded;
+        Self { suffix: is_kept.then(|| suffix.clone()), dir: dir_path }
+    }
+
+    /// Whether `path` is one of them, holds them, or is where they are.
+    fn has(&self, path: &RelPath) -> bool {
+        let name = path.components().next_back().unwrap_or_default();
+        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
+            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
+    }
+}
+
+impl Receiver {
+    /// Collects a directory's names; at its end asks which others stand in it.
+    pub(super) fn note_extras(
+        &mut self,
+        section: &Section,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        if self.setting.options.delete == Delete::Never
+            || section.dir.is_root() && !self.root_is_whole
+        {
+            return Ok(());
+        }
+        if extent == Extent::Part {
+            self.deleting.keep = Names::default();
+            return Ok(());
+        }
+        for entry in &section.entries {
+            let kept = self.deleting.keep.push(&entry.name);
+            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
+        }
+        if ends(extent) {
+            let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.deleting.keep));
+            if self.setting.options.follow.keep_dirs && self.sections.awaits(&dir) {
+                self.deleting.keep_later.insert(dir, keep);
+            } else {
+                self.ask_extra(dir, keep);
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory is in place: what stands in it may be looked at.
+    pub(super) fn ask_extra_later(&mut self, dir: &RelPath) {
+        if let Some(keep) = self.deleting.keep_later.remove(dir) {
+            self.ask_extra(dir.clone(), keep);
+        }
+    }
+
+    fn ask_extra(&mut self, dir: RelPath, keep: Names) {
+        let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
+        self.jobs.ask(extra, Place::Extra(dir));
+    }
+
+    /// Takes names of `dir` that are not in the list, and asks for those that are left.
+    pub(super) fn extra(
+        &mut self,
+        dir: RelPath,
+        found: Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>,
+    ) {
+        let (extras, rest) = match found {
+            Ok(found) => found,
+            Err(trouble) => return self.trouble(trouble),
+        };
+        let backups = Backups::of(&self.setting.options);
+        for Extra { name, item, names } in extras {
+            let path = dir.join(&name).ok().filter(|path| !backups.has(path));
+            path.into_iter().for_each(|path| self.deleting.extras.push(&path, item, names));
+        }
+        if let Some(rest) = rest {
+            let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
+            self.jobs.ask(more, Place::Extra(dir));
+        }
+    }
+
+    /// Removes what is not in the list, if nothing speaks against it.
+    pub(super) fn delete(&mut self, intact: bool) {
+        self.look_for_missing();
+        if self.deleting.extras.is_empty() {
+            return;
+        }
+        let whole = intact && self.totals.failed == 0;
+        if !whole && !self.setting.options.remove.ignore_errors {
+            let why = match intact {
+                true => "not everything arrived",
+                false => "the source could not be listed in full",
+            };
+            let message = format!("delete nothing: {why}; --ignore-errors allows it");
+            return self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
+        let names = self.deleting.names_to_go();
+        if names <= most_deletes(self.setting.options.delete, self.list.known()) {
+            self.remove_all();
+        } else if self.setting.options.asks() {
+            self.ask(names);
+        } else {
+            self.hold_back(names);
+        }
+    }
+
+    fn remove_all(&mut self) {
+        self.deleting.removing = true;
+        self.remove_more();
+    }
+
+    /// Removes some of those that go.
+    pub(super) fn remove_more(&mut self) {
+        if !self.deleting.removing || self.setting.options.dry_run {
+            return;
+        }
+        while self.deleting.out < REMOVALS_AT_ONCE
+            && let Some((path, item, names)) = self.deleting.extras.next()
+        {
+            self.remove(path, item, names);
+        }
+    }
+
+    /// Tells some of those that would go, where nothing does.
+    pub(super) fn would_remove_more(&mut self) {
+        if !self.deleting.is_removing() || !self.setting.options.dry_run {
+            return;
+        }
+        for _ in 0..REMOVALS_AT_ONCE {
+            let Some((path, item, names)) = self.deleting.extras.next() else { break };
+            self.remove(path, item, names);
+        }
+        self.close();
+    }
+
+    /// Removes what stands here, so many names with all below.
+    pub(super) fn remove(&mut self, path: RelPath, item: Item, names: u64) {
+        if self.setting.options.dry_run {
+            self.totals.deleted += names;
+            self.deleted(path, item);
+        } else {
+            self.deleting.out += 1;
+            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
+        }
+    }
+
+    fn hold_back(&mut self, names: u64) {
+        let why = if self.list.known() == 0 {
+            "the source is empty"
+        } else {
+            "that looks like an accident"
+        };
+        let message = format!(
+            "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
+        );
+        self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+    }
+
+    /// Leaves it to the user, wherever that is.
+    fn ask(&mut self, names: u64) {
+        let first = self.deleting.extras.first(MAX_ASKED);
+        // All that is listed is in place by now.
+        let question = Question { names, of: self.list.known().saturating_add(names), first };
+        self.deleting.asked = true;
+        if self.setting.user_is_here {
+            self.jobs.ask(Work::Ask(question), Place::Ask);
+        } else {
+            self.frames.push_back(ToSender::Ask(question));
+        }
+    }
+
+    /// The answer of a user at the other end.
+    pub(super) fn allow(&mut self, allowed: bool) -> Result<(), PeerError> {
+        if self.setting.user_is_here || !self.deleting.is_asking() {
+            return Err(PeerError::Unexpected("the answer to no question"));
+        }
+        self.answered(allowed);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self, allowed: bool) {
+        self.deleting.asked = false;
+        if allowed {
+            return self.remove_all();
+        }
+        self.hold_back(self.deleting.names_to_go());
+    }
+
+    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Result<Removed, Trouble>) {
+        self.deleting.out -= 1;
+        // What went counts, though some of it stayed.
+        self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
+        match removed.and_then(Removed::whole) {
+            Ok(_) => self.deleted(path, item),
+            // What rules protect stays as the user wishes.
+            Err(trouble) if trouble.kind == TroubleKind::Skipped => self.tell_trouble(trouble),
+            Err(trouble) => self.trouble(trouble),
+        }
+    }
+
+    fn deleted(&mut self, path: RelPath, item: Item) {
+        let (action, differs) = (Action::Deleted, Differs::default());
+        self.changed(Change { path, item, action, differs, facts: Facts::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accident_takes_few_names_and_a_will_as_many_as_were_said() {
+        let guarded = |listed| most_deletes(Delete::Guarded, listed);
+        assert_eq!(guarded(0), 0, "an empty source empties nothing");
+        assert_eq!([guarded(1), guarded(3 * FEW_DELETES)], [FEW_DELETES; 2]);
+        assert_eq!(guarded(3 * FEW_DELETES + 3), FEW_DELETES + 1);
+        assert_eq!(guarded(u64::MAX), GUARDED_DELETES);
+        assert_eq!(most_deletes(Delete::Never, 100), 0);
+        assert_eq!(most_deletes(Delete::AtMost(7), 0), 7);
+    }
+
+    #[test]
+    fn names_that_make_way_count_as_deletions_and_those_that_may_not_do_not() {
+        let mut deleting = Deleting::default();
+        assert!(deleting.clear(3, 5));
+        assert!(!deleting.clear(3, 5));
+        assert!(deleting.clear(2, 5));
+        assert_eq!(deleting.names_to_go(), 5);
+    }
+
+    #[test]
+    fn backups_are_nobodys_to_delete() {
+        let has = |dir: Option<&[u8]>, path: &str| {
+            let backup = Backup { dir: dir.map(Into::into), suffix: (*b"~").into() };
+            let mut options = Options::default();
+            options.remove.backup = Some(backup);
+            Backups::of(&options).has(&RelPath::parse(path.as_bytes()).unwrap())
+        };
+        assert!(has(None, "a/b~") && !has(None, "a~/b"));
+        // Where they have a directory, that is what tells them: it, what is in it, and what holds it.
+        let dir = Some(&b"./old/kept/"[..]);
+        assert!(has(dir, "old") && has(dir, "old/kept") && has(dir, "old/kept/a"));
+        assert!(!has(dir, "old/other") && !has(dir, "a~"));
+        assert!(!has(Some(b"/elsewhere"), "elsewhere"));
+    }
+}

@@ -1,0 +1,163 @@
+//! What is under way over all files, and bounded: a sender's credit, and what waits to be written.
+
+use std::collections::VecDeque;
+
+use crate::error::PeerError;
+use crate::limits::{GAP_WINDOW, GROUP_WINDOW, MAX_GROUPS};
+use crate::work::{Handle, Turn};
+
+use super::attempt::Attempt;
+use super::place::Place;
+use super::{Receiver, Work};
+
+/// How much of everything.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    groups_out: u64,
+    /// Groups of all recipes under way.
+    groups_held: u64,
+    /// Gaps that the sender was asked to mend and has not.
+    gaps_out: u64,
+    /// Files with gaps that wait for the window.
+    gap_queue: VecDeque<Handle>,
+    backlog_bytes: usize,
+    copies_waiting: usize,
+}
+
+impl Load {
+    /// Literal bytes received and not yet written.
+    pub(super) const fn backlog_bytes(&self) -> usize {
+        self.backlog_bytes
+    }
+
+    /// Copies found and not yet made.
+    pub(super) const fn copies_waiting(&self) -> usize {
+        self.copies_waiting
+    }
+
+    /// Takes so many groups that are to be answered, if the window has room for them.
+    pub(super) fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
+        self.groups_out += groups;
+        self.groups_held += groups;
+        if self.groups_out > GROUP_WINDOW {
+            Err(PeerError::Limit("unanswered groups"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes so many groups that need no answer.
+    pub(super) fn hold_groups(&mut self, groups: u64) {
+        self.groups_held += groups;
+    }
+
+    /// So many groups were answered.
+    pub(super) fn answer_groups(&mut self, groups: u64) {
+        self.groups_out -= groups;
+    }
+
+    /// Whether there are more groups than can be held.
+    pub(super) const fn is_crowded(&self) -> bool {
+        self.groups_held > MAX_GROUPS as u64
+    }
+
+    /// Takes what was told of an attempt before it began.
+    pub(super) fn begin(&mut self, attempt: &Attempt) {
+        self.groups_out += attempt.groups_unanswered();
+        self.groups_held += attempt.groups_held();
+    }
+
+    /// Gives back what an attempt has taken.
+    pub(super) fn end(&mut self, attempt: &Attempt) {
+        self.groups_out -= attempt.groups_unanswered();
+        self.groups_held -= attempt.groups_held();
+        self.gaps_out -= attempt.gaps_out();
+    }
+
+    /// A file may have gaps: it waits for the window.
+    pub(super) fn queue_gaps(&mut self, handle: Handle) {
+        self.gap_queue.push_back(handle);
+    }
+
+    /// Whose turn it is, and how many gaps the window has room for.
+    pub(super) fn next_gaps(&mut self) -> Option<(Handle, u64)> {
+        let room = GAP_WINDOW.checked_sub(self.gaps_out).filter(|room| *room > 0)?;
+        Some((self.gap_queue.pop_front()?, room))
+    }
+
+    /// The sender will be asked for so many gaps.
+    pub(super) fn take_gaps(&mut self, gaps: usize) {
+        self.gaps_out += gaps as u64;
+    }
+
+    /// So many gaps came.
+    pub(super) fn mend_gaps(&mut self, gaps: usize) {
+        self.gaps_out -= gaps as u64;
+    }
+
+    fn put(&mut self, place: &Place) {
+        let (bytes, copies) = place.weight();
+        self.backlog_bytes += bytes;
+        self.copies_waiting += copies;
+    }
+
+    /// What waited for this answer is written, or never will be.
+    pub(super) fn lift(&mut self, place: &Place) {
+        let (bytes, copies) = place.weight();
+        self.backlog_bytes -= bytes;
+        self.copies_waiting -= copies;
+    }
+}
+
+impl Receiver {
+    /// Asks for something to be written; until that is answered it counts as waiting.
+    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, place: Place) {
+        self.load.put(&place);
+        self.jobs.ask_as(turn, work, place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::Span;
+
+    #[test]
+    fn what_waits_to_be_written_is_counted_until_it_is_answered() {
+        let handle = Handle(0);
+        let spans = vec![Span::new(0, 9), Span::new(9, 9)];
+        let places = [
+            Place::Write { handle, chunks: vec![0], spans: spans.clone(), payload_bytes: 18 },
+            Place::Mend { handle, gaps: Vec::new(), payload_bytes: 7 },
+            Place::Replace { handle, payload_bytes: 5 },
+            Place::Copy(handle, spans),
+            Place::Confirm(handle),
+        ];
+        let mut load = Load::default();
+        places.iter().for_each(|place| load.put(place));
+        assert_eq!((load.backlog_bytes(), load.copies_waiting()), (30, 2));
+        places.iter().for_each(|place| load.lift(place));
+        assert_eq!((load.backlog_bytes(), load.copies_waiting()), (0, 0));
+    }
+
+    #[test]
+    fn a_window_of_groups_is_unanswered_and_no_more() {
+        let mut load = Load::default();
+        assert_eq!(load.take_groups(GROUP_WINDOW), Ok(()));
+        load.answer_groups(1);
+        assert_eq!(load.take_groups(1), Ok(()));
+        assert!(load.take_groups(1).is_err());
+    }
+
+    #[test]
+    fn files_with_gaps_take_turns_while_the_window_has_room() {
+        let mut load = Load::default();
+        assert_eq!(load.next_gaps(), None);
+        (1..=2).for_each(|no| load.queue_gaps(Handle(no)));
+        assert_eq!(load.next_gaps(), Some((Handle(1), GAP_WINDOW)));
+        load.take_gaps(GAP_WINDOW as usize);
+        assert_eq!(load.next_gaps(), None);
+        load.mend_gaps(3);
+        assert_eq!(load.next_gaps(), Some((Handle(2), 3)));
+    }
+}

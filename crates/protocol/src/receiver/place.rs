@@ -1,0 +1,92 @@
+//! Where answers belong.
+
+use std::ops::Range;
+
+use deltic_core::{RelPath, Span};
+
+use crate::message::FileNo;
+use crate::report::{Change, Item};
+use crate::summing::Step;
+use crate::work::{Concerns, Handle};
+
+use super::attempt::{Asked, Gap, IndexPart};
+use super::beside::Beside;
+
+/// Where an answer belongs.
+#[derive(Debug)]
+pub(super) enum Place {
+    Look(u64),
+    Compare(u32),
+    Digest(Vec<FileNo>),
+    LookBeside(FileNo),
+    LookMissing(Vec<RelPath>),
+    CountMissing(RelPath),
+    LinkBeside { file: FileNo, beside: Beside },
+    CopyBeside { file: FileNo, change: Change },
+    TakeBeside { handle: Handle, links: bool },
+    LeaveOut,
+    Link { file: FileNo, change: Change },
+    Extra(RelPath),
+    CountBelow { file: FileNo, path: RelPath },
+    MakeDir(RelPath),
+    Make { change: Change },
+    Touch { change: Change },
+    Clear { file: FileNo },
+    Remove(RelPath, Item),
+    Ask,
+    SetDirs,
+    Land,
+    Sweep,
+    Flush,
+    FlushArrived { files: Vec<FileNo>, upto: FileNo },
+    Chart,
+    OpenOld(Handle),
+    Index(Handle, IndexPart),
+    Copy(Handle, Vec<Span>),
+    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
+    Survey { handle: Handle, gaps: Vec<Gap> },
+    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
+    SumOld { handle: Handle, part: usize, step: Step },
+    HashOld { handle: Handle, needs: Vec<Range<u32>>, tokens: Vec<Asked> },
+    Roll(Handle),
+    Commit(Handle),
+    Replace { handle: Handle, payload_bytes: usize },
+    Confirm(Handle),
+    TouchFile(Handle),
+    Abandon(FileNo),
+    Release,
+}
+
+impl Concerns for Place {
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::OpenOld(handle)
+            | Self::Index(handle, _)
+            | Self::Copy(handle, _)
+            | Self::Write { handle, .. }
+            | Self::Survey { handle, .. }
+            | Self::Mend { handle, .. }
+            | Self::SumOld { handle, .. }
+            | Self::HashOld { handle, .. }
+            | Self::Roll(handle)
+            | Self::Commit(handle)
+            | Self::Confirm(handle)
+            | Self::TakeBeside { handle, .. }
+            | Self::TouchFile(handle) => Some(*handle),
+            _ => None,
+        }
+    }
+}
+
+impl Place {
+    /// What waits to be written until the answer comes: literals, in bytes, and copies.
+    pub(super) const fn weight(&self) -> (usize, usize) {
+        match self {
+            Self::Write { payload_bytes, .. }
+            | Self::Mend { payload_bytes, .. }
+            | Self::Replace { payload_bytes, .. } => (*payload_bytes, 0),
+            Self::Copy(_, spans) => (0, spans.len()),
+            _ => (0, 0),
+        }
+    }
+}

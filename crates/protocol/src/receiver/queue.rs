@@ -1,0 +1,126 @@
+//! The files that are wanted, until it is their turn.
+
+use std::collections::BTreeMap;
+
+use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE};
+use crate::message::FileNo;
+
+use super::file::Candidate;
+
+/// Most bytes of small files under way at once: bounds what their indexes take.
+const MAX_SMALL_BYTES: u64 = 128 << 20;
+
+/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    small: BTreeMap<FileNo, Candidate>,
+    large: BTreeMap<FileNo, Candidate>,
+    active: Active,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+struct Active {
+    small: usize,
+    small_bytes: u64,
+    large: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, candidate: Candidate) {
+        let large = candidate.is_large();
+        let queue = if large { &mut self.large } else { &mut self.small };
+        queue.insert(candidate.file, candidate);
+    }
+
+    /// The lowest number that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.first().is_none() && self.active.small == 0 && self.active.large == 0
+    }
+
+    /// The next one, if one more may be under way.
+    pub(super) fn pop(&mut self) -> Option<Candidate> {
+        let active = &mut self.active;
+        if active.large < MAX_ACTIVE_LARGE
+            && let Some((_, candidate)) = self.large.pop_first()
+        {
+            active.large += 1;
+            return Some(candidate);
+        }
+        let weight = self.small.first_key_value()?.1.weight();
+        let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
+        if active.small >= MAX_ACTIVE_FILES || !fits {
+            return None;
+        }
+        active.small += 1;
+        active.small_bytes += weight;
+        self.small.pop_first().map(|(_, candidate)| candidate)
+    }
+
+    /// One of those under way is no more.
+    pub(super) fn settled(&mut self, candidate: &Candidate) {
+        if candidate.is_large() {
+            self.active.large -= 1;
+        } else {
+            self.active.small -= 1;
+            self.active.small_bytes -= candidate.weight();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Differs;
+    use deltic_core::{Kind, Meta, RelPath, Timestamp};
+
+    fn candidate(file: u64, len: u64) -> Candidate {
+        Candidate {
+            file: FileNo(file),
+            path: RelPath::root(),
+            meta: Meta::plain(Kind::File, len, Timestamp::default(), 0o644),
+            old: None,
+            seen: None,
+            differs: Differs::default(),
+            compared: false,
+            beside: None,
+            may_have_moved: false,
+        }
+    }
+
+    fn pop_all(queue: &mut Queue) -> Vec<Candidate> {
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn files_come_in_order_and_so_many_at_once() {
+        let mut queue = Queue::default();
+        let count = MAX_ACTIVE_FILES as u64 + 1;
+        (0..count).rev().for_each(|file| queue.push(candidate(file, 1)));
+        let first = pop_all(&mut queue);
+        assert!(first.iter().map(|one| one.file.0).eq(0..count - 1));
+        assert_eq!(queue.first(), Some(FileNo(count - 1)));
+        queue.settled(&first[0]);
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        assert!(!queue.is_idle());
+        (0..MAX_ACTIVE_FILES).for_each(|_| queue.settled(&first[0]));
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn large_files_hold_nobody_up_and_small_ones_are_few_if_they_are_long() {
+        let mut queue = Queue::default();
+        let large = MAX_ACTIVE_LARGE as u64 + 1;
+        (0..large).for_each(|file| queue.push(candidate(file, u64::MAX)));
+        let long = crate::limits::LARGE_FILE_BYTES;
+        let most = MAX_SMALL_BYTES / long;
+        (large..large + most + 1).for_each(|file| queue.push(candidate(file, long)));
+        let popped = pop_all(&mut queue);
+        assert_eq!(popped.iter().filter(|one| one.is_large()).count(), MAX_ACTIVE_LARGE);
+        assert_eq!(popped.len() - MAX_ACTIVE_LARGE, MAX_ACTIVE_FILES.min(most as usize));
+    }
+}

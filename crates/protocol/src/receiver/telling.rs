@@ -1,0 +1,47 @@
+//! What is told of names and of progress: to whoever watches here, and at the sender.
+
+use deltic_core::{Meta, RelPath};
+
+use crate::message::ToSender;
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble};
+
+use super::Receiver;
+
+impl Receiver {
+    /// Counts a name that failed and tells both ends' users.
+    pub(super) fn trouble(&mut self, trouble: Trouble) {
+        self.totals.failed += 1;
+        self.tell_trouble(trouble);
+    }
+
+    pub(super) fn tell_trouble(&mut self, trouble: Trouble) {
+        self.frames.push_back(ToSender::Trouble(trouble.clone()));
+        self.notices.push_back(Notice::Trouble(trouble));
+    }
+
+    /// Tells both ends' users of a change.
+    pub(super) fn changed(&mut self, change: Change) {
+        self.totals.created += u64::from(change.action == Action::Created);
+        self.frames.push_back(ToSender::Changed(change.clone()));
+        self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
+    pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
+        if self.setting.options.tells_unchanged {
+            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
+            let facts = Facts { linked, ..Facts::of(meta) };
+            self.changed(Change { path, item, action, differs: Differs::default(), facts });
+        }
+    }
+
+    pub(super) fn report_settled(&mut self, bytes: u64) {
+        self.notices.extend(self.progress.settle(bytes));
+    }
+
+    pub(super) fn report_listed(&mut self) {
+        let (files, bytes) = (self.totals.files, self.progress.listed());
+        let complete = self.list.is_complete();
+        self.notices.push_back(Notice::Listed { files, bytes, complete });
+    }
+}

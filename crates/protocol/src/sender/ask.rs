@@ -1,0 +1,171 @@
+//! What the sender asks its driver to do, and what it gets for it.
+
+use std::sync::Arc;
+
+use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::names::Rest;
+use deltic_core::recipe::{Chunk, Digest, FileDigest};
+use deltic_core::{Entry, GapSums, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally};
+
+use crate::message::{How, NameLine, Payload};
+use crate::report::{Question, Trouble};
+use crate::summing::{Portion, Summed};
+use crate::sums::{PatchStep, Search, Summing};
+use crate::work::Handle;
+
+/// What the sender asks its driver to do.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum Work {
+    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest` of
+    /// it. Answer with [`Answer::Listed`].
+    List { dir: RelPath, tally: bool, rest: Option<Box<Rest>> },
+    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
+    /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
+    /// Answer with [`Answer::Opened`].
+    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key> },
+    /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
+    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
+    /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
+    Seal { handle: Handle, proof: Sealing },
+    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with [`Answer::Summed`].
+    Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
+    /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
+    Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
+    /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
+    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
+    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer with
+    /// [`Answer::Read`].
+    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
+    /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
+    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    Digest { paths: Vec<RelPath> },
+    /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
+    RemoveSource { path: RelPath, meta: Meta },
+    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    Ask(Question),
+    /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
+    Close { handle: Handle },
+}
+
+/// A gap in new, and what old has in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Its place in new.
+    pub span: Span,
+    /// Of the blocks of old.
+    pub sums: GapSums,
+}
+
+/// What the digest of a file is taken of.
+#[derive(Clone, Debug)]
+pub enum Sealing {
+    /// These chunks.
+    Chunks(Arc<Vec<Chunk>>),
+    /// Its bytes; taken already.
+    Bytes(Digest),
+}
+
+/// Whether a read also takes each span's fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// Each span is a chunk whose fingerprint is not known yet.
+    Take,
+    /// The recipe knows them.
+    Known,
+}
+
+/// What the driver answers. Errors end the attempt at one file, never the session.
+#[derive(Debug)]
+pub enum Answer {
+    /// A directory's entries.
+    Listed(Result<Listed, Trouble>),
+    /// The new version, as of the open.
+    Opened(Result<Opened, Trouble>),
+    /// The chunks of a segment, all of which could be read.
+    Scanned(Result<Run<Chunk>, Trouble>),
+    /// The digest, if the file is still the one that was opened.
+    Sealed(Result<Digest, Trouble>),
+    /// A payload, and the chunks' sums if they were asked for.
+    Read(Result<(Payload, Vec<Chunk>), Trouble>),
+    /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
+    Mended(Result<(Payload, u32), Trouble>),
+    /// What was made of a portion, and what came along, for the next one.
+    Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
+    /// Of each span, in order.
+    Hashed(Result<Vec<StrongSum>, Trouble>),
+    /// What a search found.
+    Searched(Result<Searched, Trouble>),
+    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
+    /// The source is gone, or why not.
+    Removed(Result<(), Trouble>),
+    /// Whether the user said yes.
+    Asked(bool),
+    /// The handle is gone.
+    Closed,
+}
+
+/// What a search settled.
+#[derive(Debug)]
+pub struct Searched {
+    /// In order; each no longer than a frame may be.
+    pub patches: Vec<(Vec<PatchStep>, Payload)>,
+    /// How many bytes of new are settled; the next search goes on behind them.
+    pub consumed: u64,
+    /// Whether the file's end was reached.
+    pub at_end: bool,
+    /// For the next segment.
+    pub searcher: Box<Searcher>,
+    /// For the next segment.
+    pub digest: Box<FileDigest>,
+}
+
+/// A directory as a tree lists it.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// The root's own metadata, where the root itself is part of the transfer; `None` below the root.
+    pub own: Option<Meta>,
+    /// Its entries, in order of name.
+    pub entries: Vec<Entry>,
+    /// Entries that could not be listed.
+    pub troubles: Vec<Trouble>,
+    /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked for.
+    pub tally: Option<Tally>,
+    /// What their users are called, those with a name and in any order; nothing where the options ask for none.
+    pub users: Vec<NameLine>,
+    /// The same of groups.
+    pub groups: Vec<NameLine>,
+    /// Whether the directory may hold others that do not take part.
+    pub partial: bool,
+    /// Of the root: sources that are not there, where that is told.
+    pub missing: Vec<RelPath>,
+    /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
+    pub rest: Option<Box<Rest>>,
+}
+
+/// A new version that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its metadata.
+    pub meta: Meta,
+    /// All of it, where it was short enough to be read at once; the handle then holds nothing.
+    pub body: Option<Body>,
+}
+
+/// A whole file in one payload.
+#[derive(Debug)]
+pub struct Body {
+    /// Its bytes.
+    pub payload: Payload,
+    /// Its digest; it did not change while it was read.
+    pub digest: Digest,
+}
+
+impl From<Trouble> for Listed {
+    /// A directory that could not be listed.
+    fn from(trouble: Trouble) -> Self {
+        Self { troubles: vec![trouble], ..Self::default() }
+    }
+}

@@ -1,0 +1,141 @@
+//! One argument and its directory: what of it can be looked at, and listed.
+
+use std::sync::Arc;
+
+use deltic_core::{Entry, Kind, Meta, Name, RelPath, See};
+use rustix::io::Errno;
+
+use super::{SourceArg, SourceOptions};
+use crate::dir::{Dir, Use};
+use crate::error::At;
+use crate::filter::{Fate, Scopes};
+use crate::local::follow;
+use crate::local::list::{Part, list, sift};
+use crate::local::snapshot::look_at;
+use crate::{Listing, StoreError, check_path};
+
+/// An argument with its directory held. Arguments in one directory share a handle.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) arg: SourceArg,
+    pub(super) dir: Result<Arc<Dir>, Errno>,
+    /// What files of rules say of the names in it.
+    pub(super) scopes: Arc<Scopes>,
+    /// The device that it is on, if that matters.
+    pub(super) device: Option<u64>,
+}
+
+impl Source {
+    pub(super) fn shows(&self, path: &RelPath) -> bool {
+        let Some((above, name)) = path.split_last() else { return true };
+        let held = |dir: &Arc<Dir>| dir.dir(&above, Use::Pass);
+        self.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
+    }
+
+    pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
+        self.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+    }
+
+    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held.
+    pub(super) fn look(&self) -> Option<Result<Meta, Errno>> {
+        let dir = match &self.dir {
+            Ok(dir) => dir,
+            Err(errno) => return Some(Err(*errno)),
+        };
+        let (above, name) = self.arg.path.split_last()?;
+        Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
+    }
+
+    /// Whether nothing is there that it could stand for.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.look(), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    }
+
+    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    pub(super) fn is_left_out(&self, options: &SourceOptions) -> bool {
+        if options.rules.is_empty() {
+            return false;
+        }
+        let (Some((above, name)), Ok(dir)) = (self.arg.path.split_last(), &self.dir) else {
+            return false;
+        };
+        let held = dir.dir(&above, Use::Pass);
+        let look = |dir| {
+            follow::look(&dir, (&name, &self.arg.path), (options.follow, options.see.plain()))
+        };
+        held.and_then(look)
+            .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+    }
+
+    /// Lists the directory `dir` below its own.
+    pub(super) fn list(
+        &self,
+        dir: &RelPath,
+        options: &SourceOptions,
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let root = self.held("list", dir)?;
+        let mut judge = self.scopes.judge(dir, root)?;
+        let held = root.dir(dir, Use::Read).at("list", dir)?;
+        Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
+    }
+
+    /// Lists what is in its directory.
+    pub(super) fn list_dir(
+        &self,
+        options: &SourceOptions,
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let (dir, root) = (self.hold()?, RelPath::root());
+        let mut judge = self.scopes.judge(&root, self.held("list", &root)?)?;
+        Ok(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part))
+    }
+
+    /// Its directory, open to read.
+    pub(super) fn hold(&self) -> Result<Dir, StoreError> {
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
+        let dir = dir.dir(&RelPath::root(), Use::Read);
+        dir.map_err(|errno| self.arg.error("list", errno))
+    }
+
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
+    pub(super) fn look_at(
+        &self,
+        at: &RelPath,
+        name: &[u8],
+        options: &SourceOptions,
+    ) -> Result<Option<Entry>, StoreError> {
+        let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
+        let name = Name::new(name).map_err(bad_name)?;
+        let path = at.join(&name).map_err(bad_name)?;
+        check_path("list", &path)?;
+        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
+        let unseen = |errno| self.arg.error("look at", errno);
+        let held = dir.dir(at, Use::Pass).map_err(unseen)?;
+        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(unseen)?;
+        // What an argument goes through is a directory, or there is nothing below it.
+        let goes_through = path != self.arg.path || self.arg.contents;
+        if goes_through && !meta.is_dir() {
+            let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
+            return Err(self.arg.error("look at", errno));
+        }
+        if path != self.arg.path {
+            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
+            return Ok(Some(Entry { name, meta }));
+        }
+        // At the root no directory was entered yet, so none has said anything.
+        let mut judge =
+            if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
+        let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
+        sift((&held, &name), &mut meta, options.how(), &judge);
+        Ok(admitted.then_some(Entry { name, meta }))
+    }
+}
+
+pub(super) fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
+    let stat = match path.split_last() {
+        None => rustix::fs::fstat(dir),
+        Some((above, name)) => dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name)),
+    };
+    stat.ok().map(|stat| stat.st_dev)
+}

@@ -1,0 +1,188 @@
+//! Entries of no content, and attributes: how they are made and set, by what an entry is.
+
+use std::os::fd::AsFd;
+
+use deltic_core::meta::{Device, DeviceClass};
+use deltic_core::{Kind, Meta, Name, RelPath};
+use rustix::fs::{self, Dev, FileType, OFlags};
+use rustix::io::Errno;
+
+use super::{LocalStore, SET_META};
+use crate::dir::{Dir, Use};
+use crate::error::At;
+use crate::local::attrs::{Attrs, On};
+use crate::local::backup::Goes;
+use crate::local::copy::write_at;
+use crate::local::heritage::Heritage;
+use crate::local::place::Place;
+use crate::local::snapshot::{file_type, inode_of};
+use crate::local::stage::new_name;
+use crate::{Keep, StoreError, Version, lock};
+
+impl LocalStore {
+    pub(super) fn set_dir(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+        (keep, made): (Keep, Option<Option<u32>>),
+    ) -> Result<(), StoreError> {
+        // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
+        let above = match (made, keep.modes) {
+            (Some(None), false) if !path.is_root() => {
+                let place = self.place(SET_META, path)?;
+                self.0.heritages.of(&place).at(SET_META, path)?
+            }
+            _ => Heritage::default(),
+        };
+        let umask = above.umask(self.0.umask);
+        let set = |on: On<'_>, dir: &Dir| {
+            let what = (keep, self.0.ways());
+            let attrs = match made {
+                Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
+                None => Attrs::of_existing(meta, what),
+            };
+            let is = fs::fstat(dir)?;
+            let attrs = attrs.inheriting(is.st_mode);
+            let lacks = made.is_some() || !attrs.are_on(&is);
+            if lacks { attrs.set(on).map(|()| true) } else { Ok(false) }
+        };
+        let open = |usage| self.0.root.dir(path, usage);
+        let was_set = match open(Use::Read) {
+            Err(Errno::ACCESS) => {
+                open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
+            }
+            opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
+        }
+        .at(SET_META, path)?;
+        // One that is as it should be costs no write, and no flush.
+        if was_set {
+            self.0.heritages.clear();
+            self.0.touched.add(path);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_file(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
+        let open = |how| place.dir.open(&place.name, how);
+        let (file, is_path) = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => (open(OFlags::PATH), true),
+            opened => (opened, false),
+        };
+        let file = file.at(SET_META, &place.path)?;
+        let stat = fs::fstat(&file).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_file() {
+            return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
+        }
+        let open = On::Open(file.as_fd());
+        let set = || match is_path {
+            true => attrs.set(On::Handle(file.as_fd())),
+            false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
+            false => attrs.set(open),
+        };
+        let shares = self.0.writing.inplace && stat.st_nlink > 1;
+        let Some(left) = shares.then(|| self.0.left.of(inode_of(&stat))).flatten() else {
+            return set().at(SET_META, &place.path);
+        };
+        let mut left = lock(&left);
+        if left.is_rewritten {
+            // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
+            return Ok(());
+        }
+        let done = set();
+        left.version = fs::fstat(&file).ok().map(|now| Version::of(&now));
+        done.at(SET_META, &place.path)
+    }
+
+    /// Makes a file of these bytes, which is noted to be something else.
+    pub(super) fn make_noted(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        bytes: &[u8],
+        (meta, keep): (&Meta, Keep),
+    ) -> Result<(), StoreError> {
+        let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
+        self.make_at((action, path), make, |dir, name, _| {
+            let file = dir.open(name, OFlags::RDONLY)?;
+            let above = (self.0.umask, Heritage::default());
+            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
+            attrs.set(On::Open(file.as_fd()))?;
+            if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
+        })
+    }
+
+    pub(super) fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
+        let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_symlink() {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        attrs.set(On::Link(&place.dir, &place.name)).at(SET_META, &place.path)
+    }
+
+    pub(super) fn set_special(
+        &self,
+        place: &Place,
+        kind: &Kind,
+        attrs: &Attrs<'_>,
+    ) -> Result<(), StoreError> {
+        let held = place.dir.open(&place.name, OFlags::PATH).at(SET_META, &place.path)?;
+        let stat = fs::fstat(&held).at(SET_META, &place.path)?;
+        if node_of(kind) != Some((file_type(&stat), stat.st_rdev)) {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        attrs.set(On::Handle(held.as_fd())).at(SET_META, &place.path)
+    }
+
+    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
+    /// that lacks a mode.
+    pub(super) fn attrs<'a>(
+        &'a self,
+        meta: &'a Meta,
+        keep: Keep,
+        made: Option<Option<u32>>,
+    ) -> Attrs<'a> {
+        let what = (keep, self.0.ways());
+        match made {
+            Some(old_mode) => {
+                Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
+            }
+            None => Attrs::of_existing(meta, what),
+        }
+    }
+
+    /// Makes an entry of no content by `make`, gives it what it is to get, and puts it in its place.
+    pub(super) fn make_at(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+        set: impl FnOnce(&Dir, &Name, Heritage) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
+        let place = self.place(action, path)?;
+        let heritage = self.0.heritages.of(&place).at(action, path)?;
+        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
+        make(&dir, &name).at(action, path)?;
+        self.0.back_up(&place, Goes::Replaced)?;
+        let landed = set(&dir, &name, heritage).and_then(|()| place.land(&dir, &name));
+        if landed.is_err() {
+            // What stays is litter for the sweep.
+            let _ = dir.remove_file(&name);
+        }
+        self.0.touched.add(&place.dir_path);
+        landed.at(action, path)
+    }
+}
+
+/// Type and device number of what is neither a file, a directory nor a link.
+pub(super) fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
+    match kind {
+        Kind::File | Kind::Dir | Kind::Symlink(_) => None,
+        Kind::Fifo => Some((FileType::Fifo, 0)),
+        Kind::Socket => Some((FileType::Socket, 0)),
+        Kind::Device(Device { class, major, minor }) => {
+            let kind = match class {
+                DeviceClass::Char => FileType::CharacterDevice,
+                DeviceClass::Block => FileType::BlockDevice,
+            };
+            Some((kind, fs::makedev(*major, *minor)))
+        }
+    }
+}
