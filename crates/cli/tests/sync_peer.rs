@@ -126,9 +126,13 @@ fn an_other_end_killed_in_the_midst_leaves_old_or_new_and_no_litter_after_the_ne
         let (old, new) = (noise(3_000_001, 1), noise(3_000_000, 2));
         world.write("src/large", &new);
         world.write("dst/large", &old);
+        // Killed as soon as one end has told a million bytes, and the other has written as many.
+        let wrote = |pid| format!(r#"grep -Eq "^wchar: [0-9]{{7}}" /proc/{pid}/io"#);
+        let wrote = format!("{} && {}", wrote("$!"), wrote("$PPID"));
+        let wait = format!("for _ in $(seq 300); do {wrote} && break; sleep 0.02; done");
         let shell =
-            r#"sh -c 'shift; exec 3<&0 2>&-; "$@" <&3 & sleep 0.4; kill -9 $!; wait $!' rsh"#;
-        let run = sync_over(&world, shell, &[&["--bwlimit", "2M"], &operands[..]].concat());
+            format!(r#"sh -c 'shift; exec 3<&0 2>&-; "$@" <&3 & {wait}; kill -9 $!; wait $!' rsh"#);
+        let run = sync_over(&world, &shell, &[&["--bwlimit", "2M"], &operands[..]].concat());
         assert_ends(&run, &[10, 12], "");
         assert!(world.read("dst/large") == old, "{operands:?}");
         let again = world.ok(&format!("-a --stats {} {}", operands[0], operands[1]));
