@@ -104,7 +104,7 @@ impl From<&SyncError> for Exit {
             | SyncError::StreamLost
             | SyncError::NoAnswer(_) => Self::Stream,
             SyncError::Internal | SyncError::Watch { .. } => Self::Files,
-            SyncError::Start { .. } => Self::Start,
+            SyncError::Start { .. } | SyncError::Thread(_) => Self::Start,
             SyncError::Interrupted => Self::Interrupted,
             SyncError::Silence | SyncError::TimeUp => Self::Timeout,
             SyncError::NoAnswerInTime => Self::ConnectTimeout,
@@ -153,7 +153,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::Watch { source, .. } if is_full(source) => Some(
             "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more",
         ),
-        SyncError::Watch { .. } => None,
+        SyncError::Watch { .. } | SyncError::Thread(_) => None,
         SyncError::Usage(_) => Some(help),
         SyncError::Internal => Some("please report it, with what was printed before"),
         SyncError::Silence | SyncError::TimeUp => {

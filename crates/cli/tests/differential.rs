@@ -18,8 +18,6 @@
 //! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all where FIFOs
 //!   and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and a new directory with
 //!   attributes the sender's. Nor are ACLs.
-//! - Directories have their modes last here. What is made in a new one that is not to be setgid, below one that is, has the group of
-//!   that; rsync's not.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
 //! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
@@ -43,6 +41,7 @@
 //! - `--inplace` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
+//! - `--delete-excluded` with backups beside the files: rsync deletes those of earlier runs, which stay here.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
@@ -193,6 +192,7 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
+    ("-b", "--delete-excluded"),
     ("-I", "--no-whole-file"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),

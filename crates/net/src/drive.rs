@@ -88,7 +88,7 @@ async fn turn<M: Machine, H: Hands<M>>(
         }
         let has_room = outlets.send_ready(&mut machine);
         if has_room {
-            start_work::<M, H>(&hands, &mut machine, &mut pool, &mut waiting);
+            start_work::<M, H>(&hands, &mut machine, &mut pool, &mut waiting)?;
             // Asking for work may have put frames into the machine's mouth.
             outlets.send_ready(&mut machine);
         }
@@ -263,7 +263,7 @@ fn start_work<M: Machine, H: Hands<M>>(
     machine: &mut M,
     pool: &mut PoolOf<M>,
     waiting: &mut Option<(WorkId, M::Work)>,
-) {
+) -> Result<(), SyncError> {
     while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
         let cost = hands.cost(&work);
         if !pool.has_room(cost) {
@@ -272,7 +272,7 @@ fn start_work<M: Machine, H: Hands<M>>(
         }
         pool.take(cost, (id, work));
     }
-    pool.start();
+    pool.start().map_err(SyncError::Thread)
 }
 
 fn gone() -> SyncError {

@@ -65,6 +65,9 @@ pub enum SyncError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The system has no thread for us.
+    #[error("start a thread: {}", reason(.0))]
+    Thread(io::Error),
     /// A bug: a thread of ours panicked, and said where on standard error.
     #[error("an internal error ended the run")]
     Internal,

@@ -4,6 +4,7 @@
 //! waking threads would cost more than the calls.
 
 use std::collections::VecDeque;
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -125,8 +126,11 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
     }
 
     /// Hands what was taken in to the threads.
-    pub(crate) fn start(&mut self) {
-        self.crews.iter_mut().for_each(Crew::start);
+    ///
+    /// # Errors
+    /// Those of the system where it has not a single thread for some work.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        self.crews.iter_mut().try_for_each(Crew::start)
     }
 
     /// Notes that results have come out.
@@ -158,9 +162,9 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
     }
 
     /// One more thread, if there may be one.
-    fn grow(&mut self) {
+    fn grow(&mut self) -> io::Result<()> {
         if self.started == self.threads {
-            return;
+            return Ok(());
         }
         let (cost, work, done) = (self.cost, Arc::clone(&self.work), self.done.clone());
         let taken = Arc::clone(&self.bundles);
@@ -182,12 +186,13 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
             Ok(_) => self.started += 1,
             // Those that are there do it all.
             Err(_) if self.started > 0 => {}
-            Err(error) => panic!("a thread cannot be started: {error}"),
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Spreads what waits over the threads that will be free first, in bundles no larger than that asks for.
-    fn start(&mut self) {
+    fn start(&mut self) -> io::Result<()> {
         let most = self.threads * (1 + QUEUED);
         while !self.waiting.is_empty() && self.bundles_out < most {
             let share = self.waiting.len().div_ceil(self.threads);
@@ -198,9 +203,10 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
             self.bundles_out += 1;
             self.work_out += bundle.len();
             if !self.bundles.put(bundle) {
-                self.grow();
+                self.grow()?;
             }
         }
+        Ok(())
     }
 }
 
@@ -302,7 +308,7 @@ mod tests {
             assert!(pool.has_room(Cost::Heavy));
             pool.take(Cost::Heavy, work);
         }
-        pool.start();
+        pool.start().unwrap();
         // Each waits for the others.
         let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
         done.iter().for_each(|done| pool.finished(done));

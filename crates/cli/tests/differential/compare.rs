@@ -399,10 +399,6 @@ impl Both<'_> {
         if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
             meant.accessed = ours.accessed;
         }
-        // It takes from a new directory at once what one above handed down to it; until the end that is handed on here.
-        if self.is_in_a_new_dir_that_loses_its_group(name, ours) && ours.owner.0 == theirs.owner.0 {
-            meant.owner = ours.owner;
-        }
         // What it sets an attribute of gets the exact time, though the one that it has is within the window.
         if let (Some(was), Some(new), Some(window)) = (was, new, self.asked.window()) {
             let differ = |note: &&String| was.notes.get(*note) != new.notes.get(*note);
@@ -417,19 +413,6 @@ impl Both<'_> {
             }
         }
         meant
-    }
-
-    /// Whether a name is new and has the group of a setgid directory further up, and the source's own directory is none.
-    fn is_in_a_new_dir_that_loses_its_group(&self, name: &Path, ours: &Look) -> bool {
-        const SETGID: u32 = 0o2000;
-        let Some(parent) = name.parent().filter(|dir| !self.before.contains_key(*dir)) else {
-            return false;
-        };
-        let sent = parent.strip_prefix("dst").ok().and_then(|dir| self.source.get(dir));
-        let above = parent.ancestors().find_map(|dir| self.before.get(dir));
-        self.asked.perms()
-            && sent.is_some_and(|dir| dir.mode & SETGID == 0)
-            && above.is_some_and(|dir| dir.mode & SETGID != 0 && dir.owner.1 == ours.owner.1)
     }
 
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.

@@ -95,9 +95,8 @@ impl Backups {
         // Outside, or the root itself: nothing in here is meant.
         let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
         let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
-        // As in rsync, they go where all does that the source does not have.
-        let is_kept = dir.is_none() && !options.rules.delete_excluded;
-        Self { suffix: is_kept.then(|| suffix.clone()), dir: dir_path }
+        // Whatever else goes: some may be of this run.
+        Self { suffix: dir.is_none().then(|| suffix.clone()), dir: dir_path }
     }
 
     /// Whether `path` is one of them, holds them, or is where they are.

@@ -113,7 +113,8 @@ impl Found {
         let mut found = lock(&self.0);
         if found.entries + entries.len() <= MAX_FOUND {
             found.entries += entries.len();
-            found.dirs.insert(dir.clone(), entries);
+            let before = found.dirs.insert(dir.clone(), entries);
+            found.entries -= before.map_or(0, |before| before.len());
         }
     }
 
