@@ -167,7 +167,13 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
-                Answer::Removed(removed.map_err(|error| super::failed(&error)))
+                Answer::Removed(removed.map_err(|error| match error {
+                    StoreError::Changed { path } => {
+                        let message = format!("keep {path}: it has changed since it was sent");
+                        Trouble { kind: TroubleKind::Vanished, message }
+                    }
+                    error => super::failed(&error),
+                }))
             }
             Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Close { handle } => {

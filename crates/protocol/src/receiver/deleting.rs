@@ -243,7 +243,7 @@ impl Receiver {
             "that looks like an accident"
         };
         let message = format!(
-            "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it"
+            "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it (-n --force-delete lists them)"
         );
         self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
     }

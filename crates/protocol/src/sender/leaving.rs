@@ -6,12 +6,12 @@ use deltic_core::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};
-use crate::report::{Notice, Trouble};
+use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::{Place, Sender, Work};
 
-/// Most sources that stay and are told of: all fit a frame.
-const MOST_TOLD: usize = 128;
+/// Most sources that stay and are named: all fit a frame, with one that counts the others.
+const MOST_NAMED: usize = 127;
 
 /// What may go, and what is going.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(super) struct Leaving {
     /// How many are being removed, and what went wrong with others, from when the first arrived.
     out: usize,
     stay: Vec<Trouble>,
+    /// How many others stay, and the worst of why.
+    more: Option<(u64, TroubleKind)>,
     /// Whether all have arrived that will.
     all_arrived: bool,
 }
@@ -29,6 +31,26 @@ impl Leaving {
     /// A source may go once it has arrived.
     pub(super) fn push(&mut self, file: FileNo, source: (RelPath, Meta)) {
         self.sources.insert(file, source);
+    }
+
+    /// A source stays.
+    fn keep(&mut self, trouble: Trouble) {
+        if self.stay.len() < MOST_NAMED {
+            return self.stay.push(trouble);
+        }
+        let (count, kind) = self.more.unwrap_or((0, trouble.kind));
+        let is_change = kind == TroubleKind::Vanished;
+        self.more = Some((count + 1, if is_change { trouble.kind } else { kind }));
+    }
+
+    /// What is told of those that stay.
+    fn told(&mut self) -> Vec<Trouble> {
+        let mut told = std::mem::take(&mut self.stay);
+        told.extend(self.more.take().map(|(count, kind)| Trouble {
+            kind,
+            message: format!("keep {count} more sources that could not be removed, or changed"),
+        }));
+        told
     }
 }
 
@@ -61,17 +83,40 @@ impl Sender {
 
     pub(super) fn removed(&mut self, removed: Result<(), Trouble>) {
         self.leaving.out -= 1;
-        let leaving = &mut self.leaving;
-        leaving.stay.extend(removed.err().filter(|_| leaving.stay.len() < MOST_TOLD));
+        if let Err(trouble) = removed {
+            self.leaving.keep(trouble);
+        }
         self.tell_gone();
     }
 
     /// Says what stays of what arrived, once the rest is gone.
     fn tell_gone(&mut self) {
         if self.leaving.all_arrived && self.leaving.out == 0 {
-            let troubles = std::mem::take(&mut self.leaving.stay);
+            let troubles = self.leaving.told();
             self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
             self.frames.push_back(ToReceiver::Gone(troubles));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_named_is_counted_and_the_worst_counts() {
+        let trouble = |kind| Trouble { kind, message: "sad".into() };
+        let mut leaving = Leaving::default();
+        for _ in 0..MOST_NAMED + 2 {
+            leaving.keep(trouble(TroubleKind::Vanished));
+        }
+        leaving.keep(trouble(TroubleKind::Failed));
+        leaving.keep(trouble(TroubleKind::Vanished));
+        let told = leaving.told();
+        assert_eq!(told.len(), MOST_NAMED + 1);
+        let last = &told[MOST_NAMED];
+        assert_eq!(last.kind, TroubleKind::Failed);
+        assert!(last.message.contains("keep 4 more sources"), "{}", last.message);
+        assert!(leaving.told().is_empty());
     }
 }
