@@ -491,3 +491,24 @@ fn a_source_that_rules_leave_out_stays_out_where_another_is_in_it() {
         assert!(!world.exists("dst/src/core/other"), "{sources}");
     }
 }
+
+#[test]
+fn of_many_directories_of_one_name_all_come_and_of_equal_names_the_first() {
+    let world = World::new();
+    let sources: Vec<String> = (0..10).map(|no| format!("s{no}/")).collect();
+    for (no, source) in sources.iter().enumerate() {
+        world.write(format!("{source}own{no}"), "x");
+        world.write(format!("{source}common"), source);
+        world.write(format!("{source}dir/own{no}"), "x");
+    }
+    world.ok(&format!("-a {} dst/", sources.join(" ")));
+    assert_eq!(world.read("dst/common"), b"s0/");
+    let own: Vec<String> = (0..10).map(|no| format!("own{no}")).collect();
+    let names = |dir| {
+        let mut names = world.names(dir);
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names("dst/dir"), own);
+    assert_eq!(names("dst"), [&["common".into(), "dir".into()], &own[..]].concat());
+}

@@ -11,12 +11,15 @@ use super::{SourceOptions, Sources};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::Fate;
-use crate::local::list::{Part, look_at_names, names_for};
+use crate::local::list::{Part, list, look_at_names, names_for};
 use crate::{Listing, StoreError, check_path, lock};
+
+/// Arguments that may have a directory of which each is asked for the names of all.
+const FEW_SHARERS: usize = 4;
 
 impl Sources {
     /// Lists a directory that several arguments have, or some lead through: of equal names the first one's counts, but
-    /// directories go before what is none, and are one directory. Where arguments lead on, all of it at once.
+    /// directories go before what is none, and are one directory.
     fn list_shared(
         &self,
         dir: &RelPath,
@@ -28,20 +31,25 @@ impl Sources {
             Ok((*no, root.dir(dir, Use::Read).at("list", dir)?))
         };
         let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
-        let part = if self.leads_on(dir) { Part::All } else { part };
-        Ok(self.list_held(dir, &held, part))
+        Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
     }
 
-    /// The same, of directories of these arguments that are held.
+    /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
+    /// many have it: in a part each would be asked for the names of all.
     fn list_held(&self, dir: &RelPath, held: &[(usize, Dir)], part: Part) -> Listing {
-        let (mut all, most) = (Listing::default(), part.most());
-        all.partial = held.is_empty();
-        let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
-        let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
-            return all;
-        };
-        let names: Vec<Name> = (&mut rest).take(most).collect();
-        let mut entries = Vec::new();
+        let (mut all, mut entries) = (Listing::default(), Vec::new());
+        let by_parts =
+            matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.leads_on(dir);
+        let mut names: Option<Vec<Name>> = None;
+        if by_parts {
+            let most = part.most();
+            let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
+            let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
+                return all;
+            };
+            names = Some((&mut rest).take(most).collect());
+            all.rest = (rest.len() > 0).then_some(rest);
+        }
         for (no, held) in held {
             let source = &self.args[*no];
             let judge = source.held("list", dir).and_then(|root| source.scopes.judge(dir, root));
@@ -52,14 +60,16 @@ impl Sources {
                     continue;
                 }
             };
-            let fates = (&mut judge, Fate::Stays);
-            let found = look_at_names((held, dir), fates, self.options.how(), &names);
+            let (at, fates, how) = ((held, dir), (&mut judge, Fate::Stays), self.options.how());
+            let found = match &names {
+                Some(names) => look_at_names(at, fates, how, names),
+                None => list(at, fates, how, Part::All),
+            };
             all.errors.extend(found.errors);
             entries.extend(found.entries.into_iter().map(|entry| (*no, entry)));
         }
         entries.extend(self.list_below(&mut all, dir, &entries));
         all.entries = self.merged(dir, entries);
-        all.rest = (rest.len() > 0).then_some(rest);
         all
     }
 
@@ -105,38 +115,14 @@ impl Sources {
     }
 
     fn list_root(&self, part: Part) -> Listing {
-        let mut all = Listing::default();
         if let [only] = &*self.args
             && only.arg.path.is_root()
         {
-            match only.list_dir(&self.options, part) {
-                Ok(listing) => all = listing,
-                Err(error) => all.errors.push(error),
-            }
-            return all;
+            let failed = |error| Listing { errors: vec![error], ..Listing::default() };
+            return only.list_dir(&self.options, part).unwrap_or_else(failed);
         }
-        if !self.leads_on(&RelPath::root()) {
-            return self.list_roots(part);
-        }
-        let mut entries = Vec::new();
-        for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
-            match source.list_dir(&self.options, Part::All) {
-                Ok(Listing { entries: found, errors, .. }) => {
-                    all.errors.extend(errors);
-                    entries.extend(found.into_iter().map(|entry| (no, entry)));
-                }
-                Err(error) => all.errors.push(error),
-            }
-        }
-        entries.extend(self.list_below(&mut all, &RelPath::root(), &entries));
-        all.entries = self.merged(&RelPath::root(), entries);
-        all
-    }
-
-    /// Lists the root where it is what is in several directories, and nothing else.
-    fn list_roots(&self, part: Part) -> Listing {
         let (mut held, mut errors) = (Vec::new(), Vec::new());
-        for (no, source) in self.args.iter().enumerate() {
+        for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
             match source.hold() {
                 Ok(dir) => held.push((no, dir)),
                 Err(error) => errors.push(error),
