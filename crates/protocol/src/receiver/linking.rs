@@ -67,6 +67,8 @@ struct Shared {
     state: State,
     /// What its leader was a name of here before, if it stays that.
     inode: Option<Inode>,
+    /// Whether its leader comes from an alternate.
+    is_beside: bool,
     waiting: VecDeque<FileNo>,
 }
 
@@ -166,6 +168,7 @@ impl Linking {
             undecided: 0,
             state: State::Coming,
             inode: None,
+            is_beside: false,
             waiting: VecDeque::new(),
         };
         self.files.insert(file, shared);
@@ -317,6 +320,14 @@ impl Receiver {
         }
     }
 
+    /// A leader comes from an alternate: its other names are not told as new.
+    pub(super) fn comes_from_beside(&mut self, file: FileNo) {
+        let first = self.linking.leaders.get(&file);
+        if let Some(shared) = first.and_then(|first| self.linking.files.get_mut(first)) {
+            shared.is_beside = true;
+        }
+    }
+
     /// A leader stays what it `is`: names of that need nothing more.
     pub(super) fn stays(&mut self, file: FileNo, is: &Meta) {
         let first = self.linking.leaders.get(&file);
@@ -385,7 +396,8 @@ impl Receiver {
             self.report_settled(name.meta.len);
             return self.arrive(file);
         }
-        let change = self.change_of(&name, shared.path.clone());
+        let action = if shared.is_beside { Action::Copied } else { Action::Created };
+        let change = self.change_of(&name, shared.path.clone(), action);
         let replaces_dir = seen.is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.report_settled(name.meta.len);
@@ -399,7 +411,8 @@ impl Receiver {
         }
     }
 
-    fn change_of(&self, name: &LaterName, leader: RelPath) -> Change {
+    /// What is told of a name that is linked, by `action` if it is new.
+    fn change_of(&self, name: &LaterName, leader: RelPath, action: Action) -> Change {
         let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
         // Of a later name nothing more is said than what decides where it goes.
@@ -411,7 +424,7 @@ impl Receiver {
         Change {
             path: path.clone(),
             item: Item::of(&meta.kind),
-            action: if old.is_some() { Action::Updated } else { Action::Created },
+            action: if old.is_some() { Action::Updated } else { action },
             differs,
             facts: Facts { linked: Some(leader), ..Facts::of(meta) },
         }

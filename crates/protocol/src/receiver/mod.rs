@@ -90,6 +90,8 @@ pub struct Setting {
     pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
+    /// Whether the root was made for this session, and not those above it.
+    pub root_is_new: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
