@@ -8,6 +8,7 @@ mod kill;
 mod mounts;
 mod race;
 mod sources;
+mod whole;
 mod writing;
 
 use std::cell::RefCell;
