@@ -41,7 +41,7 @@
 //! - `--inplace` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
-//! - `--delete-excluded` with backups beside the files: rsync deletes those of earlier runs, which stay here.
+//! - `--delete-excluded` with backups beside the files: rsync deletes them, which stay here, and the directories that they are in.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
@@ -57,9 +57,13 @@
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
-//! - Without `-p`, a file of several names has the mode that the directory in which it was made hands down (a default ACL).
+//! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there
+//!   before, or what its directory hands down (a default ACL).
+//! - `-H`: rsync links names to one that it takes for equal, by its size and time, and that has another content.
+//! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the way to it.
+//! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under the other.
+//! - `-n` with `-X` and an alternate: rsync complains of new directories that this has (23).
 //! - Two files of one name in two sources: Deltic takes the first.
-//! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
@@ -67,7 +71,8 @@
 //! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
-//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal).
+//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
+//!   tried again with that directory empty.
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says.
@@ -192,7 +197,6 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
-    ("-b", "--delete-excluded"),
     ("-I", "--no-whole-file"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
@@ -208,7 +212,6 @@ const APART: &[(&str, &str)] = &[
     ("--append", "-yy"),
     ("-R", "--delete-missing-args"),
     ("-m", "--files-from"),
-    ("--files-from", "-L"),
     ("--files-from", "--filter"),
     ("--files-from", "--exclude"),
     ("--files-from", "--include"),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{OWNER_BITS, Scope};
+use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
@@ -193,6 +193,18 @@ impl LocalStore {
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
             lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
         }
+    }
+
+    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away.
+    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) -> Result<(), Errno> {
+        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return Ok(()) };
+        let dir = self.0.root.dir(path, Use::Pass)?;
+        let is = fs::fstat(&dir)?.st_mode;
+        if (is ^ mode) & SETGID == 0 {
+            return Ok(());
+        }
+        self.0.heritages.clear();
+        set_mode(&dir, is ^ SETGID)
     }
 
     /// Removes what is at `place`, unless that is a directory: then it says so.
@@ -458,30 +470,35 @@ impl Store for LocalStore {
         LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 
-    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
         let action = "make directory";
         if path.is_root() {
             return Ok(());
         }
-        let place = self.place(action, path)?;
         if self.0.root.keeps_link(path) {
-            return Ok(());
+            return self.hand_down_as(path, mode).at(action, path);
         }
+        let place = self.place(action, path)?;
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
-                    return Ok(());
+                    return self.hand_down_as(path, mode).at(action, path);
                 }
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(action, path)?;
                     lock(&self.0.unfinished).insert(path.clone(), None);
-                    if self.0.heritages.of(&place).is_ok_and(|above| above.closes_to_owner()) {
+                    let above = self.0.heritages.of(&place).unwrap_or_default();
+                    if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
                         made.and_then(open).at(action, path)?;
+                    }
+                    // One that is not setgid has our group, and so hands it down in any case.
+                    if above.group.is_some() {
+                        self.hand_down_as(path, mode).at(action, path)?;
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());

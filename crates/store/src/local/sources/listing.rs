@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use deltic_core::meta::Linked;
 use deltic_core::{Entry, Mounts, Name, RelPath};
-use rustix::io::Errno;
 
 use super::source::device_of;
 use super::{SourceOptions, Sources};
@@ -155,7 +154,7 @@ impl Sources {
             let again = self.again.get(self.args[no].arg.path.as_bytes());
             for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
                 let source = &self.args[no];
-                if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
+                if let Some(errno) = source.is_nothing(&self.options) {
                     let error = source.arg.error("look at", errno);
                     match source.dir {
                         // As in rsync, only a last name may be missing.
@@ -192,9 +191,8 @@ impl Sources {
             };
             missing.retain(|(no, name, _)| !is_deeper(no) || !dirs.contains(name));
         }
-        if !self.options.ignore_missing {
-            all.errors.extend(missing.into_iter().map(|(_, _, error)| error));
-        }
+        let told = |error: &StoreError| !(self.options.ignore_missing && is_missing(error));
+        all.errors.extend(missing.into_iter().map(|(_, _, error)| error).filter(told));
         entries
     }
 
