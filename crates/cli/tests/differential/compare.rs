@@ -407,6 +407,7 @@ impl Both<'_> {
                 || gave_way
                 || made_way
                 || there.is_none() && self.keeps_backups(name, ours)
+                || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || here.is_none() && self.leads_nowhere(name, ends.1)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
@@ -546,6 +547,15 @@ impl Both<'_> {
         let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
         asks && ours.keys().any(|other| is_one(other))
+    }
+
+    /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
+    fn was_linked_to(&self, name: &Path, [ours, theirs]: [&Looks; 2]) -> bool {
+        let is_there = |kept: &Look| {
+            theirs.values().any(|other| other.names > 1 && other.content == kept.content)
+        };
+        let kept = ours.get(name).filter(|_| self.asked.has("-H") && self.is_backup(name));
+        kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
     }
 
     /// Whether this is a directory on the way to a link that points at nothing, and in the way of nothing else.

@@ -195,16 +195,16 @@ impl LocalStore {
         }
     }
 
-    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away.
-    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) -> Result<(), Errno> {
-        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return Ok(()) };
-        let dir = self.0.root.dir(path, Use::Pass)?;
-        let is = fs::fstat(&dir)?.st_mode;
-        if (is ^ mode) & SETGID == 0 {
-            return Ok(());
+    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away. If we may not, what sets the mode
+    /// says so.
+    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) {
+        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return };
+        let Ok(dir) = self.0.root.dir(path, Use::Pass) else { return };
+        let Ok(is) = fs::fstat(&dir) else { return };
+        if (is.st_mode ^ mode) & SETGID != 0 {
+            let _ = set_mode(&dir, is.st_mode ^ SETGID);
+            self.0.heritages.clear();
         }
-        self.0.heritages.clear();
-        set_mode(&dir, is ^ SETGID)
     }
 
     /// Removes what is at `place`, unless that is a directory: then it says so.
@@ -476,7 +476,8 @@ impl Store for LocalStore {
             return Ok(());
         }
         if self.0.root.keeps_link(path) {
-            return self.hand_down_as(path, mode).at(action, path);
+            self.hand_down_as(path, mode);
+            return Ok(());
         }
         let place = self.place(action, path)?;
         // A second time, should something be in the way.
@@ -484,7 +485,8 @@ impl Store for LocalStore {
             match place.dir.make_dir(&place.name) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
-                    return self.hand_down_as(path, mode).at(action, path);
+                    self.hand_down_as(path, mode);
+                    return Ok(());
                 }
                 Err(Errno::EXIST) => {}
                 made => {
@@ -498,7 +500,7 @@ impl Store for LocalStore {
                     }
                     // One that is not setgid has our group, and so hands it down in any case.
                     if above.group.is_some() {
-                        self.hand_down_as(path, mode).at(action, path)?;
+                        self.hand_down_as(path, mode);
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
