@@ -38,7 +38,7 @@
 //! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
-//! - `--inplace` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
+//! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
 //! - `--delete-excluded` with backups beside the files: rsync deletes them, which stay here, and the directories that they are in.
@@ -194,6 +194,7 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-dest="),
     ("-b", "-dest="),
     ("--inplace", "--backup-dir=../kept"),
+    ("--append", "--backup-dir=../kept"),
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
