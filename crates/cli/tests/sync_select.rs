@@ -111,6 +111,23 @@ fn a_name_that_rules_leave_out_brings_no_directories_and_no_rule_is_asked_about_
 }
 
 #[test]
+fn a_directory_that_is_named_with_and_without_a_slash_brings_what_is_in_it() {
+    for way in WAYS {
+        for list in ["c\nc/\n", "c/\nc\n", "./c\n/c/\n"] {
+            let world = world();
+            world.write("list", list);
+            sync(&world, way, "-a --files-from=list", &["src/"]);
+            assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?} {list}");
+        }
+        // Of two of one name the one without the slash brings nothing that is in it.
+        let world = world();
+        world.write("other/c/second", "x");
+        sync(&world, way, "-lptdR", &["src/./c", "other/./c/"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/second"], "{way:?}");
+    }
+}
+
+#[test]
 fn mkpath_makes_every_directory_on_the_way() {
     for way in WAYS {
         let world = world();

@@ -205,21 +205,23 @@ impl Sources {
         all
     }
 
-    /// The arguments that have a directory `dir` of which all takes part, in order.
+    /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that may.
     fn sharers(&self, dir: &RelPath) -> Vec<usize> {
         let shares = |no: &usize| {
-            let Source { arg, dir: held, device, .. } = &self.args[*no];
-            let Ok(held) = held else { return false };
-            dir.starts_with(&arg.path)
+            let source = &self.args[*no];
+            let Ok(held) = &source.dir else { return false };
+            let device = source.device;
+            dir.starts_with(&source.arg.path)
+                && source.goes_into(dir, &self.options)
                 && held.dir(dir, Use::Pass).is_ok()
-                && (device.is_none() || device_of(held, dir) == *device)
+                && (device.is_none() || device_of(held, dir) == device)
         };
         if self.args.len() == 1 {
             return Vec::new();
         }
         match self.candidates(dir) {
             // Nobody to share it with: it need not be looked at.
-            candidates if candidates.len() < 2 => candidates,
+            candidates if candidates.len() < 2 => Vec::new(),
             candidates => candidates.into_iter().filter(shares).collect(),
         }
     }

@@ -209,11 +209,11 @@ impl Sources {
         }
         let mut above = Some(dir.clone());
         while let Some(at) = above {
-            let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no]);
-            if named.is_some_and(|source| {
-                let goes_in = self.options.recursive
-                    || self.options.dirs && source.arg.contents && at == *dir;
-                goes_in && !source.is_left_out(&self.options)
+            let first = self.by_path.get(at.as_bytes()).into_iter();
+            let mut named = first.chain(self.again.get(at.as_bytes()).into_iter().flatten());
+            if named.any(|no| {
+                let source = &self.args[*no];
+                source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
             }) {
                 return true;
             }
@@ -279,7 +279,7 @@ impl Sources {
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
             let sharers = self.sharers(dir);
-            if sharers.len() > 1 || (self.args.len() > 1 && self.leads_on(dir)) {
+            if !sharers.is_empty() || (self.args.len() > 1 && self.leads_on(dir)) {
                 return self.list_shared(dir, &sharers, part);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);

@@ -84,6 +84,11 @@ impl Source {
             .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
     }
 
+    /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
+    pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
+        options.recursive || options.dirs && self.arg.contents && self.arg.path == *dir
+    }
+
     /// Lists the directory `dir` below its own.
     pub(super) fn list(
         &self,
