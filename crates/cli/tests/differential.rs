@@ -59,6 +59,7 @@
 //! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
 //! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there
 //!   before, or what its directory hands down (a default ACL).
+//! - `--partial-dir`: a file with a full directory in its place stays there; rsync does not begin with it.
 //! - `-H`: rsync links names to one that it takes for equal, by its size and time, and that has another content.
 //! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the way to it.
 //! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under the other.

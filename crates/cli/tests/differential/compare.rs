@@ -153,6 +153,14 @@ fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
     looks.iter().filter(is_other).map(|(name, _)| name).collect()
 }
 
+/// Whether it is in a partial directory, or one, since a full directory is in the place of a file.
+fn has_no_place(name: &Path, ours: &End) -> bool {
+    let is_partial = name.components().any(|part| part.as_os_str() == ".part");
+    let is_full =
+        |line: &str| line.starts_with("deltic: commit ") && line.ends_with(": directory not empty");
+    is_partial && ours.stderr.lines().any(is_full)
+}
+
 /// Whether it is a directory that backups are kept in.
 fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
@@ -408,6 +416,7 @@ impl Both<'_> {
                 || made_way
                 || there.is_none() && self.keeps_backups(name, ours)
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
+                || there.is_none() && has_no_place(name, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
@@ -525,28 +534,23 @@ impl Both<'_> {
             .filter_map(|looks| Some(names_of(looks.get(name)?, looks)))
             .flatten()
             .collect();
-        let were: BTreeSet<_> = names.iter().map(|name| self.uncarried_before(name)).collect();
+        let was = |name: &&PathBuf| {
+            let was = self.before.get(*name).filter(|was| was.kind == Kind::File);
+            was.map(|was| (was.mode, was.owner, &was.notes))
+        };
+        let were: BTreeSet<_> = names.iter().map(was).collect();
         let inherits = |name: &&PathBuf| {
             let dirs = all.iter().filter_map(|looks| looks.get(name.parent()?));
             dirs.into_iter().any(|dir| dir.notes.contains_key(DEFAULT))
         };
-        names.len() > 1 && (were.len() > 1 || names.iter().any(|name| inherits(&name)))
-    }
-
-    /// What the file that was there may have kept, if one was.
-    fn uncarried_before(
-        &self,
-        name: &Path,
-    ) -> Option<(u32, (u32, u32), &BTreeMap<String, Vec<u8>>)> {
-        let was = self.before.get(name).filter(|was| was.kind == Kind::File);
-        was.map(|was| (was.mode, was.owner, &was.notes))
+        names.len() > 1 && (were.len() > 1 || names.iter().any(inherits))
     }
 
     /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
     fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
         let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
-        asks && ours.keys().any(|other| is_one(other))
+        asks && ours.keys().any(is_one)
     }
 
     /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
