@@ -54,7 +54,9 @@ impl Asked {
 
     /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
     pub(crate) fn may_be_closed(&self) -> bool {
+        let is_sent_again = self.has("-H") && (self.has("-y") || self.has("-yy"));
         !self.deletes()
+            && !is_sent_again
             && !self.part("-X")
             && !["-m", "-c", "-n", "--existing", "-A"].iter().any(|word| self.has(word))
     }
