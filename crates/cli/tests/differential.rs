@@ -34,7 +34,7 @@
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
-//! - Where files of rules came or went at the target, what either says is protected stays.
+//! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
 //! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
@@ -76,7 +76,8 @@
 //!   tried again with that directory empty.
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
-//! - That a file of rules was read shows with rsync, whatever `-UU` says.
+//! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
+//! - A directory that is not listed and holds protected names counts for `--max-delete`, though it stays.
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
 //!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).

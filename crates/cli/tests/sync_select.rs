@@ -86,6 +86,8 @@ fn implied_directories_keep_their_attributes_where_that_is_asked_for() {
         assert_eq!(world.time("dst/src/empty").0, 1_000_000_000, "it is named, and not entered");
         sync(&world, way, "-Rrtp", &["src/a/b"]);
         assert_eq!((world.mode("dst/src/a"), world.time("dst/src/a").0), (0o700, 1_000_000_000));
+        sync(&world, way, "-Rrp --no-implied-dirs --chmod=Dg+s", &["src/a/b"]);
+        assert_eq!([world.mode("dst/src/a"), world.mode("dst/src/a/b")], [0o700, 0o2755]);
     }
 }
 

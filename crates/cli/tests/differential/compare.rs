@@ -188,7 +188,8 @@ impl Both<'_> {
         let mut all = Vec::new();
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
-            || self.wants_attributes_of_none(ours, theirs);
+            || self.wants_attributes_of_none(ours, theirs)
+            || self.counts_what_stays(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
@@ -252,6 +253,12 @@ impl Both<'_> {
         };
         let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
+    }
+
+    /// Whether Deltic names directories that were to go beyond the limit, and stay in any case: rules protect what is in them.
+    fn counts_what_stays(&self, ours: &End, theirs: &End) -> bool {
+        let is_limited = self.asked.rules() && self.asked.has("--max-delete=0");
+        is_limited && (ours.code, theirs.code) == (Some(25), Some(0))
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
@@ -420,6 +427,7 @@ impl Both<'_> {
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || there.is_none() && has_no_place(name, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
+                || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name);
@@ -444,7 +452,8 @@ impl Both<'_> {
         let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
         // It reads files of rules as if nobody had asked it not to touch them.
         if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
-            meant.accessed = ours.accessed;
+            // And what it linked to: the alternate's file is another one then.
+            (meant.accessed, meant.inode) = (ours.accessed, ours.inode);
         }
         // What is linked to a name that it takes for equal, by its size and time, has the content of that.
         if let Some(new) = new.filter(|new| self.asked.has("-H") && new.content == ours.content) {

@@ -38,6 +38,7 @@ impl Receiver {
         let Some(mut section) = self.sections.take(no) else { return };
         let known = Known::of(&section, ours);
         section.metas_mut().for_each(|meta| known.translate(meta));
+        self.know_linked(&section);
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
@@ -160,9 +161,14 @@ impl Receiver {
 
     /// Makes a directory, or makes ready one that is there; its metadata comes last.
     pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
-        let mode = self.setting.options.modes.then_some(meta.mode);
+        let mode = self.carries_dir_modes().then_some(meta.mode);
         self.dirs.push((path.clone(), meta));
         self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path));
+    }
+
+    /// Whether every directory that is listed gets its mode: not those that are on the way only.
+    const fn carries_dir_modes(&self) -> bool {
+        self.setting.options.modes && !self.setting.options.select.plain_implied_dirs
     }
 
     pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
@@ -189,7 +195,7 @@ impl Receiver {
             self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
-        let stays = !self.setting.options.modes || (meta.mode ^ old.mode) & SETGID == 0;
+        let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
         if !(is_open && stays || self.setting.options.dry_run || path.is_root()) {
             return self.make_dir(path, meta);
         }
