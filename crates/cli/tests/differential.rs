@@ -62,6 +62,10 @@
 //! - `--partial-dir`: a file with a full directory in its place stays there; rsync does not begin with it.
 //! - `-H`: rsync links names to one that it takes for equal, by its size and time, and that has another content.
 //! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the way to it.
+//! - `--no-implied-dirs` where a directory is to be on the way and a file is: rsync fails, Deltic replaces it. No such trees are
+//!   made for it.
+//! - `-C` with `--delete-excluded`: in a pull rsync spares what that leaves out.
+//! - `--inplace` with backups: rsync's copies of old versions have the owner of a new file.
 //! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under the other.
 //! - `-n` with `-X` and an alternate: rsync complains of new directories that this has (23).
 //! - Two files of one name in two sources: Deltic takes the first.
@@ -228,7 +232,8 @@ const APART: &[(&str, &str)] = &[
     ("--numeric-ids", "--chown"),
 ];
 /// Words with which no entry is of another kind than before, for the same.
-const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0", "-n"];
+const NO_KINDS: &[&str] =
+    &["--ignore-existing", "-dest=", "--max-delete=0", "-n", "--no-implied-dirs"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()

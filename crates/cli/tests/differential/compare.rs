@@ -394,7 +394,10 @@ impl Both<'_> {
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
             let follows = self.may_follow_any(name, [ours, theirs]);
-            let is_kept = follows || ours.get(name).is_some_and(|look| self.is_kept(look));
+            // A backup that is a copy keeps what the old version had.
+            let is_copy = self.is_backup(name) && self.asked.has("--inplace");
+            let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
+            let is_kept = follows || is_kept;
             let told = |look: &Look| {
                 let told = self.told(name, look, (&linked, is_kept));
                 let mode = self.told_mode(name, look);
@@ -427,6 +430,7 @@ impl Both<'_> {
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || there.is_none() && has_no_place(name, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
+                || here.is_none() && new.is_none() && self.spares_excluded()
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
@@ -562,6 +566,11 @@ impl Both<'_> {
         let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
         asks && ours.keys().any(is_one)
+    }
+
+    /// Whether rsync spares what it leaves out, though it is to go: of what `-C` brings, in a pull.
+    fn spares_excluded(&self) -> bool {
+        self.case.way == Way::Pull && self.asked.has("-C") && self.asked.has("--delete-excluded")
     }
 
     /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
