@@ -205,6 +205,7 @@ const APART: &[(&str, &str)] = &[
     ("-c", "window"),
     ("-b", "--no-whole-file"),
     ("-I", "--no-whole-file"),
+    ("-C", "--delete-excluded"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),

@@ -430,7 +430,6 @@ impl Both<'_> {
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || there.is_none() && has_no_place(name, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
-                || here.is_none() && new.is_none() && self.spares_excluded()
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
@@ -566,11 +565,6 @@ impl Both<'_> {
         let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
         asks && ours.keys().any(is_one)
-    }
-
-    /// Whether rsync spares what it leaves out, though it is to go: of what `-C` brings, in a pull.
-    fn spares_excluded(&self) -> bool {
-        self.case.way == Way::Pull && self.asked.has("-C") && self.asked.has("--delete-excluded")
     }
 
     /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
