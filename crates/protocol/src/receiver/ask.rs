@@ -54,8 +54,9 @@ pub enum Work {
     /// Count all names below a directory that go with it; none where there is no directory. Answer with
     /// [`Answer::Counted`].
     CountBelow { dir: RelPath },
-    /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
-    MakeDir { path: RelPath },
+    /// Make a directory, or let its owner work in it, with the group for what is made in it that it will hand down with this
+    /// `mode`, if it is to get one; answer with [`Answer::Done`].
+    MakeDir { path: RelPath, mode: Option<u32> },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].

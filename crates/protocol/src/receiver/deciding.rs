@@ -1,7 +1,7 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
 use deltic_core::links::{MUNGED, leaves_root};
-use deltic_core::meta::OWNER_BITS;
+use deltic_core::meta::{OWNER_BITS, SETGID};
 use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
@@ -38,6 +38,7 @@ impl Receiver {
         let Some(mut section) = self.sections.take(no) else { return };
         let known = Known::of(&section, ours);
         section.metas_mut().for_each(|meta| known.translate(meta));
+        self.know_linked(&section);
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
@@ -158,11 +159,11 @@ impl Receiver {
             self.sections.release(&path);
             return self.trouble(gone(&path));
         }
-        self.dirs.push((path.clone(), meta));
         if self.setting.options.dry_run {
+            self.dirs.push((path.clone(), meta));
             self.release(&path);
         } else {
-            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+            self.make_dir(path, meta);
         }
     }
 
@@ -172,6 +173,18 @@ impl Receiver {
         let action = if is_alone { Action::Created } else { Action::Copied };
         let (path, item, facts) = (RelPath::root(), Item::Dir, Facts::of(meta));
         self.changed(Change { path, item, action, differs: Differs::default(), facts });
+    }
+
+    /// Makes a directory, or makes ready one that is there; its metadata comes last.
+    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
+        let mode = self.carries_dir_modes().then_some(meta.mode);
+        self.dirs.push((path.clone(), meta));
+        self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path));
+    }
+
+    /// Whether every directory that is listed gets its mode: not those that are on the way only.
+    const fn carries_dir_modes(&self) -> bool {
+        self.setting.options.modes && !self.setting.options.select.plain_implied_dirs
     }
 
     pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
@@ -200,14 +213,14 @@ impl Receiver {
             self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
+        let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
+        if !(is_open && stays || self.setting.options.dry_run || path.is_root()) {
+            return self.make_dir(path, meta);
+        }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
             self.dirs.push((path.clone(), meta));
         }
-        if is_open || self.setting.options.dry_run || path.is_root() {
-            self.release(&path);
-        } else {
-            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
-        }
+        self.release(&path);
     }
 
     /// A link, a FIFO, a socket or a device: what has no content to be sent.

@@ -246,6 +246,17 @@ impl Receiver {
         Ok(())
     }
 
+    /// Keeps what the first names of a section bring as this end understands it: whom their ACLs name.
+    pub(super) fn know_linked(&mut self, section: &Section) {
+        for (nth, entry) in section.entries.iter().enumerate() {
+            let file = FileNo(section.first + nth as u64);
+            let is_first = matches!(entry.meta.linked(), Some(Linked::First(_)));
+            if let Some(shared) = self.linking.files.get_mut(&file).filter(|_| is_first) {
+                shared.more = more_of(&entry.meta);
+            }
+        }
+    }
+
     /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It takes the
     /// first one's place in `looked`, with what was said of that alone.
     pub(super) fn lead_by_what_is_here(&mut self, looked: &mut [Looked]) {
@@ -304,9 +315,10 @@ impl Receiver {
         self.linking.forget(first);
     }
 
-    fn lead(&mut self, (file, first): (FileNo, FileNo), name: LaterName) {
+    fn lead(&mut self, (file, first): (FileNo, FileNo), mut name: LaterName) {
         let shared = self.linking.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = State::Coming;
+        name.more.clone_from(&shared.more);
         shared.path = name.path.clone();
         self.linking.leaders.insert(file, first);
         let meta = name.alone();

@@ -297,7 +297,7 @@ impl Destination {
 
     fn make(&mut self, work: Work) -> Done {
         match work {
-            Work::MakeDir { path } => {
+            Work::MakeDir { path, .. } => {
                 if !self.tree.is_dir(&path) {
                     self.put(&path, Node::other(Kind::Dir, NOW, 0o700));
                 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{OWNER_BITS, Scope};
+use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
@@ -219,6 +219,18 @@ impl LocalStore {
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
             let opened = Unfinished::Opened(stat.st_mode);
             lock(&self.0.unfinished).insert(place.path.clone(), opened);
+        }
+    }
+
+    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away. If we may not, what sets the mode
+    /// says so.
+    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) {
+        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return };
+        let Ok(dir) = self.0.root.dir(path, Use::Pass) else { return };
+        let Ok(is) = fs::fstat(&dir) else { return };
+        if (is.st_mode ^ mode) & SETGID != 0 {
+            let _ = set_mode(&dir, is.st_mode ^ SETGID);
+            self.0.heritages.clear();
         }
     }
 
@@ -514,20 +526,22 @@ impl Store for LocalStore {
         LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 
-    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
         let action = "make directory";
         if path.is_root() {
             return Ok(());
         }
-        let place = self.place(action, path)?;
         if self.0.root.keeps_link(path) {
+            self.hand_down_as(path, mode);
             return Ok(());
         }
+        let place = self.place(action, path)?;
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
+                    self.hand_down_as(path, mode);
                     return Ok(());
                 }
                 Err(Errno::EXIST) => {}
@@ -537,10 +551,15 @@ impl Store for LocalStore {
                     let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
                     let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
                     lock(&self.0.unfinished).insert(path.clone(), lacks);
-                    if above.is_ok_and(|above| above.closes_to_owner()) {
+                    let above = above.unwrap_or_default();
+                    if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
                         made.and_then(open).at(action, path)?;
+                    }
+                    // One that is not setgid has our group, and so hands it down in any case.
+                    if above.group.is_some() {
+                        self.hand_down_as(path, mode);
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
