@@ -1,6 +1,7 @@
 //! One attempt at one file: match its recipe against what is known of old, copy, write what is sent, prove the whole.
 
 mod confirm;
+mod facing;
 mod keeping;
 mod known;
 mod mending;
