@@ -7,6 +7,7 @@ mod known;
 mod mending;
 mod old;
 mod patched;
+mod probing;
 mod roll;
 mod steps;
 mod talk;

@@ -43,6 +43,18 @@ pub(super) struct Facings<'a> {
 }
 
 impl Facings<'_> {
+    /// By how many bytes what lies between the neighbours has grown or shrunk, where both are known.
+    pub(super) fn drift(&self) -> Option<u64> {
+        let (from, to) = self.between()?;
+        Some((to - from).abs_diff(self.run.end - self.run.start))
+    }
+
+    /// What old has between the neighbours, where both are known and still in order.
+    fn between(&self) -> Option<(u64, u64)> {
+        let (from, to) = (self.between.0?, self.between.1?);
+        (from <= to).then_some((from, to))
+    }
+
     /// What old has between the neighbours of a gap: of much no more than could be of use, and nothing that is as far
     /// from either neighbour as nobody knows how far it moved.
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
@@ -51,9 +63,9 @@ impl Facings<'_> {
         if len > GAP_BYTES {
             return Vec::new();
         }
-        if let (Some(from), Some(to)) = self.between
-            && from <= to
-            && (to - from).abs_diff(self.run.end - self.run.start) <= len
+        let between = self.between();
+        if let Some((from, to)) = between
+            && self.drift().is_some_and(|drift| drift <= len)
         {
             // All that came in or went may have done so in front of the gap, or behind it.
             let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
@@ -61,12 +73,13 @@ impl Facings<'_> {
             return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
         let near = |distance: &u64| *distance < GUESSED_BYTES;
+        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it.
         let after = self.between.0.filter(|_| near(&ahead_of)).map(|from| {
-            let end = self.parts.end_behind(from);
+            let end = between.map_or_else(|| self.parts.end_behind(from), |(_, to)| to);
             (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
         });
         let before = self.between.1.filter(|_| near(&behind)).map(|to| {
-            let start = self.parts.start_before(to);
+            let start = between.map_or_else(|| self.parts.start_before(to), |(from, _)| from);
             to.saturating_sub(behind + len).max(start)..to.saturating_sub(behind).max(start)
         });
         as_spans(after.into_iter().chain(before))

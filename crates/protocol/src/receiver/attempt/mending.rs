@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
 use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
@@ -17,6 +18,7 @@ use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback, Turn};
 
 use super::facing::{Facings, Parts};
+use super::probing::{Role, Waiting};
 use super::{Attempt, By, Origin, State};
 
 /// The gaps of one attempt.
@@ -24,6 +26,8 @@ use super::{Attempt, By, Origin, State};
 pub(super) struct Gaps {
     /// Found, and not surveyed.
     found: VecDeque<Gap>,
+    /// Those of long runs that wait for what others show.
+    waiting: Waiting,
     /// The last run that was spelled out, where it may go on.
     open: Option<Range<u32>>,
     /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
@@ -37,22 +41,42 @@ pub(in crate::receiver) struct Gap {
     chunks: Range<u32>,
     len: u32,
     old: OldGap,
+    edits: u32,
+    /// The run that it shows something of, by its first chunk.
+    probes: Option<u32>,
 }
 
 impl Gap {
-    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
-    /// several in each.
     fn facing(&self) -> Facing {
-        let chunks = self.chunks.end - self.chunks.start;
-        let edits = match chunks {
-            0..=2 => 1,
-            3..=4 => 2 * chunks,
-            5.. => 8 * chunks,
-        };
-        Facing { old: self.old.clone(), edits }
+        Facing { old: self.old.clone(), edits: self.edits }
+    }
+
+    /// It is told against nothing.
+    pub(super) fn comes_as_it_is(&mut self) {
+        self.old.clear();
+    }
+
+    /// Whether `copied` bytes of it saved more than the sums of what it was told against cost.
+    fn was_worth(&self, copied: u64) -> bool {
+        let old: u64 = self.old.iter().map(|span| u64::from(span.len)).sum();
+        copied * u64::from(BlockLen::MIN) > old * SHORT_SUM_BYTES as u64
     }
 }
 
+/// In how many places a gap of so many chunks probably differs.
+///
+/// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
+/// several in each.
+const fn edits(chunks: u32) -> u32 {
+    match chunks {
+        0..=2 => 1,
+        3..=4 => 2 * chunks,
+        5.. => MANY_EDITS * chunks,
+    }
+}
+
+/// In how many places a chunk differs where many do in a row.
+const MANY_EDITS: u32 = 8;
 /// A run of so many bytes is told, though it may go on.
 const OPEN_BYTES: u64 = 4 << 20;
 
@@ -88,16 +112,25 @@ impl Attempt {
             }
             let (bytes, between) = (self.bytes_of(&run), self.between(&run, parts));
             let facings = Facings { run: bytes, between, parts };
-            for chunks in self.gaps_of(run) {
+            let (first, gaps) = (run.start, self.parts_of(run, &facings));
+            let probes = gaps.iter().filter(|(_, role)| *role == Role::Probe).count();
+            let mut waiting = VecDeque::new();
+            for (chunks, role) in gaps {
                 let bytes = self.bytes_of(&chunks);
                 let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
-                if old.is_empty() && chunks.start >= spelled_from {
+                if role != Role::Probe && old.is_empty() && chunks.start >= spelled_from {
                     rest.push(chunks);
-                } else {
-                    chunks.clone().for_each(|chunk| self.needs_gap(chunk));
-                    self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
+                    continue;
                 }
+                chunks.clone().for_each(|chunk| self.needs_gap(chunk));
+                let count = chunks.end - chunks.start;
+                let edits = if probes > 0 { MANY_EDITS * count } else { edits(count) };
+                let probes = (role == Role::Probe).then_some(first);
+                let gap = Gap { chunks, len: len as u32, old, edits, probes };
+                let waits = role == Role::Waits && !gap.old.is_empty();
+                if waits { &mut waiting } else { &mut self.gaps.found }.push_back(gap);
             }
+            self.gaps.waiting.hold(first, waiting, probes);
         }
         rest
     }
@@ -114,7 +147,7 @@ impl Attempt {
     }
 
     /// A run of chunks as gaps, none longer than allowed unless it is a single chunk.
-    fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
+    pub(super) fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
         for chunk in run.clone() {
             if chunk > first && self.place_of(chunk + 1) - self.place_of(first) > GAP_BYTES {
@@ -127,7 +160,7 @@ impl Attempt {
     }
 
     /// Where these chunks are in new, in bytes.
-    fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
+    pub(super) fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
         self.place_of(chunks.start)..self.place_of(chunks.end)
     }
 
@@ -290,13 +323,19 @@ impl Attempt {
             covered.expect("a gap is received once, in its own place");
             written += len;
         }
+        let copied = written - literal;
         self.literal += literal;
-        self.matched += written - literal;
+        self.matched += copied;
+        if let Some(run) = gap.probes {
+            let released = self.gaps.waiting.release(run, gap.was_worth(copied));
+            self.gaps.found.extend(released);
+        }
     }
 
     /// These were told wrongly, because sums of blocks are short: they are to come as they are.
     fn found_again(&mut self, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| self.needs_gap(chunk));
-        self.gaps.found.push_back(Gap { chunks, len, old: Vec::new() });
+        let gap = Gap { chunks, len, old: Vec::new(), edits: 0, probes: None };
+        self.gaps.found.push_back(gap);
     }
 }
