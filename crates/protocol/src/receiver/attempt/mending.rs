@@ -30,9 +30,22 @@ pub(super) struct Gaps {
     waiting: Waiting,
     /// The last run that was spelled out, where it may go on.
     open: Option<Range<u32>>,
+    /// Where the last run that was told began, if it may go on: what follows has the same neighbour in front.
+    told: Option<Told>,
     /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
     asked: HashMap<u32, Gap>,
     surveyed: u64,
+}
+
+/// The beginning of a run that was told before its end was known.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// The first chunk that was not told.
+    end: u32,
+    /// The run's first byte in new.
+    start: u64,
+    /// Where old goes on behind the neighbour in front of it.
+    from: Option<u64>,
 }
 
 /// A run of chunks that nothing matched, and what old has in its place.
@@ -58,9 +71,13 @@ impl Gap {
 
     /// Whether `copied` bytes of it saved more than the sums of what it was told against cost.
     fn was_worth(&self, copied: u64) -> bool {
-        let old: u64 = self.old.iter().map(|span| u64::from(span.len)).sum();
-        copied * u64::from(BlockLen::MIN) > old * SHORT_SUM_BYTES as u64
+        copied * u64::from(BlockLen::MIN) > bytes_of(&self.old) * SHORT_SUM_BYTES as u64
     }
+}
+
+/// How many bytes of old these are.
+pub(super) fn bytes_of(old: &OldGap) -> u64 {
+    old.iter().map(|span| u64::from(span.len)).sum()
 }
 
 /// In how many places a gap of so many chunks probably differs.
@@ -110,8 +127,7 @@ impl Attempt {
                 self.gaps.open = Some(run);
                 break;
             }
-            let (bytes, between) = (self.bytes_of(&run), self.between(&run, parts));
-            let facings = Facings { run: bytes, between, parts };
+            let facings = self.facings(&run, parts);
             let (first, gaps) = (run.start, self.parts_of(run, &facings));
             let probes = gaps.iter().filter(|(_, role)| *role == Role::Probe).count();
             let mut waiting = VecDeque::new();
@@ -133,6 +149,16 @@ impl Attempt {
             self.gaps.waiting.hold(first, waiting, probes);
         }
         rest
+    }
+
+    /// What old has in the places of the gaps of a run, which may be the rest of one.
+    fn facings<'a>(&mut self, run: &Range<u32>, parts: Parts<'a>) -> Facings<'a> {
+        let (mut bytes, mut between) = (self.bytes_of(run), self.between(run, parts));
+        if let Some(told) = self.gaps.told.filter(|told| told.end == run.start) {
+            (bytes.start, between.0) = (told.start, told.from);
+        }
+        self.gaps.told = Some(Told { end: run.end, start: bytes.start, from: between.0 });
+        Facings { run: bytes, between, parts }
     }
 
     /// Whether the group behind a run is still to be spelled out: then the run may be longer, and what faces it is not
@@ -200,7 +226,7 @@ impl Attempt {
     fn take_gaps(&mut self, most: u64) -> Vec<Gap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.gaps.found.front() {
-            let old: u64 = gap.old.iter().map(|span| u64::from(span.len)).sum();
+            let old = bytes_of(&gap.old);
             if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
                 break;
             }

@@ -12,11 +12,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use crate::limits::GAP_BYTES;
-
 use super::Attempt;
 use super::facing::Facings;
-use super::mending::Gap;
+use super::mending::{Gap, bytes_of};
 
 /// What is done with a part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,44 +86,42 @@ impl Attempt {
         if inner.is_empty() {
             return None;
         }
-        let gaps = self.gaps_of(inner.clone());
-        let bytes = |gap: &Range<u32>| -> u64 {
-            facings.of(&self.bytes_of(gap)).iter().map(|span| u64::from(span.len)).sum()
+        let (mut parts, mut at) = (Vec::new(), inner.start);
+        let waits = |chunks: Range<u32>| {
+            let gaps = if chunks.is_empty() { Vec::new() } else { self.gaps_of(chunks) };
+            gaps.into_iter().map(|gap| (gap, Role::Waits))
         };
-        let faced: Vec<_> = gaps.iter().filter(|gap| bytes(gap) > 0).cloned().collect();
-        let (probe_bytes, probes) = match facings.drift() {
-            // Only whole gaps face all of the bytes that they may have been.
-            Some(drift) if (PROBE_BYTES + 1..=GAP_BYTES).contains(&drift) => (GAP_BYTES, 2),
-            _ => (PROBE_BYTES, PROBES),
-        };
-        let chunks: Vec<u32> = faced.iter().cloned().flatten().collect();
-        let starts = (0..probes).map(|nth| chunks.get((2 * nth + 1) * chunks.len() / (2 * probes)));
-        let mut starts = starts.flatten().copied().peekable();
-        let mut parts = Vec::new();
-        for gap in gaps {
-            let mut at = gap.start;
-            while let Some(start) = starts.next_if(|start| *start < gap.end) {
-                let start = if probe_bytes == GAP_BYTES { gap.start } else { start };
-                if start < at {
-                    continue;
-                }
-                if start > at {
-                    parts.push((at..start, Role::Waits));
-                }
-                let is_enough =
-                    |end: &u32| self.place_of(*end) - self.place_of(start) >= probe_bytes;
-                at = (start + 1..gap.end).find(is_enough).unwrap_or(gap.end);
-                parts.push((start..at, Role::Probe));
-            }
-            if at < gap.end {
-                parts.push((at..gap.end, Role::Waits));
+        for probe in self.probes(inner, facings) {
+            if probe.start >= at {
+                parts.extend(waits(at..probe.start));
+                at = probe.end;
+                parts.push((probe, Role::Probe));
             }
         }
-        let told = |role| -> u64 {
-            parts.iter().filter(|part| part.1 == role).map(|(gap, _)| bytes(gap)).sum()
+        parts.extend(waits(at..inner.end));
+        let told = |role| {
+            let gaps = parts.iter().filter(|part| part.1 == role);
+            gaps.map(|(gap, _)| facings.of(&self.bytes_of(gap))).map(|old| bytes_of(&old)).sum()
         };
-        let is_worth_it = told(Role::Waits) > WORTH * told(Role::Probe).max(WORTH_BYTES);
-        is_worth_it.then_some(parts)
+        let (waiting, probes): (u64, u64) = (told(Role::Waits), told(Role::Probe));
+        (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
+    }
+
+    /// Where what is there shows most: all over the run, if what faces each place is known; else at its ends, for the further
+    /// from a neighbour, the less is known of what moved.
+    fn probes(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Vec<Range<u32>> {
+        let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
+        let up_to = |start: u32, bytes| {
+            let end = (start + 1..inner.end).find(|end| len(start..*end) >= bytes);
+            start..end.unwrap_or(inner.end)
+        };
+        if facings.drift().is_some_and(|drift| drift <= PROBE_BYTES) {
+            let place =
+                |nth| inner.start + (inner.end - inner.start) * (2 * nth + 1) / (2 * PROBES);
+            return (0..PROBES).map(|nth| up_to(place(nth), PROBE_BYTES)).collect();
+        }
+        let last = inner.clone().rev().find(|start| len(*start..inner.end) >= END_PROBE_BYTES);
+        vec![up_to(inner.start, END_PROBE_BYTES), last.unwrap_or(inner.start)..inner.end]
     }
 }
 
@@ -135,9 +131,11 @@ const FIRST_CHUNKS: u32 = 1;
 const LAST_CHUNKS: u32 = 4;
 /// How long a probe is, in bytes of new, but for its last chunk.
 const PROBE_BYTES: u64 = 4 << 10;
-/// Probes of one run.
-const PROBES: usize = 6;
+/// The same of one at an end, where what faces it may lie some way off.
+const END_PROBE_BYTES: u64 = 16 << 10;
+/// Probes of one run, all over it.
+const PROBES: u32 = 6;
 /// How many times as much as the probes must wait for them, so that they are worth a round trip.
 const WORTH: u64 = 3;
-/// Probes count as so many bytes of old at least.
-const WORTH_BYTES: u64 = 64 << 10;
+/// So many bytes of old must wait, at least.
+const WORTH_BYTES: u64 = 192 << 10;
