@@ -1,7 +1,7 @@
 //! The name of bytes: equal fingerprints mean equal bytes.
 //!
 //! What persists is named by plain BLAKE3-256, which nobody can find a collision of. A session names bytes with a key that
-//! nobody knew when they were written, so that nobody can aim at its names (docs/decisions/0014), and eight bytes of one
+//! nobody knew when they were written, so that nobody can aim at its names (docs/decisions/0014), and a few bytes of one
 //! are enough to find.
 
 use std::fmt;
@@ -71,8 +71,8 @@ impl ShortFingerprint {
 /// How many bytes of a chunk's fingerprint travel.
 ///
 /// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says about
-/// ten bits more: of two versions of n chunks with nothing in common one in 2^(8 bytes + 10 - 2 log n) is brought over again,
-/// because two chunks were taken for one and the digest told.
+/// ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law 9).
+/// docs/decisions/0024 says how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BriefLen(u8);
 

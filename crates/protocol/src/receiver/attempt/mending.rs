@@ -181,7 +181,9 @@ impl Attempt {
                 first = chunk;
             }
         }
-        gaps.push(first..run.end);
+        if first < run.end {
+            gaps.push(first..run.end);
+        }
         gaps
     }
 

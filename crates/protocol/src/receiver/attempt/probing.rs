@@ -5,8 +5,8 @@
 //! *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is told against old;
 //! when none did, all comes as it is.
 //!
-//! 1. The ends of a run are told at once and prove nothing: of the chunks there some bytes are old ones whatever lies
-//!    between.
+//! 1. The ends of a run, where it does not go on, are told at once and prove nothing: of the chunks there some bytes are old
+//!    ones whatever lies between.
 //! 2. No other gap waits, of this file or another: only what was found to belong to the run.
 
 use std::collections::{HashMap, VecDeque};
@@ -68,8 +68,9 @@ impl Attempt {
         run: Range<u32>,
         facings: &Facings<'_>,
     ) -> Vec<(Range<u32>, Role)> {
-        let inner = (run.start + FIRST_CHUNKS).min(run.end)
-            ..run.end.saturating_sub(LAST_CHUNKS).max(run.start);
+        let first = if facings.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
+        let last = if facings.between.1.is_some() { LAST_CHUNKS } else { 0 };
+        let inner = (run.start + first).min(run.end)..run.end.saturating_sub(last).max(run.start);
         let told =
             |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Told));
         match self.probed(&inner, facings) {
@@ -87,10 +88,8 @@ impl Attempt {
             return None;
         }
         let (mut parts, mut at) = (Vec::new(), inner.start);
-        let waits = |chunks: Range<u32>| {
-            let gaps = if chunks.is_empty() { Vec::new() } else { self.gaps_of(chunks) };
-            gaps.into_iter().map(|gap| (gap, Role::Waits))
-        };
+        let waits =
+            |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Waits));
         for probe in self.probes(inner, facings) {
             if probe.start >= at {
                 parts.extend(waits(at..probe.start));
