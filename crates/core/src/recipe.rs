@@ -76,6 +76,12 @@ impl Grouper {
         if ends || self.chunks == MAX_GROUP_CHUNKS { self.finish() } else { None }
     }
 
+    /// Whether the next chunk starts a group.
+    #[must_use]
+    pub const fn is_at_start(&self) -> bool {
+        self.chunks == 0
+    }
+
     /// Ends the sequence: the group that it cuts short, if chunks are left. The next chunk starts a new group.
     pub fn finish(&mut self) -> Option<Group> {
         if self.chunks == 0 {

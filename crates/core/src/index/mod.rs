@@ -67,9 +67,19 @@ pub struct Index {
 #[derive(Clone, Copy, Debug)]
 struct KnownGroup {
     first: ChunkNo,
-    chunks: u32,
-    len: u64,
-    short: ShortFingerprint,
+    group: Group,
+    /// Whether it would end there whatever follows: not cut short by the end of its file.
+    ends: bool,
+}
+
+impl KnownGroup {
+    fn short(&self) -> ShortFingerprint {
+        self.group.fingerprint.short()
+    }
+
+    fn chunks(&self) -> Range<ChunkNo> {
+        self.first..self.first.plus(self.group.chunks)
+    }
 }
 
 impl Index {
@@ -111,22 +121,21 @@ impl Index {
         let key = |n: u32| chunk_key(&self.fingerprints[n as usize]);
         self.chunk_table.insert(self.fingerprints.len() as u32 - 1, key);
         if let Some(group) = self.grouper.push(&chunk) {
-            self.push_group(&group);
+            self.push_group(group, true);
         }
     }
 
     /// Ends an old file: no group spans two.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
-            self.push_group(&group);
+            self.push_group(group, false);
         }
     }
 
-    fn push_group(&mut self, group: &Group) {
+    fn push_group(&mut self, group: Group, ends: bool) {
         let first = ChunkNo(self.len() as u32 - group.chunks);
-        let short = group.fingerprint.short();
-        self.groups.push(KnownGroup { first, chunks: group.chunks, len: group.len, short });
-        let key = |n: u32| group_key(self.groups[n as usize].short);
+        self.groups.push(KnownGroup { first, group, ends });
+        let key = |n: u32| group_key(self.groups[n as usize].short());
         self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
@@ -162,28 +171,36 @@ impl Index {
         chunks: u32,
         after: Option<ChunkNo>,
     ) -> Option<Range<ChunkNo>> {
-        let matches = |group: &&KnownGroup| {
-            group.short == short && group.len == len && group.chunks == chunks
+        let matches = |known: &&KnownGroup| {
+            known.short() == short && known.group.len == len && known.group.chunks == chunks
         };
         let neighbour = after.and_then(|no| self.group_from(no.next())).filter(matches);
-        let group = neighbour.or_else(|| {
-            let first = self
-                .group_table
-                .find(group_key(short), |n| group_key(self.groups[n as usize].short))?;
+        let found = neighbour.or_else(|| {
+            let key = |n: u32| group_key(self.groups[n as usize].short());
+            let first = self.group_table.find(group_key(short), key)?;
             Some(&self.groups[first as usize]).filter(matches)
-        })?;
-        Some(group.first..ChunkNo(group.first.0 + group.chunks))
+        });
+        found.map(KnownGroup::chunks)
+    }
+
+    /// The group that a [`Grouper`] at the start of a group finds in `range`, and the chunks after it: none if this index
+    /// does not know, and its chunks have to be looked at.
+    #[must_use]
+    pub fn first_group(&self, range: Range<ChunkNo>) -> Option<(Group, Range<ChunkNo>)> {
+        let known = self.group_from(range.start)?;
+        let end = known.chunks().end;
+        (known.ends && end <= range.end).then_some((known.group, end..range.end))
     }
 
     fn group_from(&self, first: ChunkNo) -> Option<&KnownGroup> {
-        let at = self.groups.binary_search_by_key(&first, |group| group.first).ok()?;
+        let at = self.groups.binary_search_by_key(&first, |known| known.first).ok()?;
         self.groups.get(at)
     }
 
     /// Up to which byte of old all groups are known.
     #[must_use]
     pub fn groups_end(&self) -> u64 {
-        self.groups.last().map_or(0, |group| self.starts[group.first.at()] + group.len)
+        self.groups.last().map_or(0, |known| self.starts[known.first.at()] + known.group.len)
     }
 
     /// Where chunk `no` lies in old, and its full fingerprint.

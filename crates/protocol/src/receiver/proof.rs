@@ -46,23 +46,96 @@ impl Proof {
 }
 
 fn digest_of_parts(index: &Index, parts: &[ProofPart]) -> Digest {
-    let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
-    let mut take = |chunk: Chunk| {
-        len += u64::from(chunk.len);
-        if let Some(group) = grouper.push(&chunk) {
-            digest.push(&group);
-        }
-    };
+    let mut sequence = Sequence::default();
     for part in parts {
         match part {
-            ProofPart::Old(range) => index.chunks(range.clone()).for_each(|(span, fingerprint)| {
-                take(Chunk { len: span.len, fingerprint });
-            }),
-            ProofPart::New(chunks) => chunks.iter().copied().for_each(&mut take),
+            ProofPart::Old(range) => sequence.take_old(index, range.clone()),
+            ProofPart::New(chunks) => chunks.iter().for_each(|chunk| sequence.take(chunk)),
         }
     }
-    if let Some(group) = grouper.finish() {
-        digest.push(&group);
+    sequence.finish()
+}
+
+/// The chunks of new, as they come.
+#[derive(Default)]
+struct Sequence {
+    grouper: Grouper,
+    digest: DigestBuilder,
+    len: u64,
+}
+
+impl Sequence {
+    fn take(&mut self, chunk: &Chunk) {
+        self.len += u64::from(chunk.len);
+        if let Some(group) = self.grouper.push(chunk) {
+            self.digest.push(&group);
+        }
     }
-    digest.finish(len)
+
+    /// Groups that `index` knows whole are not hashed again: most of a large file, while nothing else can go on.
+    fn take_old(&mut self, index: &Index, mut range: Range<ChunkNo>) {
+        while !range.is_empty() {
+            let known = self.grouper.is_at_start().then(|| index.first_group(range.clone()));
+            if let Some((group, rest)) = known.flatten() {
+                self.len += group.len;
+                self.digest.push(&group);
+                range = rest;
+            } else {
+                let (span, fingerprint) = index.chunk(range.start);
+                self.take(&Chunk { len: span.len, fingerprint });
+                range.start = range.start.next();
+            }
+        }
+    }
+
+    fn finish(mut self) -> Digest {
+        if let Some(group) = self.grouper.finish() {
+            self.digest.push(&group);
+        }
+        self.digest.finish(self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::Fingerprint;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_it_is_made_of_the_digest_is_that_of_the_chunks(
+            files in prop::collection::vec(0..200_u32, 0..4),
+            takes in prop::collection::vec((0..400_u32, 1..300_u32, any::<bool>()), 0..8),
+        ) {
+            let mut index = Index::new(1000);
+            let mut old = Vec::new();
+            for chunks in files {
+                for _ in 0..chunks {
+                    let name = old.len() as u32;
+                    old.push(Chunk { len: name + 1, fingerprint: Fingerprint::of(&name.to_le_bytes()) });
+                    index.push(0, old[name as usize]);
+                }
+                index.end_part();
+            }
+            let first = (!old.is_empty()).then(|| {
+                index.find_chunk(old[0].fingerprint.short(), 1, None).unwrap()
+            });
+            let (mut parts, mut all) = (Vec::new(), Vec::new());
+            for (from, count, is_old) in takes {
+                let from = (from as usize).min(old.len());
+                let chunks = &old[from..(from + count as usize).min(old.len())];
+                all.extend_from_slice(chunks);
+                parts.push(match first {
+                    Some(first) if is_old => {
+                        let start = first.plus(from as u32);
+                        ProofPart::Old(start..start.plus(chunks.len() as u32))
+                    }
+                    _ => ProofPart::New(chunks.to_vec()),
+                });
+            }
+            prop_assert_eq!(digest_of_parts(&index, &parts), digest_of_parts(&index, &[ProofPart::New(all)]));
+        }
+    }
 }
