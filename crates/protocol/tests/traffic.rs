@@ -60,8 +60,9 @@ impl Versions {
         self.fresh += len as u64;
     }
 
-    /// Brings new over; what travelled, and how much of it as literals.
-    fn traffic(&self, seed: u64) -> (u64, u64) {
+    /// Brings new over, in chunks of this mean length, if not as it is done by default; what travelled, and how much of it
+    /// as literals.
+    fn traffic(&self, seed: u64, block_bytes: Option<u32>) -> (u64, u64) {
         let tree = |bytes: &Vec<u8>, len| {
             let mut node = Node::file(bytes.clone(), NOW, 0o644);
             node.meta.modified.nanos = len;
@@ -74,7 +75,7 @@ impl Versions {
         case.interrupted.clear();
         (case.source_faults, case.destination_faults) =
             (SourceFaults::default(), DestinationFaults::default());
-        case.options = Options { recursive: true, times: true, ..Options::default() };
+        case.options = Options { recursive: true, times: true, block_bytes, ..Options::default() };
         let mut session = Session::new(&case, &mut Dice::new(seed));
         let totals = session.finish();
         let node = &session.destination.tree.0[&path("a")];
@@ -98,7 +99,7 @@ fn new_bytes_cost_next_to_nothing_beside_themselves() {
             let (change, len) = (*dice.pick(&kinds), dice.between(1, 1_500_000));
             versions.push(change, len, &mut dice);
         }
-        let (bytes, _) = versions.traffic(seed);
+        let (bytes, _) = versions.traffic(seed, None);
         let told = versions.new.len() as u64 / TOLD_SHARE;
         let most = versions.fresh + told + (versions.stretches + 1) * STRETCH_BYTES;
         assert!(bytes <= most, "{seed}: {bytes}, more than {most}");
@@ -114,7 +115,7 @@ fn old_bytes_between_many_edits_are_not_sent_again() {
         versions.push(Change::Stays, 100_000, &mut dice);
         versions.push(Change::Speckled, len, &mut dice);
         versions.push(Change::Stays, 100_000, &mut dice);
-        let (bytes, literal) = versions.traffic(seed);
+        let (bytes, literal) = versions.traffic(seed, None);
         // Blocks have a third of what lies between two edits.
         assert!(literal * 4 < versions.speckled * 3, "{seed}: {literal} of {len}");
         assert!(bytes * 10 < versions.speckled * 9, "{seed}: {bytes} for {len}");
@@ -139,12 +140,28 @@ fn whatever_is_asked_for_first_the_new_version_arrives() {
             let len = dice.between(1, 700_000);
             versions.push(*dice.pick(&kinds), len, &mut dice);
         }
-        let (bytes, _) = versions.traffic(seed);
+        let (bytes, _) = versions.traffic(seed, None);
         let told = versions.new.len() as u64 / TOLD_SHARE;
         // Sums are of old that faces what nothing matched, twice as much at most, and cost a sixteenth of it.
         let faced = (versions.fresh + versions.speckled) / 8;
         let changed = versions.fresh + versions.speckled + faced;
         let most = changed + told + (versions.stretches + 1) * STRETCH_BYTES;
         assert!(bytes <= most, "{seed}: {bytes}, more than {most}");
+    }
+}
+
+/// Chunks that are longer than a gap may be come as they are, also as part of a run that has probes.
+#[test]
+fn chunks_of_any_length_may_be_part_of_a_long_run() {
+    for seed in 0..16 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        for change in [Change::Stays, Change::Speckled, Change::Replaced, Change::Stays] {
+            let len = dice.between(1_000_000, 3_000_000);
+            versions.push(change, len, &mut dice);
+        }
+        for block_bytes in [512, 16 << 10, 64 << 10, 128 << 10] {
+            versions.traffic(seed, Some(block_bytes));
+        }
     }
 }

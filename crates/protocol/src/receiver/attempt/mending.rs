@@ -134,7 +134,7 @@ impl Attempt {
             for (chunks, role) in gaps {
                 let bytes = self.bytes_of(&chunks);
                 let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
-                if role != Role::Probe && old.is_empty() && chunks.start >= spelled_from {
+                if old.is_empty() && chunks.start >= spelled_from {
                     rest.push(chunks);
                     continue;
                 }

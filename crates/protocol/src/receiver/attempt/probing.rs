@@ -90,18 +90,18 @@ impl Attempt {
         let (mut parts, mut at) = (Vec::new(), inner.start);
         let waits =
             |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Waits));
+        let faced = |gap: &Range<u32>| bytes_of(&facings.of(&self.bytes_of(gap)));
         for probe in self.probes(inner, facings) {
-            if probe.start >= at {
+            // Long chunks are more than a gap may have, and face nothing.
+            if probe.start >= at && faced(&probe) > 0 {
                 parts.extend(waits(at..probe.start));
                 at = probe.end;
                 parts.push((probe, Role::Probe));
             }
         }
         parts.extend(waits(at..inner.end));
-        let told = |role| {
-            let gaps = parts.iter().filter(|part| part.1 == role);
-            gaps.map(|(gap, _)| facings.of(&self.bytes_of(gap))).map(|old| bytes_of(&old)).sum()
-        };
+        let told =
+            |role| parts.iter().filter(|part| part.1 == role).map(|(gap, _)| faced(gap)).sum();
         let (waiting, probes): (u64, u64) = (told(Role::Waits), told(Role::Probe));
         (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
     }
