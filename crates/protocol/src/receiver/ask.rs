@@ -8,7 +8,7 @@ use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, ShortFingerprint, Span,
+    BriefFingerprint, Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, Span,
     Strong, StrongSum, Tally, Timestamp,
 };
 
@@ -243,13 +243,13 @@ pub struct CopyRun {
     pub new_start: u64,
 }
 
-/// A chunk of a payload and where it goes; `short` is what its fingerprint begins with, if a recipe said so.
+/// A chunk of a payload and where it goes; `brief` is what its fingerprint begins with, if a recipe said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Place in the new version.
     pub span: Span,
     /// What to expect.
-    pub short: Option<ShortFingerprint>,
+    pub brief: Option<BriefFingerprint>,
 }
 
 /// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to

@@ -244,8 +244,8 @@ impl Receiver {
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Offer { file, meta, spec } => self.offered(file, meta, spec)?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
-            ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
-            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,
+            ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks.0)?,
+            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks.0)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;

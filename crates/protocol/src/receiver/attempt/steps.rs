@@ -14,7 +14,7 @@ use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Turn};
 
-use super::mending::Parts;
+use super::facing::Parts;
 use super::{Attempt, By, Copies, IndexPart, batches, copy_runs, runs};
 
 impl Receiver {
