@@ -239,7 +239,7 @@ pub(crate) struct SyncArgs {
     /// Send only what changed of a file; the default over a connection
     #[arg(long, overrides_with = "whole_file", help_heading = TRAVEL)]
     pub(crate) no_whole_file: bool,
-    /// How files go that do not go whole: Deltic's own way, or that of a system of the papers, to compare with
+    /// How files go that do not go whole: Deltic's own way, or that of a system of the papers, to compare with (no journal to resume by)
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
     #[arg(conflicts_with = "whole_file")]
     pub(crate) strategy: Option<Strategy>,

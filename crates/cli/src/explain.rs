@@ -1,7 +1,8 @@
 //! `--explain`: why files went as they did.
 //!
 //! Both ends decide by rules that hang on the options and on lengths alone, so this end can say which one it was. What an
-//! attempt met on its way (a resumed transfer, a second attempt that went whole) shows in the bytes that were sent.
+//! attempt met on its way (a second attempt that went whole) shows in the bytes that were sent; so does, of a file that goes
+//! whole, that an earlier run had begun it.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ use indicatif::{HumanBytes, HumanCount};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     New,
+    /// It would go whole, but some of it was here since an earlier run.
+    Resumed,
     Short,
     /// `-W`, or both ends are on this machine.
     Whole,
@@ -42,6 +45,9 @@ struct Share {
 pub(crate) struct Explain {
     strategy: Strategy,
     whole: bool,
+    /// Whether a file that comes without an old version is sent but for what an earlier run had written: nothing is sent in a
+    /// dry run, and alternates have old versions too.
+    shows_resumes: bool,
     local: bool,
     shares: BTreeMap<Why, Share>,
 }
@@ -53,6 +59,7 @@ impl Explain {
         Self {
             strategy: plan.options.way(),
             whole: plan.options.whole_file,
+            shows_resumes: !plan.options.dry_run && plan.options.compare.alternates.dirs.is_empty(),
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
             shares: BTreeMap::new(),
         }
@@ -87,6 +94,18 @@ impl Explain {
     }
 
     fn why(&self, change: &Change) -> Why {
+        let rule = self.rule(change);
+        let is_sent_here = matches!(change.action, Action::Created | Action::Updated);
+        let was_begun =
+            is_sent_here && self.shows_resumes && change.facts.literal < change.facts.len;
+        match rule {
+            Why::New | Why::Whole if was_begun => Why::Resumed,
+            _ => rule,
+        }
+    }
+
+    /// How it goes where no run was interrupted.
+    fn rule(&self, change: &Change) -> Why {
         let len = change.facts.len;
         match (change.action, self.strategy.chunker(len, None)) {
             (Action::Touched, _) => Why::Attributes,
@@ -111,6 +130,7 @@ impl Explain {
         let name = self.strategy.name;
         match why {
             Why::New => "whole: there was no old version".to_owned(),
+            Why::Resumed => "went on with what an earlier run had written".to_owned(),
             Why::Short => format!("whole: not above {}", HumanBytes(WHOLE_BELOW_BYTES)),
             Why::Whole if self.local => {
                 "whole: both ends are here, and to read old costs more than to write".to_owned()
@@ -155,20 +175,39 @@ mod tests {
         Change { path, item, action, differs: Differs::default(), facts }
     }
 
+    /// All of it was sent.
+    fn sent(item: Item, action: Action, len: u64) -> Change {
+        let change = change(item, action, len);
+        Change { facts: Facts { literal: len, ..change.facts }, ..change }
+    }
+
     #[test]
     fn each_file_has_its_reason() {
         use Action::{Created, Deleted, Touched, Updated};
         for (words, action, len, reason) in [
-            ("a h:b", Created, 1 << 20, "whole: there was no old version; sent 7 B of 1.00 MiB"),
+            (
+                "a h:b",
+                Created,
+                1 << 20,
+                "went on with what an earlier run had written; sent 7 B of 1.00 MiB",
+            ),
+            ("-n a h:b", Created, 1 << 20, "whole: there was no old version; sent 7 B of 1.00 MiB"),
             ("a h:b", Updated, 2048, "whole: not above 2.00 KiB"),
             ("a h:b", Updated, 1 << 20, "'deltic', in chunks of about 2.00 KiB"),
             ("a h:b", Updated, 4 << 30, "'deltic', in chunks of about 8.00 KiB"),
             ("h:a b --strategy rsync", Updated, 1 << 20, "by strategy 'rsync', against"),
-            ("-W a h:b", Updated, 1 << 20, "whole: --whole-file"),
-            ("a b", Updated, 1 << 20, "whole: both ends are here"),
+            ("-W a h:b", Updated, 1 << 20, "went on with what an earlier run had written"),
             ("a b", Touched, 5, "not sent"),
         ] {
             let line = explain(words).note(&change(Item::File, action, len)).unwrap();
+            assert!(line.contains(reason), "{words}: {line}");
+        }
+        for (words, action, reason) in [
+            ("a h:b", Created, "whole: there was no old version; sent 1.00 MiB of 1.00 MiB"),
+            ("-W a h:b", Updated, "whole: --whole-file"),
+            ("a b", Updated, "whole: both ends are here"),
+        ] {
+            let line = explain(words).note(&sent(Item::File, action, 1 << 20)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
         }
         let mut moved = change(Item::File, Created, 1 << 20);
@@ -186,11 +225,11 @@ mod tests {
     fn reasons_are_summed_up() {
         let mut explain = explain("a h:b");
         for len in [10, 20] {
-            explain.note(&change(Item::File, Action::Created, len));
+            explain.note(&sent(Item::File, Action::Created, len));
         }
         explain.note(&change(Item::File, Action::Updated, 1 << 20));
         let lines = explain.lines();
-        assert_eq!(lines[0], "2 files whole: there was no old version; sent 14 B of 30 B");
+        assert_eq!(lines[0], "2 files whole: there was no old version; sent 30 B of 30 B");
         assert!(lines[1].starts_with("1 files by strategy 'deltic'") && lines.len() == 2);
     }
 }

@@ -100,6 +100,30 @@ fn literals_travel_on_every_stream_and_every_byte_is_counted() {
     }
 }
 
+/// Nothing of it is asked for chunk by chunk; it is what a line gets most of.
+#[test]
+fn a_first_copy_travels_on_every_stream() {
+    let tee = "shift\nname=${*##* }.$$\ntee tees/in.$name | \"$@\" | tee tees/out.$name\n";
+    for way in [Way::Push, Way::Pull] {
+        let world = World::new();
+        world.write("src/large", noise(LEN, 1));
+        for dir in ["run", "tees", "dst"] {
+            world.mkdir(dir);
+        }
+        world.write("rsh", tee);
+        let [src, dst] = operands(way);
+        let run = sync_over(&world, "sh rsh", &["--streams", "3", "--bwlimit", RATE, &src, &dst]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?}");
+        assert!(world.read("dst/large") == world.read("src/large"), "{way:?}");
+        let start = if way == Way::Push { "in.--join" } else { "out.--join" };
+        let names = world.names("tees").into_iter().filter(|name| name.starts_with(start));
+        let lens = names.map(|name| fs::metadata(world.path("tees").join(name)).unwrap().len());
+        let lens: Vec<_> = lens.collect();
+        assert_eq!(lens.len(), 2, "{way:?}");
+        assert!(lens.iter().all(|len| *len > 500_000), "{way:?} {lens:?}");
+    }
+}
+
 #[test]
 fn a_stream_that_breaks_breaks_the_session_and_tears_nothing() {
     for way in [Way::Push, Way::Pull] {

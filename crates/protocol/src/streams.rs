@@ -113,7 +113,7 @@ impl Wire for Join {
 pub struct Aside {
     /// Which attempt at its file.
     pub attempt: u32,
-    /// A `Fill` or `Mended` of a file that goes by recipe.
+    /// A `Fill` or `Mended` of a file that goes by recipe, or a `Fill` of blocks that were asked for.
     pub frame: ToReceiver,
 }
 

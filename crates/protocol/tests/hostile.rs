@@ -236,7 +236,13 @@ impl Victim {
 
     /// A file that is new comes whole.
     fn whole(len: u64) -> Self {
-        let mut victim = Self::plain();
+        Self::whole_over(1, len)
+    }
+
+    /// The same in a session of so many streams.
+    fn whole_over(streams: u32, len: u64) -> Self {
+        let options = Options { streams, ..options() };
+        let mut victim = Self::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("b", file_of(len))], Extent::Last)]).unwrap();
         assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Whole }));
         victim.take([start_whole(len)]).unwrap();
@@ -1525,11 +1531,45 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     assert_eq!(victim.machine.backlog_bytes(), 3000);
     let in_order = Err(PeerError::Unexpected("an aside of a file that goes in order"));
     assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), in_order);
+    // Where there are more streams than one its blocks are asked for, if there are several.
+    let block = WHOLE_BLOCK_BYTES as usize;
+    let len = 2 * block as u64 + 5;
+    let mut victim = Victim::whole_over(2, len);
+    assert!(victim.frames.contains(&ToSender::Need { file: A, chunks: one(0..3) }));
+    let aside = |chunk, len| Aside { attempt: 1, frame: fill(one(chunk..chunk + 1), len) };
+    victim.take([end()]).unwrap();
+    assert_eq!(victim.machine.handle_aside(aside(2, 5)), Ok(()));
+    assert_eq!(victim.machine.handle_aside(aside(2, 5)), unasked);
+    assert_eq!(Victim::whole_over(2, len).machine.handle_aside(aside(3, 5)), unasked);
+    let lone = Victim::whole_over(2, 3000);
+    assert!(!lone.frames.iter().any(|frame| matches!(frame, ToSender::Need { .. })));
     // Its first block was asked for: as a frame of the first stream it would do.
     let block = || fill(one(0..1), 8192);
     let mut victim = Victim::rolled();
     assert_eq!(victim.machine.handle_aside(Aside { attempt: 1, frame: block() }), in_order);
     assert_eq!(victim.machine.handle(block()), Ok(()));
+}
+
+#[test]
+fn all_blocks_of_a_file_are_asked_for_once() {
+    let file = FileNo(1);
+    let need = |chunks| ToSender::Need { file, chunks };
+    let unexpected = Err(PeerError::Unexpected("need"));
+    let begun = || {
+        let mut target = Target::plain();
+        target.take([ToSender::Want { file, how: How::Whole }]).unwrap();
+        target
+    };
+    for chunks in [Vec::new(), one(0..1), one(0..2), one(1..3), one(0..4), vec![0..1, 1..3]] {
+        assert_eq!(begun().take([need(chunks.clone())]), unexpected, "{chunks:?}");
+    }
+    let mut target = begun();
+    target.take([need(one(0..3))]).unwrap();
+    assert_eq!(target.take([need(one(0..3))]), unexpected);
+    // It has one block, which came with its `Start`.
+    let mut target = Target::plain();
+    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+    assert_eq!(target.take([ToSender::Need { file: A, chunks: one(0..1) }]), unexpected);
 }
 
 /// What was cut before `Start` came is of no use then, and its answers are still under way.

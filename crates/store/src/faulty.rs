@@ -248,6 +248,14 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
         self.inner.note(bytes)
     }
 
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.inner.has_staged(span)
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        self.inner.resume_with(span);
+    }
+
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         self.plan.enter(Call::Read, &self.path)?;
         self.inner.read_at(start, buf)

@@ -374,6 +374,13 @@ pub trait Rebuild: Send + Sync + 'static {
     /// Where it cannot be written: then nothing can be noted of this rebuild any more.
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// Whether these bytes are staged. Of a file that changes where it is, what lies where it lay is not: a note that it is
+    /// in place would not hold for whoever resumes.
+    fn has_staged(&self, span: &Range<u64>) -> bool;
+
+    /// Takes it that these bytes are staged: of a rebuild that is resumed, which cannot tell them from its holes.
+    fn resume_with(&self, span: Range<u64>);
+
     /// Reads back what is staged, from `start` on; fewer bytes at its end.
     ///
     /// # Errors

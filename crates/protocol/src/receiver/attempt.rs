@@ -66,6 +66,8 @@ pub(super) struct Attempt {
     gaps: Gaps,
     /// Fingerprints of the blocks of a file that comes whole; `None` while a block is being written.
     blocks: HashMap<u32, Option<Fingerprint>>,
+    /// Whether they were asked for, so that they may come beside each other, and behind their end.
+    asked: bool,
     /// All of a file that is one block, until its end comes.
     body: Option<Payload>,
     /// While everything matched so far lies where it lay in the one in place: copies that may never be needed.
@@ -151,6 +153,7 @@ impl Attempt {
             needed: 0,
             gaps: Gaps::default(),
             blocks: HashMap::new(),
+            asked: false,
             body: None,
             held: Some(Vec::new()),
             after: None,
@@ -178,6 +181,24 @@ impl Attempt {
     /// Whether literals come in fixed blocks, unasked.
     const fn comes_in_blocks(&self) -> bool {
         matches!(self.how, How::Whole | How::Tail)
+    }
+
+    /// Asks for all of these, where there are several; the question.
+    fn ask_for_blocks(&mut self) -> Option<Range<u32>> {
+        let count = u32::try_from(self.block_count()).ok()?;
+        self.asked = self.comes_in_blocks() && count > 1;
+        self.asked.then_some(0..count)
+    }
+
+    /// Whether nothing of it may overtake what else is told of it: it goes by another strategy, or in blocks that were not
+    /// asked for.
+    pub(super) const fn comes_in_order(&self) -> bool {
+        !matches!(self.how, How::Recipe) && !self.asked
+    }
+
+    /// Whether all of them came.
+    fn has_all_blocks(&self) -> bool {
+        self.blocks.len() as u64 == self.block_count()
     }
 
     /// How many of these there are.
@@ -368,7 +389,7 @@ impl Attempt {
     fn tell_end(&mut self, digest: Digest) -> Result<(), PeerError> {
         let complete = match &self.talk {
             Some(talk) => talk.is_told(),
-            None if self.comes_in_blocks() => self.blocks.len() as u64 == self.block_count(),
+            None if self.comes_in_blocks() => self.asked || self.has_all_blocks(),
             None => self.next_start == self.meta.len,
         };
         if self.end.replace(digest).is_some() || !complete {
@@ -556,7 +577,8 @@ impl Attempt {
     /// Whether nothing more is to come and nothing is under way.
     fn is_quiet(&self) -> bool {
         let told = !self.told.is_empty() || !self.unmatched.is_empty();
-        let asked = told || !self.lacked.is_empty() || self.needed > 0;
+        let blocks = self.comes_in_blocks() && !self.has_all_blocks();
+        let asked = told || !self.lacked.is_empty() || self.needed > 0 || blocks;
         let indexing = self.how == How::Recipe && !self.knows_old() && !self.unread;
         let talking = self.talk.as_ref().is_some_and(|talk| !talk.is_quiet());
         self.end.is_some() && !asked && !indexing && !talking && self.jobs == 0 && !self.settling

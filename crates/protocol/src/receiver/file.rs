@@ -120,9 +120,9 @@ impl Incoming {
         is_first && self.how == How::Recipe && self.kept.is_none()
     }
 
-    /// Whether it is on its way in order: whole, or as another strategy has it.
+    /// Whether it is on its way in order.
     pub(super) fn comes_in_order(&self) -> bool {
-        self.how != How::Recipe && self.attempt.is_some()
+        self.attempt.as_ref().is_some_and(|attempt| attempt.comes_in_order())
     }
 
     /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it

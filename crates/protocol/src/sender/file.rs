@@ -132,6 +132,8 @@ struct Whole {
     start: u64,
     next: u32,
     count: u32,
+    /// Whether the receiver asked for them: then it has had `Start`, and they may overtake what follows.
+    asked: bool,
     reading: usize,
     /// As far as blocks were asked for: nothing is reserved for the length of a file that may be all holes.
     blocks: Vec<Option<Chunk>>,
@@ -192,6 +194,25 @@ impl Outgoing {
 
     pub(super) const fn how(&self) -> How {
         self.how
+    }
+
+    /// Whether what is sent of it answers a question, so that it may come in any order.
+    pub(super) const fn answers(&self) -> bool {
+        matches!(self.how, How::Recipe) || self.whole.asked
+    }
+
+    const fn comes_in_blocks(&self) -> bool {
+        matches!(self.how, How::Whole | How::Tail)
+    }
+
+    /// The receiver asks for all blocks of a file that has several, once.
+    fn need_all(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
+        let Whole { count, asked, .. } = &mut self.whole;
+        let is_all = *count > 1 && needed == std::slice::from_ref(&(0..*count));
+        if !is_all || std::mem::replace(asked, true) {
+            return Err(PeerError::Unexpected("need"));
+        }
+        Ok(())
     }
 
     /// Whether there are groups that are worth a frame, or the last ones.
@@ -410,6 +431,9 @@ impl Sender {
             self.read_needs(file);
             return Ok(());
         }
+        if outgoing.comes_in_blocks() {
+            return outgoing.need_all(&needed);
+        }
         let spelled = outgoing.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
         within(&needed, &spelled)?;
         let spelled_bytes: u64 = spelled.iter().map(|chunks| outgoing.bytes_of(chunks)).sum();
@@ -482,7 +506,7 @@ impl Sender {
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
         outgoing.settled += bytes;
         let settled = outgoing.settled;
-        let whole = matches!(outgoing.how, How::Whole | How::Tail);
+        let whole = outgoing.comes_in_blocks();
         if whole {
             outgoing.whole.reading -= 1;
             outgoing.whole.blocks[chunks[0].start as usize] = sums.first().copied();

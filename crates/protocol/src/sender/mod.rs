@@ -201,14 +201,12 @@ impl Sender {
     }
 
     /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
-    /// of. A file that goes whole is told in order: nothing of it answers a question, so that what overtakes its `Start`
-    /// would come unasked. So is one that goes by another strategy: what was denied comes behind the `Deny`, unasked.
+    /// of. A file that goes whole is told in order until the receiver asks for its blocks: what overtakes its `Start` would
+    /// come unasked. One that goes by another strategy always is: what was denied comes behind the `Deny`, unasked.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
-        let by_recipe = |file: &FileNo| {
-            self.files.get(file).is_some_and(|outgoing| outgoing.how() == How::Recipe)
-        };
-        let file = frame.may_overtake().filter(by_recipe);
+        let answers = |file: &FileNo| self.files.get(file).is_some_and(Outgoing::answers);
+        let file = frame.may_overtake().filter(answers);
         let attempt = file.and_then(|file| Some(self.entries.get(&file)?.attempts));
         Some((frame, attempt))
     }

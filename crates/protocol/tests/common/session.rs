@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Totals};
 use deltic_protocol::sender::{self, Sender};
@@ -76,13 +77,13 @@ impl Session {
         source.roots.clone_from(&case.roots);
         source.faults = case.source_faults;
         source.compared = case.options.tallied().unwrap_or_default();
-        let options = case.options.clone();
+        let streams = dice.below(4);
+        let options = Options { streams: 1 + streams as u32, ..case.options.clone() };
         let mut destination =
             Destination::new(case.old.clone(), options.clone(), Dice::new(dice.next()));
         destination.leftovers.clone_from(&case.leftovers);
         destination.interrupted.clone_from(&case.interrupted);
         destination.faults = case.destination_faults;
-        let streams = dice.below(4);
         let setting = Setting {
             options: options.clone(),
             expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),

@@ -100,9 +100,33 @@ impl Changing {
         }
     }
 
+    /// What was staged there is of no use: the bytes lie where they lay.
+    pub(super) fn unstage(&self, range: &Range<u64>) {
+        let mut staged = lock(&self.staged);
+        while let Some((&start, &end)) = staged.range(..range.end).next_back() {
+            if end <= range.start {
+                break;
+            }
+            staged.remove(&start);
+            if range.end < end {
+                staged.insert(range.end, end);
+            }
+            if start < range.start {
+                staged.insert(start, range.start);
+            }
+        }
+    }
+
+    /// Whether all of these bytes are staged.
+    pub(super) fn has_staged(&self, range: &Range<u64>) -> bool {
+        let staged = lock(&self.staged);
+        let before = staged.range(..=range.start).next_back();
+        range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
+    }
+
     /// Whether all of a new version of `len` bytes is staged.
     pub(super) fn is_all_staged(&self, len: u64) -> bool {
-        len == 0 || lock(&self.staged).get(&0).is_some_and(|end| *end >= len)
+        self.has_staged(&(0..len))
     }
 
     /// Reads the new version, of which `staged` has what is to change.

@@ -66,8 +66,7 @@ enum Fate {
 impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
-        let changing = if store.writing.inplace { Changing::of(&place)? } else { None };
-        let changing = changing.filter(|changing| store.may_change(changing.version()));
+        let changing = Self::changing(&store, &place)?;
         let staged = store.growing().create(&place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
@@ -80,22 +79,26 @@ impl LocalRebuild {
         Ok(rebuild)
     }
 
-    /// Goes on with what was left behind for `path`. Of a file that changes where it is nothing is noted.
+    /// The file that is to change where it is, if one is.
+    fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
+        let changing = if store.writing.inplace { Changing::of(place)? } else { None };
+        Ok(changing.filter(|changing| store.may_change(changing.version())))
+    }
+
+    /// Goes on with what was left behind for `path`.
     pub(super) fn resume(
         store: Arc<Inner>,
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
-        if store.writing.inplace {
-            return Ok(None);
-        }
         let place = Place::of(&store.root, "resume", path)?;
         let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len)? else {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
         let state = (log, Fate::Worthwhile, Under::Blocks);
-        let rebuild = Self::of(store, (path, staged, inode), (len, None), state);
+        let changing = Self::changing(&store, &place)?;
+        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
         Ok(Some(Resumed { rebuild, notes }))
     }
 
@@ -345,7 +348,11 @@ impl Rebuild for LocalRebuild {
             return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
         }
         self.check_span(new_start, old.end - old.start)?;
-        if self.changing.as_ref().is_some_and(|changing| changing.has(from, &old, new_start)) {
+        if let Some(changing) = &self.changing
+            && changing.has(from, &old, new_start)
+        {
+            // Not what an interrupted run may have staged there: its source was another.
+            changing.unstage(&old);
             return from.check_unchanged();
         }
         let (start, new_end) = (old.start, new_start + (old.end - old.start));
@@ -394,14 +401,20 @@ impl Rebuild for LocalRebuild {
     }
 
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        if self.changing.is_some() {
-            // What of it lies in its place is not in the staged file.
-            return Ok(());
-        }
         let Staged { file, home, name, .. } = &self.staged;
         let dir = || self.stages().dir(home);
         let noted = lock(&self.log).append(dir, (file, name), bytes);
         noted.at("note what is written of", &self.path)
+    }
+
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        if let Some(changing) = &self.changing {
+            changing.stage(span);
+        }
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {

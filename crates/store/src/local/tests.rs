@@ -26,7 +26,8 @@ use super::*;
 use crate::conformance::KEEP_ALL;
 use crate::dir::{Dir, Way};
 use crate::{
-    Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, conformance,
+    Commit, Filter, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
+    conformance,
 };
 
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];

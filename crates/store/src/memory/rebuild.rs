@@ -83,6 +83,12 @@ impl Rebuild for MemoryRebuild {
         Ok(())
     }
 
+    fn has_staged(&self, _: &Range<u64>) -> bool {
+        true
+    }
+
+    fn resume_with(&self, _: Range<u64>) {}
+
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         let mut state = lock(&self.store.state);
         let bytes = &state.staged_mut(self.id).bytes;

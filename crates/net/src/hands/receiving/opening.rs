@@ -9,7 +9,7 @@ use deltic_core::{Entry, Meta, Names, RelPath};
 use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
 use deltic_protocol::report::{Item, Trouble};
 use deltic_protocol::work::Handle;
-use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};
@@ -138,6 +138,7 @@ impl<S: Store> ReceivingHands<S> {
         // Whatever is wrong with it: then it goes as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(&notes, meta, self.terms)?;
+        noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
         Some((rebuild, kept, noted))
     }
 }

@@ -37,7 +37,8 @@ impl<S: Store> ReceivingHands<S> {
             return Ok(Arc::clone(growing));
         }
         let rebuild = self.partings.with_room(|| self.store.create(path, new.len))?;
-        if self.keeps_notes && journal::is_kept(new.len) {
+        // Of a tail nothing says that what it follows is the same in another session.
+        if self.keeps_notes && new.from == 0 && journal::is_kept(new.len) {
             let noted = rebuild.note(&journal::version(&new, self.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
@@ -244,8 +245,9 @@ impl<S: Store> ReceivingHands<S> {
         self.partings.with_room(write).map_err(|error| setback(&error))
     }
 
-    /// Notes that these are in place.
-    fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, chunks: Vec<KeptChunk>) {
+    /// Notes that these are in place, as far as they are staged.
+    fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, mut chunks: Vec<KeptChunk>) {
+        chunks.retain(|kept| rebuild.has_staged(&(kept.start..kept.end())));
         if slot.noted.load(Ordering::Relaxed) && !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
             let _ = rebuild.note(&journal::chunks(chunks, self.terms));

@@ -24,7 +24,7 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
-        let strategy = self.setting.options.way();
+        let (strategy, streams) = (self.setting.options.way(), self.setting.options.streams);
         // An attempt may have ended here while its beginning was on the way.
         let open = self.files.get(&file).filter(|incoming| self.files.is_open(incoming.handle));
         let Some(incoming) = open else { return Ok(()) };
@@ -74,7 +74,11 @@ impl Receiver {
             incoming.begin(attempt);
             return Ok(());
         }
+        let blocks = if streams > 1 { attempt.ask_for_blocks() } else { None };
         incoming.begin(attempt);
+        if let Some(blocks) = blocks {
+            self.frames.push_back(ToSender::Need { file, chunks: vec![blocks] });
+        }
         if how == How::Recipe {
             self.index_more(handle);
         }
