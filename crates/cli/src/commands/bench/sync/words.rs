@@ -227,7 +227,7 @@ impl FromStr for Peer {
 
 /// Why a word makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadWord {
+pub(in super::super) enum BadWord {
     Size(BadSize),
     Data,
     Percent,
