@@ -59,36 +59,108 @@ fn each_case_has_a_row_in_each_way() {
     }
 }
 
+/// By Deltic's own way, by one that confirms weak sums, and by one that rolls.
 #[test]
 fn figures_for_programs_add_up() {
     let world = World::new();
-    ok(&world, "-q --size 1MB --change 0,4KiB,64KiB --runs 1 --csv f.csv");
-    let rows = csv(&world, "f.csv");
-    let names: Vec<_> = rows.iter().map(|row| (&*row["change"], &*row["changed_bytes"])).collect();
-    let wanted = ["insert", "cut", "inverse"].map(|kind| [(kind, "4096"), (kind, "65536")]);
-    assert_eq!(names, [&[("none", "0")], wanted.as_flattened()].concat());
-    for row in &rows {
-        assert_eq!(sum(row, "up"), number(row, "up_bytes"), "{row:?}");
-        assert_eq!(sum(row, "down"), number(row, "down_bytes"), "{row:?}");
-        assert!(number(row, "up_literal_bytes") >= number(row, "literal_bytes"), "{row:?}");
-        assert_eq!(row["change"] == "none", row["up_literal_bytes"] == "0", "{row:?}");
-        for end in ["sender", "receiver"] {
-            let stages =
-                ["read", "scan", "sum", "search", "pack", "write", "decide", "wire", "other"];
-            let stages = stages.map(|stage| number(row, &format!("{end}_{stage}_cpu_s")));
-            let cpu = number(row, &format!("{end}_cpu_s"));
-            // Each is rounded to a microsecond.
-            assert!((stages.iter().sum::<f64>() - cpu).abs() < 1e-5, "{row:?}");
-            assert!(number(row, &format!("{end}_scan_cpu_s")) > 0.0, "{row:?}");
-            assert!(number(row, &format!("{end}_busy_s")) <= number(row, "wall_s"), "{row:?}");
+    let words = "-q --strategy deltic,parasync,rsync --size 1MB --change 0,4KiB,64KiB --runs 1";
+    ok(&world, &format!("{words} --csv f.csv"));
+    let all = csv(&world, "f.csv");
+    for name in ["deltic", "parasync", "rsync"] {
+        let rows: Vec<_> = all.iter().filter(|row| row["name"] == name).collect();
+        let names: Vec<_> =
+            rows.iter().map(|row| (&*row["change"], &*row["changed_bytes"])).collect();
+        let wanted = ["insert", "cut", "inverse"].map(|kind| [(kind, "4096"), (kind, "65536")]);
+        assert_eq!(names, [&[("none", "0")], wanted.as_flattened()].concat());
+        for row in &rows {
+            figures_add_up(row);
+            comparisons_are_those_of_its_strategy(row);
         }
-        assert!(number(row, "waiting_s") < number(row, "wall_s"), "{row:?}");
+        let new_len = |change: &str| {
+            let is_it = |row: &&&Line| row["change"] == change && row["changed_bytes"] == "4096";
+            number(rows.iter().find(is_it).expect("a row"), "new_bytes")
+        };
+        assert_eq!(
+            ["insert", "cut", "inverse"].map(new_len),
+            [1_004_096.0, 995_904.0, 1_000_000.0]
+        );
     }
-    let new_len = |change: &str| {
-        let row = rows.iter().find(|row| row["change"] == change && row["changed_bytes"] == "4096");
-        number(row.expect("a row"), "new_bytes")
+}
+
+#[track_caller]
+fn figures_add_up(row: &Line) {
+    assert_eq!(sum(row, "up"), number(row, "up_bytes"), "{row:?}");
+    assert_eq!(sum(row, "down"), number(row, "down_bytes"), "{row:?}");
+    assert!(number(row, "up_literal_bytes") >= number(row, "literal_bytes"), "{row:?}");
+    assert_eq!(row["change"] == "none", row["literal_bytes"] == "0", "{row:?}");
+    for end in ["sender", "receiver"] {
+        let stages = ["read", "scan", "sum", "search", "pack", "write", "decide", "wire", "other"];
+        let stages = stages.map(|stage| number(row, &format!("{end}_{stage}_cpu_s")));
+        let cpu = number(row, &format!("{end}_cpu_s"));
+        // Each is rounded to a microsecond.
+        assert!((stages.iter().sum::<f64>() - cpu).abs() < 1e-5, "{row:?}");
+        assert!(number(row, &format!("{end}_busy_s")) <= number(row, "wall_s"), "{row:?}");
+    }
+    assert!(number(row, "waiting_s") < number(row, "wall_s"), "{row:?}");
+}
+
+/// Who tells what, computes what and compares what.
+#[track_caller]
+fn comparisons_are_those_of_its_strategy(row: &Line) {
+    let positive = |name: &str| number(row, name) > 0.0;
+    let compared =
+        ["sender_weak", "sender_strong", "receiver_weak", "receiver_strong"].map(|sums| {
+            let count = format!("{sums}_compared");
+            positive(&count)
+        });
+    let confirms = ["up_confirm_bytes", "down_confirm_bytes"].map(positive);
+    let scans = ["sender_scan_cpu_s", "receiver_scan_cpu_s"].map(positive);
+    match &*row["name"] {
+        "deltic" => {
+            // Gaps are only where something changed.
+            let changes = row["change"] != "none";
+            assert_eq!(compared, [changes, false, false, true], "{row:?}");
+            assert_eq!((confirms, scans), ([false; 2], [true; 2]), "{row:?}");
+            assert_eq!(positive("up_literal_bytes"), changes, "{row:?}");
+        }
+        "parasync" => {
+            assert_eq!(compared, [false, true, true, false], "{row:?}");
+            assert_eq!((confirms[1], scans), (true, [true; 2]), "{row:?}");
+        }
+        _ => {
+            assert_eq!(compared, [true, true, false, false], "{row:?}");
+            assert_eq!(confirms, [false; 2], "{row:?}");
+            assert!(positive("sender_search_cpu_s") && positive("down_recipe_bytes"), "{row:?}");
+            if row["change"] == "none" {
+                // One for each block of 8 KiB.
+                assert_eq!(row["sender_strong_compared"], "123", "{row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn data_that_costs_much_is_synced_too() {
+    let world = World::new();
+    let words = "-q --data zeros,100B,4KiB,forged --strategy deltic,parasync,skysync-f --size 1MB";
+    ok(&world, &format!("{words} --kind insert --change 0,4KiB --runs 1 --csv f.csv"));
+    let rows = csv(&world, "f.csv");
+    let kinds = ["of zeros", "of equal 100 B", "of equal 4 KiB", "of forged sums"];
+    for kind in kinds.map(|kind| format!("1 MB {kind}")) {
+        let of_it: Vec<_> = rows.iter().filter(|row| row["data"] == kind).collect();
+        assert_eq!(of_it.len(), 6, "{kind}: {rows:?}");
+        for row in of_it {
+            assert_eq!(number(row, "literal_bytes") == 0.0, row["change"] == "none", "{row:?}");
+        }
+    }
+    let strong = |data: &str| {
+        let is_it = |row: &&Line| {
+            row["data"].ends_with(data) && row["name"] == "skysync-f" && row["change"] == "none"
+        };
+        number(rows.iter().find(is_it).expect("a row"), "sender_strong_compared")
     };
-    assert_eq!(["insert", "cut", "inverse"].map(new_len), [1_004_096.0, 995_904.0, 1_000_000.0]);
+    // All blocks have one weak sum, and each is found by its strong one.
+    assert_eq!(strong("forged sums"), 123.0);
 }
 
 #[test]
@@ -142,26 +214,71 @@ fn a_figure_is_drawn_for_each_kind_of_change() {
 
 #[test]
 fn other_programs_stand_in_the_same_tables() {
-    for (peer, split) in [("rsync", false), ("rdiff", true)] {
+    for peer in ["rsync", "rdiff"] {
         if !is_installed(peer) {
             skip(&format!("{peer} is not installed"));
             continue;
         }
+        // A place that rsync would take for several words.
         let world = World::new();
-        let words =
-            format!("-q --size 1MB --kind insert --change 4KiB --runs 1 --csv f.csv --peer {peer}");
-        let run = ok(&world, &words);
-        assert!(run.stdout.contains(&format!("{peer} (program)")), "{run:#?}");
+        fs::create_dir(world.path("it's here")).expect("a directory");
+        let links = "--link none --link 20Mbit,20ms";
+        let mut words = vec!["bench", "sync", "--dir", "it's here"];
+        let rest = format!(
+            "-q --size 1MB --kind insert --change 200kB --runs 1 --csv f.csv --peer {peer} {links}"
+        );
+        words.extend(rest.split_whitespace());
+        let run = Run::of(&mut world.command(DELTIC, words));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        let name = format!("{peer} (program)");
+        assert!(run.stdout.contains(&name), "{run:#?}");
         let rows = csv(&world, "f.csv");
-        let (ours, theirs) = (&rows[0], &rows[1]);
-        assert_eq!((&*ours["name"], &*theirs["name"]), ("deltic", &*format!("{peer} (program)")));
-        // Inserts are new bytes to everybody.
-        for row in [ours, theirs] {
-            assert!(number(row, "up_bytes") > 4096.0 && number(row, "down_bytes") > 0.0, "{row:?}");
+        let names: Vec<_> = rows.iter().map(|row| (&*row["name"], &*row["link"])).collect();
+        let link = "20 Mbit/s 20 ms";
+        assert_eq!(names, [("deltic", "none"), (&name, "none"), ("deltic", link), (&name, link)]);
+        for row in &rows {
+            // Inserts are new bytes to everybody.
+            assert!(number(row, "up_bytes") > 2e5 && number(row, "down_bytes") > 0.0, "{row:?}");
+            for end in ["sender", "receiver"] {
+                assert!(number(row, &format!("{end}_cpu_s")) > 0.0, "{row:?}");
+            }
+            if row["name"] == name {
+                let [cpu, sender, receiver] =
+                    ["cpu_s", "sender_cpu_s", "receiver_cpu_s"].map(|name| number(row, name));
+                assert!((sender + receiver - cpu).abs() < 1e-5, "{row:?}");
+                assert!(row["waiting_s"].is_empty(), "{row:?}");
+            }
+            if row["link"] == link {
+                let least = number(row, "up_bytes") * 8.0 / 20e6 + 0.02 - 0.004;
+                assert!(number(row, "wall_s") >= least, "{least}: {row:?}");
+            }
         }
-        assert_eq!(!theirs["sender_cpu_s"].is_empty(), split, "{theirs:?}");
-        assert!(theirs["waiting_s"].is_empty() && number(theirs, "wall_s") > 0.0, "{theirs:?}");
     }
+}
+
+#[test]
+fn what_stands_for_ssh_ends_as_its_far_end_does() {
+    let world = World::new();
+    for link in ["none", "20Mbit,20ms"] {
+        let beyond = |far: &str| {
+            let words = ["bench", "link", link, "costs", "far", "sh", "-c", far];
+            Run::of(&mut world.command(DELTIC, words))
+        };
+        let run = beyond("echo there; echo loud >&2");
+        assert_eq!(
+            (run.code, &*run.stdout, &*run.stderr),
+            (Some(0), "there\n", "loud\n"),
+            "{link}"
+        );
+        let costs = String::from_utf8(world.read("costs")).expect("costs are text");
+        assert_eq!(costs.split_whitespace().flat_map(str::parse::<u64>).count(), 2, "{costs}");
+        assert_eq!(beyond("exit 3").code, Some(12), "{link}");
+        let words = ["bench", "link", link, "costs", "far", "no/such/program"];
+        let run = Run::of(&mut world.command(DELTIC, words));
+        assert!(run.code != Some(0) && run.stderr.contains("no/such/program"), "{run:#?}");
+    }
+    let help = Run::of(&mut world.command(DELTIC, ["bench", "--help"]));
+    assert!(help.stdout.contains("sync") && !help.stdout.contains("  link "), "{help:#?}");
 }
 
 #[test]
@@ -179,6 +296,7 @@ fn words_that_make_no_sense_are_refused_before_anything_is_made() {
     for (words, wanted) in [
         ("--strategy deltic,foo", "\"foo\" is not a strategy; there are deltic, rsync, "),
         ("--kind sideways", "sideways"),
+        ("--data noise", "there are random, zeros, forged"),
         ("--size 10MB --change 11MB", "--change 11 MB: more than --size 10 MB"),
         ("--change 101%", "not a share"),
         ("--threads 0", "--threads"),

@@ -3,6 +3,7 @@
 //! The ends are the real ones: machines, hands, stores, transport. Only the stream between them is in memory, or a link
 //! of given figures ([`Rehearsal::link`]).
 
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use crate::conduct::Conduct;
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::session::{Session, dial};
-use crate::{Outcome, SyncError, serve, supervised, transport};
+use crate::shape::carry;
+use crate::{Outcome, SyncError, runtime, serve, supervised, transport};
 
 /// How to rehearse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,4 +78,30 @@ pub fn rehearse(
         receiver: theirs.monitor.spent(),
         waiting: elapsed.saturating_sub(either.busy()),
     })
+}
+
+/// Runs `command` at the far end of `link`, whose near end are this process's standard input and output; how it ended. Other
+/// programs are measured over the same link as rehearsals are.
+///
+/// # Errors
+/// [`SyncError`] where it cannot be started.
+pub fn run_beyond(link: Link, command: Command) -> Result<ExitStatus, SyncError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
+        let mut command = tokio::process::Command::from(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|source| SyncError::Start { program, source })?;
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        let to = to.expect("standard input is piped");
+        let from = from.expect("standard output is piped");
+        // Not waited for: who keeps its end open must not keep a far end that is gone.
+        tokio::spawn(carry(transport::standard_input(), to, link));
+        carry(from, transport::standard_output(), link).await;
+        let failed = |source| SyncError::Transport { action: "wait for the far end", source };
+        child.wait().await.map_err(failed)
+    });
+    // A thread may still wait for standard input.
+    runtime.shutdown_background();
+    ended
 }

@@ -1,4 +1,5 @@
-//! A link of a given rate and delay inside this process, for rehearsals: what a network does to a stream, without one.
+//! A link of a given rate and delay inside this process: what a network does to a stream, without one. It lies between the
+//! ends of a rehearsal, and between other programs that are measured beside it.
 //!
 //! ```text
 //! writer ─► pipe ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader
@@ -53,10 +54,9 @@ async fn depart(
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let Ok(len @ 1..) = from.read(&mut buffer).await else { return };
-        // Never closed: only dropped with both halves.
-        if let Ok(permit) = room.acquire_many(len as u32).await {
-            permit.forget();
-        }
+        // Closed where nobody reads any more.
+        let Ok(permit) = room.acquire_many(len as u32).await else { return };
+        permit.forget();
         let now = Instant::now();
         let began = free.max(now.checked_sub(LATE_AT_MOST).unwrap_or(now));
         free = began + Duration::from_secs_f64(len as f64 * 8.0 / figures.bits_per_second as f64);
@@ -77,6 +77,7 @@ async fn arrive(
     while let Some(Piece { arrival, bytes }) = pieces.recv().await {
         sleep_until(arrival).await;
         if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            room.close();
             return;
         }
         room.add_permits(bytes.len());
@@ -139,6 +140,17 @@ mod tests {
         let writing = near.write_all(&[0; 1 << 20]);
         assert!(tokio::time::timeout(Duration::from_secs(60), writing).await.is_err());
         drop(far);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_no_more_ends_the_link() {
+        let (mut near, link) = tokio::io::duplex(1 << 10);
+        let (other, far) = tokio::io::duplex(1 << 10);
+        let carrying = tokio::spawn(carry(link, other, FIGURES));
+        drop(far);
+        // More than fits on the way.
+        assert!(near.write_all(&[0; 1 << 22]).await.is_err());
+        carrying.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -219,12 +219,13 @@ pub enum Notice {
     Finished(Totals),
 }
 
-/// How often an end compared sums, by the session's strategy.
+/// How often an end compared a sum with one of the other end's, equal or not. What a tag, a bit or a length rules out is not
+/// compared; of a hash table only the entry that is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Weak sums of chunks or windows that were met again on the other side. A rolling search counts each comparison.
+    /// Weak sums, which only suggest: of chunks, of windows, of blocks in gaps.
     pub weak: u64,
-    /// Strong sums that were compared.
+    /// Strong sums, and fingerprints, which need nothing to confirm them.
     pub strong: u64,
 }
 

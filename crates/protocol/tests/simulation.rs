@@ -16,7 +16,7 @@ use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::meta::{Inode, Linked};
-use deltic_core::strategy::{Conversation, Delivery};
+use deltic_core::strategy::Delivery;
 use deltic_core::{Kind, RelPath, Strategy, Strong, Timestamp};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::options::{Delete, Options};
@@ -536,9 +536,8 @@ fn refuted_matches_are_asked_about_again_or_sent() {
             let totals = session.finish();
             check_result(&case, &session, &totals);
             let counts = (session.sender.counts(), session.receiver.counts());
-            let compares = strategy.conversation != Conversation::Recipe;
-            assert_eq!(counts.0.strong + counts.1.strong > 0, compares, "{}", strategy.name);
-            assert_eq!(counts.0.weak + counts.1.weak > 0, compares, "{}", strategy.name);
+            assert!(counts.0.strong + counts.1.strong > 0, "{}: {counts:?}", strategy.name);
+            assert!(counts.0.weak + counts.1.weak > 0, "{}: {counts:?}", strategy.name);
             totals.literal
         });
         assert!(literals[0] < 50_000, "{}: {literals:?}", strategy.name);

@@ -53,6 +53,15 @@ impl<'a> GapDelta<'a> {
     /// If `new` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
     pub fn of(new: &'a [u8], sums: &GapSums, seed: u64) -> Self {
+        Self::counted(new, sums, seed).0
+    }
+
+    /// The same, and how many sums of new were compared with one of `sums`.
+    ///
+    /// # Panics
+    /// If `new` is longer than [`MAX_GAP_BYTES`].
+    #[must_use]
+    pub fn counted(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
         assert!(new.len() <= MAX_GAP_BYTES, "gaps have a bound");
         Search::new(new, sums, seed).delta()
     }

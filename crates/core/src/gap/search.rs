@@ -21,6 +21,7 @@
 //!    would be forgotten by chance, and what one costs is as much as a byte of new may.
 //! 4. Of equal blocks only the first is looked for.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::delta::GapDelta;
@@ -46,6 +47,8 @@ pub(super) struct Search<'a, 's> {
     /// The blocks between the two; known when the back is.
     middle: Option<Range<usize>>,
     table: Option<Table>,
+    /// How many sums of windows were compared with a block's. What the filter rules out is not.
+    compared: Cell<u64>,
 }
 
 impl<'a, 's> Search<'a, 's> {
@@ -53,11 +56,12 @@ impl<'a, 's> Search<'a, 's> {
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
         let polynomial = Polynomial::new(seed, sums.block_len);
-        Self { new, sums, polynomial, back, middle: None, table: None }
+        let compared = Cell::new(0);
+        Self { new, sums, polynomial, back, middle: None, table: None, compared }
     }
 
-    /// What matches, and what does not.
-    pub(super) fn delta(mut self) -> GapDelta<'a> {
+    /// What matches, and what does not; how many sums were compared for that.
+    pub(super) fn delta(mut self) -> (GapDelta<'a>, u64) {
         let mut delta = GapDelta::default();
         let mut found = Place { at: 0, block: 0 };
         loop {
@@ -71,7 +75,7 @@ impl<'a, 's> Search<'a, 's> {
                 None => {
                     delta.push_literal(&self.new[end.at..self.back.at]);
                     delta.push_copy(self.old_bytes(self.back.block..self.sums.sums.len()));
-                    return delta;
+                    return (delta, self.compared.get());
                 }
             }
         }
@@ -86,7 +90,15 @@ impl<'a, 's> Search<'a, 's> {
     fn matches(&self, place: Place) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
-        end <= self.back.at && self.polynomial.sum(&self.new[place.at..end]) == *sum
+        if end > self.back.at {
+            return false;
+        }
+        self.count(1);
+        self.polynomial.sum(&self.new[place.at..end]) == *sum
+    }
+
+    fn count(&self, compared: usize) {
+        self.compared.set(self.compared.get() + compared as u64);
     }
 
     /// Behind the blocks that match in a row.
@@ -97,6 +109,7 @@ impl<'a, 's> Search<'a, 's> {
         let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
         let is_equal = |(block, sum): &(&[u8], &u32)| self.polynomial.sum(block) == **sum;
         let matching = blocks.take_while(is_equal).count();
+        self.count(matching);
         place = Place { at: place.at + matching * len, block: place.block + matching };
         if self.matches(place) { self.behind(place) } else { place }
     }
@@ -195,6 +208,7 @@ impl<'a, 's> Search<'a, 's> {
             return None;
         }
         let (slot, block) = table.find(sum, &self.sums.sums)?;
+        self.count(1);
         let found = Place { at, block };
         if self.matches(self.behind(found)) {
             return Some(found);

@@ -49,15 +49,13 @@ pub enum Sums {
     Stored,
 }
 
-/// What says that a chunk is known.
+/// What rules weak sums out before they are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lookup {
-    /// Chunks and groups by short fingerprint ([`Index`](crate::Index)).
-    Fingerprints,
-    /// Three levels: a table of 16-bit tags, the weak sum, the strong sum (rsync; WebR2sync §5.2).
+pub enum Filter {
+    /// A table of 16-bit tags (rsync; WebR2sync §5.2).
     Tags,
-    /// The weak sum is the place ([`Cuckoo`](crate::index::Cuckoo)).
-    Cuckoo,
+    /// Nothing: the sum itself is the place (SkySync §3.2.2), or it is a fingerprint.
+    Nothing,
 }
 
 /// Whether what lies right behind the last match is tried before any look-up (WebR2sync §5.2).
@@ -140,8 +138,9 @@ pub struct Strategy {
     pub strong: Strong,
     /// Where both come from.
     pub sums: Sums,
-    /// Where a chunk is looked for.
-    pub lookup: Lookup,
+    /// What is asked before the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A search at any place
+    /// ([`Searcher`](crate::Searcher)) asks tags in any case.
+    pub filter: Filter,
     /// Where it is looked for first.
     pub locality: Locality,
     /// How matches are told.
@@ -179,7 +178,7 @@ impl Strategy {
         weak: None,
         strong: Strong::Blake3,
         sums: Sums::Computed,
-        lookup: Lookup::Fingerprints,
+        filter: Filter::Nothing,
         locality: Locality::First,
         merge: Merge::Never,
         parallel: Parallel::Stitch,
@@ -263,7 +262,7 @@ const RSYNC: Strategy = Strategy {
     weak: Some(Weak::Adler),
     strong: Strong::Md5,
     sums: Sums::Computed,
-    lookup: Lookup::Tags,
+    filter: Filter::Tags,
     locality: Locality::Ignored,
     merge: Merge::Never,
     parallel: Parallel::No,
@@ -280,7 +279,7 @@ const DSYNC: Strategy = Strategy {
     weak: Some(Weak::FastFp),
     strong: Strong::Sha1,
     sums: Sums::Computed,
-    lookup: Lookup::Tags,
+    filter: Filter::Tags,
     locality: Locality::Ignored,
     merge: Merge::Never,
     parallel: Parallel::No,
@@ -310,7 +309,7 @@ const PARASYNC: Strategy = Strategy {
     weak: Some(Weak::Crc32c),
     strong: Strong::Blake3,
     sums: Sums::Computed,
-    lookup: Lookup::Cuckoo,
+    filter: Filter::Nothing,
     locality: Locality::Ignored,
     merge: Merge::Never,
     parallel: Parallel::SubChunks,
@@ -325,7 +324,6 @@ const SKYSYNC_F: Strategy = Strategy {
     weak: Some(Weak::Crc32c),
     strong: Strong::Sha256,
     sums: Sums::Stored,
-    lookup: Lookup::Cuckoo,
     ..RSYNC
 };
 
@@ -335,7 +333,7 @@ const SKYSYNC_C: Strategy = Strategy {
     weak: Some(Weak::Crc32c),
     strong: Strong::Sha256,
     sums: Sums::Stored,
-    lookup: Lookup::Cuckoo,
+    filter: Filter::Nothing,
     ..DSYNC
 };
 
@@ -410,7 +408,8 @@ mod tests {
             assert_eq!(strategy.rolls(), is_fixed, "{name}: only blocks can be rolled for");
             let is_recipe = strategy.conversation == Conversation::Recipe;
             assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
-            assert_eq!(strategy.lookup == Lookup::Fingerprints, is_recipe, "{name}");
+            assert!(!is_recipe || strategy.filter == Filter::Nothing, "{name}");
+            assert!(!strategy.rolls() || strategy.filter == Filter::Tags, "{name}");
             if strategy.rolls() {
                 let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
                 assert!(rolls, "{name}: a gear hash of a window is not one of a block");

@@ -1,7 +1,13 @@
 //! Laws of weak sums.
 
+use std::collections::{HashMap, HashSet};
+
+use deltic_core::chunk::cut_all;
 use deltic_core::weak::Engine;
-use deltic_core::{Adler, CodecError, Crc32c, Reader, Strong, Weak, reference};
+use deltic_core::{
+    Adler, Algorithm, AtEnd, ChunkerSpec, CodecError, Crc32c, Fingerprint, Reader, Sizes, Strong,
+    Weak, reference,
+};
 use proptest::prelude::*;
 
 use crate::{bytes, random};
@@ -168,4 +174,81 @@ fn the_reference_joins_sums_as_bytes_join() {
         let (first, next) = (reference::crc32c(b"old"), reference::crc32c(&next));
         assert_eq!(reference::crc32c_concat(first, next, len as u64), whole);
     }
+}
+
+/// Different chunks of random bytes, cut as NetSync cuts them (§5.2).
+fn chunks(data: &[u8]) -> Vec<&[u8]> {
+    let sizes = Sizes::new(512, 1024, 4096).expect("sizes rise");
+    let chunker = ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes).build();
+    let (mut rest, mut chunks, mut seen) = (data, Vec::new(), HashSet::new());
+    cut_all(&chunker, data, AtEnd::Yes, |chunk| {
+        let (chunk, after) = rest.split_at(chunk.len());
+        chunks.extend(seen.insert(Fingerprint::of(chunk)).then_some(chunk));
+        rest = after;
+    });
+    chunks
+}
+
+/// Whether sums fill 1,024 bins of their range alike, by the test of chi-square: eight deviations are nobody's bad luck.
+fn are_even(sums: &[u32]) -> bool {
+    let mut bins = [0u32; 1024];
+    sums.iter().for_each(|sum| bins[(sum >> 22) as usize] += 1);
+    let mean = sums.len() as f64 / bins.len() as f64;
+    let chi: f64 = bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum();
+    let freedom = bins.len() as f64 - 1.0;
+    chi < freedom + 8.0 * (2.0 * freedom).sqrt()
+}
+
+/// How many pairs have one sum.
+fn pairs(sums: &[u32]) -> u64 {
+    let mut counts: HashMap<u32, u64> = HashMap::new();
+    sums.iter().for_each(|sum| *counts.entry(*sum).or_default() += 1);
+    counts.values().map(|count| count * (count - 1) / 2).sum()
+}
+
+/// NetSync §5.2: sums of different chunks are spread over their range and rarely meet. That the tests of this tell a bad sum
+/// is shown by some.
+#[test]
+fn weak_sums_are_even_and_rarely_collide() {
+    // Of random 32-bit sums of so many chunks an eighth of a pair has one sum.
+    const FEW: u64 = 16;
+    let data = random(11, 32 << 20);
+    let chunks = chunks(&data);
+    assert!(chunks.len() > 20_000, "{}", chunks.len());
+    let sums =
+        |sum: &dyn Fn(&[u8]) -> u32| chunks.iter().map(|chunk| sum(chunk)).collect::<Vec<_>>();
+    for kind in [Weak::Adler, Weak::Crc32c, Weak::FastFp, Weak::FastFpStride] {
+        let sums = sums(&|chunk| kind.of(chunk));
+        assert!(are_even(&sums) && pairs(&sums) <= FEW, "{kind:?}: {} pairs", pairs(&sums));
+    }
+    // Where a chunk ends its last hash has the bits that made it end there.
+    assert!(!are_even(&sums(&|chunk| Weak::LastFp.of(chunk))));
+    // One bit is always set.
+    assert!(!are_even(&sums(&|chunk| Weak::Crc32c.of(chunk) | 1 << 31)));
+    // All bytes added up.
+    assert!(!are_even(&sums(&|chunk| chunk.iter().map(|byte| u32::from(*byte)).sum())));
+    // Even, but half as long.
+    let short = sums(&|chunk| Weak::Crc32c.of(chunk) & 0xffff_0000);
+    assert!(are_even(&short) && pairs(&short) > FEW);
+}
+
+/// Pages of the same records in other orders, as a database may write them: sums that add up know no order.
+#[test]
+fn a_crc_of_the_same_records_in_another_order_is_another() {
+    let page = random(12, 1024);
+    let mut records: Vec<&[u8]> = page.chunks(32).collect();
+    let mut seen = HashSet::new();
+    let mut pages = Vec::new();
+    for dice in random(13, 20_000 * records.len()).chunks(records.len()) {
+        for last in (1..records.len()).rev() {
+            records.swap(last, usize::from(dice[last]) % (last + 1));
+        }
+        let page = records.concat();
+        pages.extend(seen.insert(page.clone()).then_some(page));
+    }
+    let crcs: Vec<u32> = pages.iter().map(|page| Weak::Crc32c.of(page)).collect();
+    assert!(are_even(&crcs) && pairs(&crcs) <= 16, "{} pairs", pairs(&crcs));
+    // The lower half of an Adler is the sum of all bytes.
+    let halves: Vec<u32> = pages.iter().map(|page| Weak::Adler.of(page) << 16).collect();
+    assert!(!are_even(&halves) && pairs(&halves) > 16);
 }

@@ -16,7 +16,7 @@ use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
+    Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
@@ -397,14 +397,9 @@ impl<T: Tree> SendingHands<T> {
         })
     }
 
-    fn mend(
-        &self,
-        handle: Handle,
-        gaps: &[Gap],
-        zstd: Option<i32>,
-    ) -> Result<(Payload, u32), Trouble> {
+    fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
-        let mut deltas = Vec::new();
+        let (mut deltas, mut compared) = (Vec::new(), 0);
         let longest = gaps.iter().map(|gap| gap.span.len as usize).max().unwrap_or(0);
         self.buffers.with(longest, |buffer| {
             for Gap { span, sums } in gaps {
@@ -414,12 +409,14 @@ impl<T: Tree> SendingHands<T> {
                 if got < bytes.len() {
                     return Err(shrunk(&*snapshot));
                 }
-                GapDelta::of(bytes, sums, self.agreed().gap_seed).encode(&mut deltas);
+                let (delta, count) = GapDelta::counted(bytes, sums, self.agreed().gap_seed);
+                delta.encode(&mut deltas);
+                compared += count;
             }
             Ok(())
         })?;
-        let len = deltas.len() as u32;
-        Ok((packed(deltas, zstd), len))
+        let bytes = deltas.len() as u32;
+        Ok(Deltas { payload: packed(deltas, zstd), bytes, compared })
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct Attempt {
     held: Option<Vec<Op>>,
     /// The last match, for locality.
     after: Option<ChunkNo>,
+    /// How many fingerprints were compared since somebody asked.
+    compared: u64,
     jobs: usize,
     cover: Cover,
     matched: u64,
@@ -157,6 +159,7 @@ impl Attempt {
             body: None,
             held: Some(Vec::new()),
             after: None,
+            compared: 0,
             jobs: 0,
             cover,
             matched: 0,
@@ -165,6 +168,11 @@ impl Attempt {
             settling: false,
             talk,
         }
+    }
+
+    /// How many fingerprints were compared since the last time.
+    const fn take_compared(&mut self) -> u64 {
+        std::mem::replace(&mut self.compared, 0)
     }
 
     /// The new version.
@@ -332,9 +340,9 @@ impl Attempt {
     fn look(&mut self, no: usize, copies: &mut Copies) -> bool {
         let (index, slot) = (self.old.index(), &mut self.groups[no]);
         let State::Open(short) = slot.state else { return true };
-        let Some(found) = index.find_group(short, slot.len, slot.chunks, self.after) else {
-            return false;
-        };
+        let found = index.find_group(short, slot.len, slot.chunks, self.after);
+        self.compared += compared(self.after, found.as_ref().map(|found| found.start));
+        let Some(found) = found else { return false };
         let old_start = index.chunk(found.start).0.start;
         copies.push(Span::new(old_start, slot.len as u32), slot.start);
         self.matched += slot.len;
@@ -456,7 +464,11 @@ impl Attempt {
             let kept = self.kept.chunk(start, line);
             let found = match kept {
                 Some(_) => None,
-                None => index.find_chunk(line.brief, line.len, self.after),
+                None => {
+                    let found = index.find_chunk(line.brief, line.len, self.after);
+                    self.compared += compared(self.after, found);
+                    found
+                }
             };
             let origin = match (kept, found) {
                 (Some(kept), _) => {
@@ -698,4 +710,10 @@ fn runs(numbers: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
         }
     }
     runs
+}
+
+/// How many fingerprints a look-up behind `after` compared: that of the next one, and that which the table had.
+fn compared(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
+    let next = after.map(ChunkNo::next);
+    u64::from(next.is_some()) + u64::from(found.is_some() && found != next)
 }

@@ -89,8 +89,8 @@ pub enum Answer {
     Sealed(Result<Digest, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
-    /// Each gap's delta, one behind the other, and how many bytes they are unpacked.
-    Mended(Result<(Payload, u32), Trouble>),
+    /// The gaps' deltas.
+    Mended(Result<Deltas, Trouble>),
     /// What was made of a portion, and what came along, for the next one.
     Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
     /// Of each span, in order.
@@ -105,6 +105,17 @@ pub enum Answer {
     Asked(bool),
     /// The handle is gone.
     Closed,
+}
+
+/// Gaps as copies from old and literals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deltas {
+    /// Each gap's delta, one behind the other.
+    pub payload: Payload,
+    /// How many bytes they are unpacked.
+    pub bytes: u32,
+    /// How many sums were compared for them.
+    pub compared: u64,
 }
 
 /// What a search settled.

@@ -6,11 +6,11 @@ use deltic_core::{GapSums, Span};
 
 use crate::error::PeerError;
 use crate::limits::{GAP_BYTES, MAX_GAPS_OUT, MENDED_BYTES};
-use crate::message::{FileNo, GapLine, How, Payload, ToReceiver};
+use crate::message::{FileNo, GapLine, How, ToReceiver};
 use crate::report::Trouble;
 use crate::work::Handle;
 
-use super::{Gap, Place, Sender, Work};
+use super::{Deltas, Gap, Place, Sender, Work};
 
 impl Sender {
     pub(super) fn mend(&mut self, file: FileNo, lines: Vec<GapLine>) -> Result<(), PeerError> {
@@ -42,13 +42,14 @@ impl Sender {
         &mut self,
         handle: Handle,
         gaps: Vec<Range<u32>>,
-        mended: Result<(Payload, u32), Trouble>,
+        mended: Result<Deltas, Trouble>,
     ) {
         self.gaps_out -= gaps.len() as u64;
-        let (payload, bytes) = match mended {
+        let Deltas { payload, bytes, compared } = match mended {
             Ok(mended) => mended,
             Err(trouble) => return self.fail(handle, trouble),
         };
+        self.counts.add(compared, 0);
         let Some((file, _)) = self.outgoing(handle) else { return };
         self.frames.push_back(ToReceiver::Mended { file, gaps, bytes, payload });
     }

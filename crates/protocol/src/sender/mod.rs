@@ -48,7 +48,7 @@ use leaving::Leaving;
 use listing::Lister;
 use offering::Offering;
 
-pub use ask::{Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
+pub use ask::{Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
 
 /// A question is answered before what it is about is settled: what waits to be answered is within the window.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");

@@ -14,7 +14,9 @@ use deltic_core::{
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::sender::{Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
+use deltic_protocol::sender::{
+    Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
+};
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
@@ -370,15 +372,17 @@ impl Source {
         Ok((self.packed(payload, zstd), chunks))
     }
 
-    fn mend(&mut self, bytes: &[u8], gaps: &[Gap], zstd: bool) -> Result<(Payload, u32), Trouble> {
-        let mut deltas = Vec::new();
+    fn mend(&mut self, bytes: &[u8], gaps: &[Gap], zstd: bool) -> Result<Deltas, Trouble> {
+        let (mut deltas, mut compared) = (Vec::new(), 0);
         for Gap { span, sums } in gaps {
             let new = bytes.get(span.start as usize..span.end() as usize);
             let new = new.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
-            GapDelta::of(new, sums, GAP_SEED).encode(&mut deltas);
+            let (delta, count) = GapDelta::counted(new, sums, GAP_SEED);
+            delta.encode(&mut deltas);
+            compared += count;
         }
-        let len = deltas.len() as u32;
-        Ok((self.packed(deltas, zstd), len))
+        let bytes = deltas.len() as u32;
+        Ok(Deltas { payload: self.packed(deltas, zstd), bytes, compared })
     }
 
     /// As it travels; not always what it was.

@@ -6,6 +6,7 @@ mod edits;
 mod figure;
 mod files;
 mod inputs;
+mod link;
 mod machine;
 mod median;
 mod plots;
@@ -32,6 +33,8 @@ pub(crate) struct Args {
 enum Bench {
     Chunk(Box<chunk::Args>),
     Sync(Box<sync::Args>),
+    #[command(hide = true)]
+    Link(link::Args),
 }
 
 /// Measures what `args` say.
@@ -39,6 +42,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     match &args.bench {
         Bench::Chunk(args) => chunk::run(args),
         Bench::Sync(args) => sync::run(args),
+        Bench::Link(args) => link::run(args),
     }
 }
 

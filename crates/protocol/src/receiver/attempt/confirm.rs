@@ -176,7 +176,7 @@ impl Talk {
         }
     }
 
-    /// Looks for the next chunks, if it is their time; how many weak sums were met again.
+    /// Looks for the next chunks, if it is their time; how many weak sums were compared.
     fn next_batch(&mut self) -> Option<(Batch, u64)> {
         let pipelined = self.is_pipelined();
         let ready = pipelined || self.told.is_complete();
@@ -186,7 +186,7 @@ impl Talk {
         }
         let (mut needs, mut tokens): Batch = (Vec::new(), Vec::new());
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
-        let (mut runs, mut bytes, mut met) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
+        let (mut runs, mut bytes, mut compared) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
         while confirm.looked < told.count()
             && needs.len().max(tokens.len() + 1) < MAX_BATCH
             && bytes < most
@@ -195,7 +195,8 @@ impl Talk {
             let (span, weak) = (told.span(new), confirm.weak[new as usize]);
             let len = span.len;
             confirm.looked += 1;
-            let Some(old) = confirm.old.find((new, span), weak, confirm.after) else {
+            let found = confirm.old.find((new, span), weak, confirm.after, &mut compared);
+            let Some(old) = found else {
                 told.need(new..new + 1);
                 match needs.last_mut() {
                     Some(last) if last.end == new => last.end += 1,
@@ -203,7 +204,7 @@ impl Talk {
                 }
                 continue;
             };
-            (confirm.after, met, bytes) = (Some(old), met + 1, bytes + u64::from(len));
+            (confirm.after, bytes) = (Some(old), bytes + u64::from(len));
             let next = Match { new, old, len };
             if confirm.merge == Merge::Runs {
                 tokens.extend(runs.push(next).map(Asked::of));
@@ -212,7 +213,7 @@ impl Talk {
             }
         }
         tokens.extend(runs.finish().map(Asked::of));
-        Some(((needs, tokens), met))
+        Some(((needs, tokens), compared))
     }
 
     /// What the sender's judgement of the oldest match means: copies, and the runs that are to be asked about again.
@@ -282,8 +283,8 @@ impl Receiver {
         loop {
             let Some((handle, attempt)) = self.attempt(file) else { return };
             let Some(talk) = &mut attempt.talk else { return };
-            let Some((batch, met)) = talk.next_batch() else { return };
-            self.counts.add(met, 0);
+            let Some((batch, compared)) = talk.next_batch() else { return };
+            self.counts.add(compared, 0);
             self.ask_about(handle, batch);
         }
     }

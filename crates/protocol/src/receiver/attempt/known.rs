@@ -1,7 +1,9 @@
 //! The chunks of old by their weak sums, for conversations in which the receiver looks for the sender's.
 
+use std::cell::Cell;
+
 use deltic_core::index::Cuckoo;
-use deltic_core::strategy::{Locality, Lookup, Merge};
+use deltic_core::strategy::{Filter, Locality, Merge};
 use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::MAX_SUMS;
@@ -27,7 +29,7 @@ impl Known {
     pub(super) fn new(strategy: &Strategy) -> Self {
         Self {
             tries_neighbour: strategy.locality == Locality::First || strategy.merge == Merge::Runs,
-            tags: (strategy.lookup == Lookup::Tags).then(|| vec![0; TAGS / 64]),
+            tags: (strategy.filter == Filter::Tags).then(|| vec![0; TAGS / 64]),
             index: Cuckoo::new(MAX_SUMS),
             chunks: Vec::new(),
             first: None,
@@ -68,16 +70,32 @@ impl Known {
         self.chunks[no.at()].0
     }
 
-    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a guess at its bytes.
+    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a guess at
+    /// its bytes. Adds to `compared` how many sums were.
     pub(super) fn find(
         &self,
         (number, new): (u32, Span),
         weak: u32,
         after: Option<ChunkNo>,
+        compared: &mut u64,
     ) -> Option<ChunkNo> {
-        let len = new.len;
+        let count = Cell::new(0);
+        let found = self.look_up((number, new), weak, after, &count);
+        *compared += count.get();
+        found
+    }
+
+    fn look_up(
+        &self,
+        (number, new): (u32, Span),
+        weak: u32,
+        after: Option<ChunkNo>,
+        compared: &Cell<u64>,
+    ) -> Option<ChunkNo> {
         let fits = |no: &ChunkNo| {
-            self.chunks.get(no.at()).is_some_and(|(span, sum)| (span.len, *sum) == (len, weak))
+            let chunk = self.chunks.get(no.at()).filter(|(span, _)| span.len == new.len);
+            compared.set(compared.get() + u64::from(chunk.is_some()));
+            chunk.is_some_and(|(_, sum)| *sum == weak)
         };
         // Of equal chunks the one in the same place: so an unchanged file is seen to be one.
         let same = self.first.map(|first| first.plus(number));

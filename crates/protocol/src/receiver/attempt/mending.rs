@@ -323,9 +323,12 @@ impl Receiver {
         };
         let Some((file, attempt)) = self.attempt_of(handle) else { return };
         attempt.jobs -= 1;
+        // What was rebuilt of a chunk is the sender's if its fingerprint begins as it should.
+        let compared = mended.iter().map(|mended| mended.fingerprints.len() as u64).sum();
         for (gap, mended) in gaps.into_iter().zip(mended) {
             attempt.filled(&gap, mended);
         }
+        self.counts.add(0, compared);
         self.load.queue_gaps(handle);
         self.advance(file);
     }

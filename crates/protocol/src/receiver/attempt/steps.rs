@@ -174,10 +174,12 @@ impl Receiver {
         let Some((handle, attempt)) = self.attempt(file) else { return };
         let mut copies = Copies::default();
         let missed = attempt.resolve(&mut copies);
+        let compared = attempt.take_compared();
         for (told, groups) in attempt.lacks() {
             self.load.answer_groups(u64::from(told.end - told.start));
             self.frames.push_back(ToSender::Lack { file, groups });
         }
+        self.counts.add(0, compared);
         self.advance(file);
         self.copy(handle, copies.finish(), missed);
         while let Some(groups) =
@@ -275,6 +277,7 @@ impl Receiver {
         for no in groups.iter().cloned().flatten() {
             needed.extend(attempt.find_chunks(no, &mut copies));
         }
+        self.counts.add(0, attempt.take_compared());
         // Where a group was lacked that is known already: nothing is held back any more.
         let differs = !needed.is_empty();
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };

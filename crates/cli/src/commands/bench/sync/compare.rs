@@ -9,9 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use super::super::inputs::shown;
 use super::made::{write_new, write_old};
+use super::peers::Over;
 use super::report::{Case, Row};
 use super::trial::{Ended, Files, Way};
-use super::words::{Amount, Between, Change, Peer, length};
+use super::words::{Amount, Between, Change, Data, Peer};
 use super::{Plan, live};
 use crate::output;
 use crate::progress::Steps;
@@ -21,22 +22,22 @@ use crate::size::Size;
 #[derive(Clone, Debug)]
 pub(super) enum Scene {
     /// Made for the purpose; no change is an equal file whose time differs.
-    Made { size: Size, change: Option<(Change, Amount)> },
+    Made { data: Data, size: Size, change: Option<(Change, Amount)> },
     /// The user's.
     Pair { old: PathBuf, new: PathBuf },
 }
 
 impl Scene {
     /// A file that does not change.
-    pub(super) fn same(size: Size) -> Self {
-        Self::Made { size, change: None }
+    pub(super) fn same(data: Data, size: Size) -> Self {
+        Self::Made { data, size, change: None }
     }
 
     /// What tables say of it; the user's files must be there.
     pub(super) fn case(&self, link: Between) -> Result<Case> {
         let link = link.to_string();
         match self {
-            Self::Made { size, change } => {
+            Self::Made { data, size, change } => {
                 let len = size.bytes();
                 let changed = change.map_or(0, |(_, amount)| amount.of(len));
                 let name = change.map_or("none", |(change, _)| change.name());
@@ -47,7 +48,7 @@ impl Scene {
                     Some((Change::Cut, _)) => len - changed,
                     _ => len,
                 };
-                let (data, change) = (length(*size), name.into());
+                let (data, change) = (data.describe(*size), name.into());
                 Ok(Case { data, change, changed: Some(changed), amount, new_len, link })
             }
             Self::Pair { old, new } => {
@@ -72,7 +73,7 @@ fn len_of(path: &Path) -> Result<u64> {
 /// One way to sync, for all cases.
 enum Subject {
     Way(Way),
-    Peer(Peer),
+    Peer(Peer, Between),
 }
 
 /// What is compared, where, and what could not be.
@@ -81,6 +82,8 @@ pub(super) struct Comparison {
     peers: Vec<Peer>,
     /// Whether literals are compressed.
     compress: bool,
+    /// What old is, and how long, where it was made.
+    made: Option<(Data, u64)>,
     /// Ways that sessions refuse; each was named.
     refused: HashSet<&'static str>,
 }
@@ -104,11 +107,8 @@ impl Comparison {
                 false
             }
         });
-        let linked = plan.links.iter().any(|link| *link != Between::Nothing);
-        if linked && !peers.is_empty() {
-            output::complain("other programs are measured without a link only", None);
-        }
-        Ok(Self { dir, peers, compress: plan.args.compress, refused: HashSet::new() })
+        let compress = plan.args.compress;
+        Ok(Self { dir, peers, compress, made: None, refused: HashSet::new() })
     }
 
     /// Whether all was measured that Deltic was asked for.
@@ -134,10 +134,10 @@ impl Comparison {
         Ok(rows)
     }
 
-    /// Puts the versions of a scene on the disk. Old is written again only where its length is another.
-    fn prepare(&self, scene: &Scene) -> Result<Files> {
+    /// Puts the versions of a scene on the disk. Old is written again only where it is another.
+    fn prepare(&mut self, scene: &Scene) -> Result<Files> {
         let [made_old, made_new, dest] = ["old", "new", "dest"].map(|name| self.dir.path(name));
-        let (size, change) = match scene {
+        let (what, change) = match scene {
             Scene::Pair { old, new } => {
                 // A link to a file is not a file to a sync.
                 let real = |path: &PathBuf| {
@@ -145,14 +145,16 @@ impl Comparison {
                 };
                 return Ok(Files { old: real(old)?, new: real(new)?, dest });
             }
-            Scene::Made { size, change } => (size.bytes(), *change),
+            Scene::Made { data, size, change } => ((*data, size.bytes()), *change),
         };
         let failed = |path: &PathBuf| format!("write {}", shown(path));
-        if !made_old.metadata().is_ok_and(|meta| meta.len() == size) {
-            write_old(&made_old, size).with_context(|| failed(&made_old))?;
+        if self.made != Some(what) {
+            let (data, size) = what;
+            write_old(&made_old, data, size).with_context(|| failed(&made_old))?;
+            self.made = Some(what);
         }
         let (change, bytes) =
-            change.map_or((Change::Insert, 0), |(change, amount)| (change, amount.of(size)));
+            change.map_or((Change::Insert, 0), |(change, amount)| (change, amount.of(what.1)));
         write_new(&made_old, &made_new, change, bytes).with_context(|| failed(&made_new))?;
         Ok(Files { old: made_old, new: made_new, dest })
     }
@@ -183,7 +185,10 @@ impl Comparison {
         }
         files.restore()?;
         let sample = match subject {
-            Subject::Peer(peer) => peer.run(files, &self.dir.0, self.compress)?,
+            Subject::Peer(peer, link) => {
+                let Self { compress, dir: Dir(dir), .. } = self;
+                peer.run(files, &Over { link: *link, compress: *compress, dir })?
+            }
             Subject::Way(way) => match way.run(files)? {
                 Ended::Well(sample) => *sample,
                 Ended::Refused(why) => {
@@ -210,8 +215,7 @@ impl Comparison {
         let ways = strategies.iter().flat_map(|strategy| {
             threads.iter().map(move |threads| Subject::Way(way(*strategy, *threads)))
         });
-        let beside = turns.link == Between::Nothing;
-        let peers = self.peers.iter().filter(|_| beside).cloned().map(Subject::Peer);
+        let peers = self.peers.iter().cloned().map(|peer| Subject::Peer(peer, turns.link));
         ways.chain(peers).collect()
     }
 }
@@ -228,7 +232,7 @@ impl Subject {
     fn row(&self, case: &Case) -> Row {
         match self {
             Self::Way(way) => Row::new(case.clone(), way.strategy.name, Some(way.threads.get())),
-            Self::Peer(peer) => Row::new(case.clone(), peer.name(), None),
+            Self::Peer(peer, _) => Row::new(case.clone(), peer.name(), None),
         }
     }
 }

@@ -1,12 +1,15 @@
-//! Files to sync that are the same each time: random bytes, and changes in pieces at random places (SkySync §4.1,
-//! NetSync §5.1). Streamed, so that a length needs no memory.
+//! Files to sync that are the same each time: random bytes, or such as are made to cost much, and changes in pieces at
+//! random places (SkySync §4.1, NetSync §5.1). Streamed, so that a length needs no memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use deltic_core::Crc32c;
+
 use super::super::random::Random;
-use super::words::Change;
+use super::words::{Change, Data};
 
 /// Bytes of one piece of a change; the last may be shorter.
 const PIECE_BYTES: u64 = 256;
@@ -14,17 +17,37 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// "deltic" in ASCII.
 const SEED: u64 = 0x6465_6c74_6963;
 
-/// Writes `len` random bytes to `path`.
-pub(super) fn write_old(path: &Path, len: u64) -> io::Result<()> {
+/// Writes `len` bytes of `data` to `path`.
+pub(super) fn write_old(path: &Path, data: Data, len: u64) -> io::Result<()> {
     let mut random = Random::new(SEED ^ len);
-    let mut file = File::create(path)?;
+    let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+    let repeated = match data {
+        Data::Repeated(bytes) => {
+            let times = (BUFFER_BYTES / bytes as usize).max(1);
+            random.bytes(bytes as usize).repeat(times)
+        }
+        _ => vec![0; BUFFER_BYTES],
+    };
     let mut left = len;
     while left > 0 {
-        let now = left.min(BUFFER_BYTES as u64);
-        file.write_all(&random.bytes(now as usize))?;
+        let piece = match data {
+            Data::Random => Cow::Owned(random.bytes(BUFFER_BYTES)),
+            Data::Forged => Cow::Owned(forged(&mut random)),
+            Data::Zeros | Data::Repeated(_) => Cow::Borrowed(&repeated),
+        };
+        let now = left.min(piece.len() as u64);
+        file.write_all(&piece[..now as usize])?;
         left -= now;
     }
-    Ok(())
+    file.flush()
+}
+
+/// A block whose CRC-32C is that of all such blocks: behind its own state of the sum any bytes leave zero.
+fn forged(random: &mut Random) -> Vec<u8> {
+    let mut block = random.bytes(Data::FORGED_BYTES - 4);
+    let state = !Crc32c::of(&block).get();
+    block.extend_from_slice(&state.to_le_bytes());
+    block
 }
 
 /// Writes what `old` is after `bytes` of it changed in this way.
@@ -82,6 +105,30 @@ mod tests {
         let mut new = Vec::new();
         changed(old, old.len() as u64, (change, bytes), &mut new).unwrap();
         new
+    }
+
+    #[test]
+    fn forged_blocks_differ_and_have_one_sum() {
+        let mut random = Random::new(4);
+        let [one, other] = [(); 2].map(|()| forged(&mut random));
+        assert_ne!(one, other);
+        assert_eq!([one.len(), other.len()], [Data::FORGED_BYTES; 2]);
+        assert_eq!(Crc32c::of(&one), Crc32c::of(&other));
+    }
+
+    #[test]
+    fn old_is_what_its_name_says() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let old = |data| {
+            write_old(&path, data, 1_000_001).unwrap();
+            std::fs::read(&path).unwrap()
+        };
+        assert!(old(Data::Zeros) == vec![0; 1_000_001]);
+        let lines = old(Data::Repeated(100));
+        assert!(lines.len() == 1_000_001 && lines[100..] == lines[..lines.len() - 100]);
+        assert!(lines[1..] != lines[..lines.len() - 1]);
+        let [random, forged] = [Data::Random, Data::Forged].map(old);
+        assert!(random.len() == forged.len() && random != forged);
     }
 
     #[test]

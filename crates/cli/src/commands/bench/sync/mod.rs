@@ -26,7 +26,8 @@ use crate::output::{self, Output};
 use crate::size::Size;
 use compare::{Comparison, Scene};
 use report::{Case, Report};
-use words::{Amount, Between, Change, Peer, length};
+pub(super) use words::Between;
+use words::{Amount, Change, Data, Peer, length};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
@@ -44,8 +45,8 @@ use words::{Amount, Between, Change, Peer, length};
 /// takes without sums, measured afterwards. "decide" is the protocol: frames,
 /// the index, look-ups. "up" is from the sender, "down" to it.
 ///
-/// Other programs (--peer) sync through pipes and files; they are measured from
-/// outside, so much about them is not known and shown as "-".
+/// Other programs (--peer) sync over the same links, through pipes and files; they
+/// are measured from outside, so much about them is not known and shown as "-".
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -55,6 +56,9 @@ pub(super) struct Args {
     /// Lengths of old [default: 10MB where there is no --pair]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     size: Vec<Size>,
+    /// What old is: random, zeros, forged (blocks with one CRC-32C), or a length: so many random bytes again and again
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "random")]
+    data: Vec<Data>,
     /// How bytes change
     #[arg(
         long,
@@ -159,16 +163,18 @@ impl Args {
             sizes => sizes.to_vec(),
         };
         let mut scenes = Vec::new();
-        for size in sizes {
+        let made = self.data.iter().flat_map(|data| sizes.iter().map(|size| (*data, *size)));
+        for (data, size) in made {
             // What does not change, does so in one way.
             if self.change.iter().any(|amount| amount.of(size.bytes()) == 0) {
-                scenes.push(Scene::same(size));
+                scenes.push(Scene::same(data, size));
             }
             for change in &self.kind {
                 for amount in self.change.iter().filter(|amount| amount.of(size.bytes()) > 0) {
                     let fits = amount.of(size.bytes()) <= size.bytes();
                     ensure!(fits, "--change {amount}: more than --size {}", length(size));
-                    scenes.push(Scene::Made { size, change: Some((*change, *amount)) });
+                    let change = Some((*change, *amount));
+                    scenes.push(Scene::Made { data, size, change });
                 }
             }
         }
@@ -253,5 +259,7 @@ EXAMPLES:
       what threads are worth
   deltic bench sync --link none --link 500Mbit,50ms --csv wan.csv --plot wan
       the same over a wide network, all figures for a program, and pictures
+  deltic bench sync --data random,zeros,100B,4KiB,forged --size 1GiB --change 0,0.1% --kind insert --runs 1
+      what data that repeats itself may cost
   deltic bench sync --pair typescript-5.9.2.tar typescript-5.9.3.tar -z --peer rsync
       two releases, compressed";

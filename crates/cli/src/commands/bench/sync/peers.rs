@@ -1,22 +1,23 @@
-//! Other programs that do the same, through pipes and files: rsync with a remote shell that stays here, and rdiff.
+//! Other programs that do the same: rsync with a remote shell that stays here, and rdiff.
 //!
-//! Their processor time is that of all children which have been waited for; there is no telling how rsync's two ends share
-//! it. rdiff's two ends are three commands, one after the other, and its bytes are the lengths of its two files.
+//! `deltic bench link` ([`link`](super::super::link)) stands for ssh: it runs the far end, makes the link, and tells what
+//! each cost. Processor time of the near end is what is left of all children's. rdiff's far end are two commands, one
+//! before and one after the near one; its bytes are the lengths of its two files.
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::sys::resource::UsageWho;
 
 use super::super::inputs::shown;
+use super::super::link::{Costs, spent};
 use super::trial::{Files, Sample};
-use super::words::{Peer, PeerKind};
+use super::words::{Between, Peer, PeerKind};
 
 impl Peer {
     /// What it calls itself, if it is there.
@@ -39,37 +40,49 @@ impl Peer {
         }
     }
 
-    /// Syncs `files`, which are in place; what it needs besides goes into `dir`.
-    pub(super) fn run(&self, files: &Files, dir: &Path, compress: bool) -> Result<Sample> {
+    /// Syncs `files`, which are in place, over `way`.
+    pub(super) fn run(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
         match self.kind {
-            PeerKind::Rsync => self.rsync(files, dir, compress),
-            PeerKind::Rdiff => self.rdiff(files, dir),
+            PeerKind::Rsync => self.rsync(files, way),
+            PeerKind::Rdiff => self.rdiff(files, way),
         }
     }
 
-    fn rsync(&self, files: &Files, dir: &Path, compress: bool) -> Result<Sample> {
-        let shell = dir.join("shell");
-        write_shell(&shell)?;
+    fn rsync(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
         let mut far = OsString::from("far:");
         far.push(&files.dest);
         let mut rsync_path = OsString::from("--rsync-path=");
         rsync_path.push(&self.program);
         let mut args: Vec<OsString> = ["-ts", "--no-whole-file", "--stats"].map(Into::into).into();
-        args.extend(compress.then_some(["-z", "--zc=zstd"]).into_iter().flatten().map(Into::into));
-        args.extend([rsync_path, "-e".into(), shell.into(), files.new.clone().into(), far]);
-        let Cost { wall, cpu, said } = self.spend(&args)?;
+        let zstd = way.compress.then_some(["-z", "--zc=zstd"]);
+        args.extend(zstd.into_iter().flatten().map(Into::into));
+        let shell = quoted(&way.shell()?);
+        args.extend([rsync_path, "-e".into(), shell, files.new.clone().into(), far]);
+        let mut command = Command::new(&self.program);
+        let Cost { wall, cpu, said } =
+            spend(command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()))?;
+        let Costs { far, own } = Costs::read(&way.costs())?;
         let (up, down) = (count(&said, "Total bytes sent")?, count(&said, "Total bytes received")?);
         let literal = Some(count(&said, "Literal data")?);
-        Ok(Sample { wall, cpu, ends: None, split: None, up, down, literal })
+        let cpu = cpu.saturating_sub(own);
+        let split = Some([cpu.saturating_sub(far), far]);
+        Ok(Sample { wall, cpu, ends: None, split, up, down, literal })
     }
 
-    fn rdiff(&self, files: &Files, dir: &Path) -> Result<Sample> {
+    fn rdiff(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
         let [signature, delta, made] =
-            ["rdiff.sig", "rdiff.delta", "rdiff.new"].map(|name| dir.join(name));
-        let told = self.spend(&words(["signature".as_ref(), &files.dest, &signature]))?;
-        let delta_of: [&Path; 4] = ["delta".as_ref(), &signature, &files.new, &delta];
-        let searched = self.spend(&words(delta_of))?;
-        let patched = self.spend(&words(["patch".as_ref(), &files.dest, &delta, &made]))?;
+            ["rdiff.sig", "rdiff.delta", "rdiff.new"].map(|name| way.dir.join(name));
+        let make =
+            |path: &PathBuf| File::create(path).with_context(|| format!("write {}", shown(path)));
+        let mut sums = self.beyond(way, ["signature".as_ref(), &files.dest])?;
+        let told = way.spend_beyond(sums.stdin(Stdio::null()).stdout(make(&signature)?))?;
+        let mut search = Command::new(&self.program);
+        let words: [&Path; 4] = ["delta".as_ref(), &signature, &files.new, &delta];
+        let searched =
+            spend(search.arg("-f").args(words).stdin(Stdio::null()).stdout(Stdio::null()))?;
+        let mut patch = self.beyond(way, ["patch".as_ref(), &files.dest, "-".as_ref(), &made])?;
+        let opened = File::open(&delta).with_context(|| format!("open {}", shown(&delta)))?;
+        let patched = way.spend_beyond(patch.stdin(opened).stdout(Stdio::null()))?;
         fs::rename(&made, &files.dest).with_context(|| format!("rename {}", shown(&made)))?;
         let len = |path: &PathBuf| -> Result<u64> { Ok(path.metadata()?.len()) };
         Ok(Sample {
@@ -83,19 +96,60 @@ impl Peer {
         })
     }
 
-    /// Runs the program to success.
-    fn spend(&self, args: &[OsString]) -> Result<Cost> {
-        let (start, before) = (Instant::now(), children_cpu()?);
-        let mut command = Command::new(&self.program);
-        let ended = command.args(args).env("LC_ALL", "C").stdin(Stdio::null()).output();
-        let ended = ended.with_context(|| format!("start {}", shown(&self.program)))?;
-        let (wall, cpu) = (start.elapsed(), children_cpu()?.saturating_sub(before));
-        if !ended.status.success() {
-            let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-            bail!("{}: {}: {why}", shown(&self.program), ended.status);
-        }
-        Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
+    /// The program with these words at the far end.
+    fn beyond<const N: usize>(&self, way: &Over<'_>, words: [&Path; N]) -> Result<Command> {
+        let shell = way.shell()?;
+        let mut command = Command::new(&shell[0]);
+        command.args(&shell[1..]).arg("far").arg(&self.program).arg("-f").args(words);
+        Ok(command)
     }
+}
+
+/// How a program reaches its far end.
+pub(super) struct Over<'a> {
+    /// What lies between.
+    pub(super) link: Between,
+    /// Whether literals are compressed, where the program can.
+    pub(super) compress: bool,
+    /// What it needs besides goes there.
+    pub(super) dir: &'a Path,
+}
+
+impl Over<'_> {
+    /// What stands for ssh; the host and the command follow.
+    fn shell(&self) -> Result<Vec<OsString>> {
+        let deltic = std::env::current_exe().context("find this program")?;
+        let link = self.link.word().into();
+        Ok(vec![deltic.into(), "bench".into(), "link".into(), link, self.costs().into()])
+    }
+
+    /// Where the shell says what it cost.
+    fn costs(&self) -> PathBuf {
+        self.dir.join("costs")
+    }
+
+    /// Runs the far end to success; of its cost the shell's is no part.
+    fn spend_beyond(&self, command: &mut Command) -> Result<Cost> {
+        let cost = spend(command)?;
+        Ok(Cost { cpu: Costs::read(&self.costs())?.far, ..cost })
+    }
+}
+
+/// Runs `command` to success.
+fn spend(command: &mut Command) -> Result<Cost> {
+    let (start, before) = (Instant::now(), spent(UsageWho::RUSAGE_CHILDREN)?);
+    let program = shown(Path::new(command.get_program()));
+    command.env("LC_ALL", "C");
+    let child = command.stderr(Stdio::piped()).spawn();
+    let ended = child.and_then(Child::wait_with_output);
+    let ended = ended.with_context(|| format!("start {program}"))?;
+    let wall = start.elapsed();
+    let cpu = spent(UsageWho::RUSAGE_CHILDREN)?.saturating_sub(before);
+    if !ended.status.success() {
+        let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        bail!("{program}: {}: {why}", ended.status);
+    }
+    Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
 }
 
 /// What one command cost, and what it printed.
@@ -105,19 +159,18 @@ struct Cost {
     said: String,
 }
 
-/// A command of rdiff's; it may replace what an earlier run left.
-fn words<const N: usize>(words: [&Path; N]) -> Vec<OsString> {
-    let all = [Path::new("-f")].into_iter().chain(words);
-    all.map(|word| word.as_os_str().to_owned()).collect()
-}
-
-/// Writes what stands for ssh: it drops the host's name and runs the rest here.
-fn write_shell(path: &Path) -> Result<()> {
-    let write = || {
-        fs::write(path, "#!/bin/sh\nshift; exec \"$@\"\n")?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-    };
-    write().with_context(|| format!("write {}", shown(path)))
+/// Words as rsync takes them behind `-e`: in quotes, each of which is doubled inside of them.
+fn quoted(words: &[OsString]) -> OsString {
+    let mut line = Vec::new();
+    for word in words {
+        line.push(b'\'');
+        for byte in word.as_bytes() {
+            line.extend(std::iter::repeat_n(*byte, 1 + usize::from(*byte == b'\'')));
+        }
+        line.extend_from_slice(b"' ");
+    }
+    line.pop();
+    OsString::from_vec(line)
 }
 
 /// The number behind `label` in what rsync printed with `--stats`.
@@ -131,19 +184,15 @@ fn count(said: &str, label: &str) -> Result<u64> {
     number.with_context(|| format!("rsync printed no \"{label}\""))
 }
 
-/// Processor time of all children that have ended, and of theirs.
-fn children_cpu() -> Result<Duration> {
-    let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the time of children")?;
-    let time = |time: TimeVal| {
-        let micros = time.tv_sec() * 1_000_000 + time.tv_usec();
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-    };
-    Ok(time(used.user_time()) + time(used.system_time()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_the_shell_are_quoted_as_rsync_reads_them() {
+        let words = ["/a b/deltic", "it's", ""].map(OsString::from);
+        assert_eq!(quoted(&words), "'/a b/deltic' 'it''s' ''");
+    }
 
     #[test]
     fn counts_may_hold_commas_and_units() {

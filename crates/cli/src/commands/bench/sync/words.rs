@@ -59,6 +59,54 @@ pub(super) fn length(size: Size) -> String {
     decimal.filter(|decimal| decimal.len() < binary.len()).unwrap_or(binary)
 }
 
+/// What old is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    /// Random bytes.
+    Random,
+    /// Nothing but zeros.
+    Zeros,
+    /// So many random bytes again and again.
+    Repeated(u32),
+    /// Blocks of [`Data::FORGED_BYTES`] that all differ and have one CRC-32C.
+    Forged,
+}
+
+impl Data {
+    /// Blocks of rsync, SkySync-F and WebR2sync in the papers: what their presets sum.
+    pub(super) const FORGED_BYTES: usize = 8 << 10;
+
+    /// What tables call so many bytes of it.
+    pub(super) fn describe(self, size: Size) -> String {
+        let length_of = length(size);
+        match self {
+            Self::Random => length_of,
+            Self::Zeros => format!("{length_of} of zeros"),
+            Self::Repeated(bytes) => {
+                format!("{length_of} of equal {}", length(u64::from(bytes).into()))
+            }
+            Self::Forged => format!("{length_of} of forged sums"),
+        }
+    }
+}
+
+impl FromStr for Data {
+    type Err = BadWord;
+
+    fn from_str(word: &str) -> Result<Self, BadWord> {
+        let bytes = || word.parse::<Size>().ok().and_then(|size| u32::try_from(size.bytes()).ok());
+        match word {
+            "random" => Ok(Self::Random),
+            "zeros" => Ok(Self::Zeros),
+            "forged" => Ok(Self::Forged),
+            _ => match bytes() {
+                Some(bytes @ 1..=MAX_REPEATED_BYTES) => Ok(Self::Repeated(bytes)),
+                _ => Err(BadWord::Data),
+            },
+        }
+    }
+}
+
 /// What a piece of a change does to the bytes at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Change {
@@ -83,14 +131,21 @@ impl Change {
 
 /// What lies between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Between {
+pub(in super::super) enum Between {
     Nothing,
     Link(Link),
 }
 
 impl Between {
+    /// The word that is read as this.
+    pub(super) fn word(self) -> String {
+        let Self::Link(Link { bits_per_second, round_trip }) = self else { return "none".into() };
+        let (kilobits, seconds) = (bits_per_second as f64 / 1e3, round_trip.as_secs_f64());
+        format!("{kilobits}kbit,{seconds}s")
+    }
+
     /// The link, if there is one.
-    pub(super) fn link(self) -> Option<Link> {
+    pub(in super::super) fn link(self) -> Option<Link> {
         match self {
             Self::Nothing => None,
             Self::Link(link) => Some(link),
@@ -172,8 +227,9 @@ impl FromStr for Peer {
 
 /// Why a word makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadWord {
+pub(in super::super) enum BadWord {
     Size(BadSize),
+    Data,
     Percent,
     Link,
     Peer,
@@ -185,6 +241,9 @@ impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size(bad) => bad.fmt(f),
+            Self::Data => f.write_str(
+                "not a kind of data; there are random, zeros, forged, and the length (up to 16MiB) of what is repeated",
+            ),
             Self::Percent => f.write_str("not a share; write 0 % to 100 %, such as 0.1%"),
             Self::Link => f.write_str(
                 "not a link; write `none`, or bits a second (1kbit to 100Gbit) and a round trip (up to 10s), \
@@ -195,6 +254,8 @@ impl fmt::Display for BadWord {
     }
 }
 
+/// It is held in memory.
+const MAX_REPEATED_BYTES: u32 = 16 << 20;
 /// Faster links, and longer ones, are slips of the pen.
 const MAX_BITS_PER_SECOND: u64 = 100_000_000_000;
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(10);
@@ -218,6 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn data_is_named_or_the_length_of_what_is_repeated() {
+        for (word, data, said) in [
+            ("random", Data::Random, "10 MB"),
+            ("zeros", Data::Zeros, "10 MB of zeros"),
+            ("100B", Data::Repeated(100), "10 MB of equal 100 B"),
+            ("4KiB", Data::Repeated(4096), "10 MB of equal 4 KiB"),
+            ("forged", Data::Forged, "10 MB of forged sums"),
+        ] {
+            assert_eq!(word.parse(), Ok(data), "{word}");
+            assert_eq!(data.describe(Size::from(10_000_000)), said);
+        }
+        for word in ["", "0", "1GiB", "noise"] {
+            assert_eq!(word.parse::<Data>(), Err(BadWord::Data), "{word}");
+        }
+    }
+
+    #[test]
     fn a_link_is_a_rate_and_a_round_trip() {
         for (word, bits_per_second, millis) in [
             ("500Mbit,50ms", 500_000_000, 50.0),
@@ -232,6 +310,10 @@ mod tests {
             );
         }
         assert_eq!("none".parse(), Ok(Between::Nothing));
+        for word in ["none", "500Mbit,50ms", "1.5kbit,1s", "100Gbit,0.1ms"] {
+            let between = word.parse::<Between>().unwrap();
+            assert_eq!(between.word().parse(), Ok(between), "{word}");
+        }
         for word in [
             "",
             "500",
