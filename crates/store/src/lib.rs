@@ -20,7 +20,7 @@ use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::{StoreError, reason};
+pub use error::{StoreError, Unset, reason};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -118,7 +118,8 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Fills `buf` with the bytes from `start`; returns less than its length only at the end of the file.
     ///
     /// # Errors
-    /// Where the bytes cannot be read.
+    /// Where the bytes cannot be read; [`StoreError::Short`] where they end before the length that [`Self::meta`] says,
+    /// as of files that a kernel makes up when they are read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
     /// Checks that what was read so far is of one version.

@@ -15,7 +15,7 @@ use super::place::Place;
 use super::stage::{Staged, Whose, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Keep, StoreError, Whole};
+use crate::{Keep, StoreError, Unset, Whole};
 
 /// Puts a file in `place`, where nothing is.
 pub(super) fn put_new(
@@ -33,20 +33,21 @@ pub(super) fn put_new(
         // All of it is at hand: nobody will want to go on with a part of it.
         discard(&dir, &staged.name);
     }
-    put
+    put?.of(&place.path)
 }
 
+/// What of its attributes could not be set.
 fn fill(
     store: &Inner,
     place: &Place,
     (Staged { file, home, name, .. }, bytes, attrs): (&Staged, &[u8], &Attrs<'_>),
-) -> Result<(), StoreError> {
+) -> Result<Unset, StoreError> {
     let path = &place.path;
     let born = fs::fstat(file).at("create", path)?;
     if !bytes.is_empty() {
         write_at(file.as_fd(), 0, bytes).at("write", path)?;
     }
-    attrs.set_on_new(On::Open(file.as_fd()), &born).at("set metadata of", path)?;
+    let unset = attrs.set_on_new(On::Open(file.as_fd()), &born);
     if store.touched.is_durable() {
         fs::fsync(file).at("flush", path)?;
     }
@@ -60,5 +61,5 @@ fn fill(
         store.touched.add(&staging);
     }
     store.settle(place, (Whose::Own, home));
-    Ok(())
+    Ok(unset)
 }
