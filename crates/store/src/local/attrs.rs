@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use deltic_core::meta::noted::{Noted, NotedKind};
-use deltic_core::meta::{Acl, OWNER_BITS, Scope, Timestamp};
+use deltic_core::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
 use deltic_core::{Meta, Name, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
@@ -368,7 +368,6 @@ pub fn umask() -> u32 {
 
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
-const SETGID: u32 = 0o2000;
 /// Those with which a program runs as its owner, or of its group.
 const LENDING_BITS: u32 = 0o6000;
 const OWNER_WRITES: u32 = 0o200;
