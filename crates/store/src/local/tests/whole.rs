@@ -46,7 +46,7 @@ fn a_file_is_the_same_whether_it_had_a_name_before_or_not() {
     let made = [false, true].map(|needs_names| {
         let root = tempfile::tempdir().unwrap();
         let store = quick_store(root.path(), needs_names);
-        store.make_dir(&path("dir")).unwrap();
+        store.make_dir(&path("dir"), None).unwrap();
         let of = |(name, mode, len): (&str, u32, usize)| {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             put_whole(&store, &format!("dir/{name}"), &bytes, mode).unwrap();
@@ -86,7 +86,7 @@ fn what_came_meanwhile_is_not_written_over_whether_the_new_file_has_a_name_or_no
 #[test]
 fn what_came_into_a_directory_that_was_made_here_is_seen() {
     let (root, store) = new_store();
-    store.make_dir(&path("dir")).unwrap();
+    store.make_dir(&path("dir"), None).unwrap();
     let all = ["dir/a", "dir/b", "dir/c", "dir/d", "dir/e"].map(path);
     let there = |paths: &[RelPath]| -> Vec<bool> {
         store.look_all(paths).into_iter().map(|found| found.unwrap().is_some()).collect()
