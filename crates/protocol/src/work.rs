@@ -22,8 +22,20 @@ pub struct UnknownAnswer;
 pub struct Setback {
     /// What to tell people.
     pub trouble: Trouble,
-    /// Whether the file may succeed if it is tried again: something changed under the run.
-    pub retry: bool,
+    /// How to go on.
+    pub then: Then,
+}
+
+/// What follows from a setback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The file may succeed if it is tried again: something changed under the run.
+    Retry,
+    /// It will not succeed.
+    GiveUp,
+    /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as if
+    /// they were.
+    GoOn,
 }
 
 /// Where an answer belongs, as far as [`Jobs`] must know.

@@ -41,7 +41,7 @@ use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
-use deltic_protocol::work::Setback;
+use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -2354,7 +2354,8 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
 }
 
 fn setback(luck: u8) -> Setback {
-    Setback { trouble: trouble(TroubleKind::Failed), retry: luck & 1 == 0 }
+    let then = [Then::Retry, Then::GiveUp, Then::GoOn][usize::from(luck % 3)];
+    Setback { trouble: trouble(TroubleKind::Failed), then }
 }
 
 /// A journal that may be a lie.

@@ -1,6 +1,7 @@
 //! What goes wrong with an entry of a tree, by what a caller can do about it.
 
-use std::io;
+use std::borrow::Cow;
+use std::{fmt, io};
 
 use deltic_core::RelPath;
 use rustix::io::Errno;
@@ -77,6 +78,22 @@ pub enum StoreError {
         path: RelPath,
         /// The system's answer.
         source: io::Error,
+    },
+    /// A file ends before its length, and has not changed: there is nothing to read where the rest should be.
+    #[error("read {path}: there is less to read than its size of {len} bytes")]
+    Short {
+        /// The file.
+        path: RelPath,
+        /// Its length in bytes, by what the system says of it.
+        len: u64,
+    },
+    /// All is done with the entry, but for attributes that could not be set.
+    #[error("set metadata of {path}: {unset}")]
+    Unset {
+        /// The entry, which is in place.
+        path: RelPath,
+        /// What it lacks.
+        unset: Unset,
     },
     /// A directory that is to give way is not empty.
     #[error("{action} {path}: directory not empty")]
@@ -175,6 +192,65 @@ impl StoreError {
     }
 }
 
+/// Attributes of one entry that could not be set, and why.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Unset(Vec<(Cow<'static, str>, Errno)>);
+
+impl Unset {
+    /// Notes that the attribute of this name was not `set`, if so.
+    pub(crate) fn note(&mut self, name: impl Into<Cow<'static, str>>, set: Result<(), Errno>) {
+        self.0.extend(set.err().map(|errno| (name.into(), errno)));
+    }
+
+    /// Why the attribute of this name was not set, if it was not.
+    pub(crate) fn why(&self, name: &str) -> Option<Errno> {
+        self.0.iter().find(|(unset, _)| unset == name).map(|(_, errno)| *errno)
+    }
+
+    /// Whether any was not set for this reason.
+    pub(crate) fn has(&self, errno: Errno) -> bool {
+        self.0.iter().any(|(_, why)| *why == errno)
+    }
+
+    /// Adds those of another entry, which is called `whose`.
+    pub(crate) fn add(&mut self, whose: &str, others: Self) {
+        self.0.extend(
+            others.0.into_iter().map(|(name, errno)| (format!("{whose} {name}").into(), errno)),
+        );
+    }
+
+    /// Adds others of this entry.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// The entry at `path` is in place; an error, if it lacks anything.
+    pub(crate) fn of(self, path: &RelPath) -> Result<(), StoreError> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(StoreError::Unset { path: path.clone(), unset: self })
+        }
+    }
+}
+
+impl fmt::Display for Unset {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, (name, errno)) in self.0.iter().take(MAX_TOLD).enumerate() {
+            let (comma, why) = (if nth == 0 { "" } else { ", " }, io::Error::from(*errno));
+            write!(to, "{comma}{name}: {}", reason(&why))?;
+        }
+        match self.0.len().saturating_sub(MAX_TOLD) {
+            0 => Ok(()),
+            more => write!(to, ", and {more} more"),
+        }
+    }
+}
+
+/// As many attributes of one entry are told of by their names.
+const MAX_TOLD: usize = 8;
+
 /// Says with what and on which entry the system gave its answer.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError>;
@@ -209,5 +285,23 @@ mod tests {
         assert_eq!(full.to_string(), "write notes\\u{1b}.img: no space left on device");
         assert!(full.wants_room() && !denied.wants_room());
         assert!(!StoreError::new("flush", &path, Errno::NOSPC).wants_room());
+    }
+
+    #[test]
+    fn each_attribute_that_could_not_be_set_is_named_and_many_are_counted() {
+        let path = RelPath::parse(b"a").unwrap();
+        let mut unset = Unset::default();
+        unset.note("mode", Ok(()));
+        assert!(unset.why("mode").is_none());
+        unset.note("owner", Err(Errno::PERM));
+        unset.note("ACL", Err(Errno::OPNOTSUPP));
+        assert_eq!((unset.why("owner"), unset.has(Errno::ACCESS)), (Some(Errno::PERM), false));
+        let told = unset.of(&path).unwrap_err().to_string();
+        let both = "owner: operation not permitted, ACL: operation not supported";
+        assert_eq!(told, format!("set metadata of a: {both}"));
+        let mut many = Unset::default();
+        (0..MAX_TOLD + 2).for_each(|n| many.note(format!("xattr user.{n}"), Err(Errno::PERM)));
+        assert!(many.to_string().ends_with("xattr user.7: operation not permitted, and 2 more"));
+        assert!(Unset::default().of(&path).is_ok());
     }
 }

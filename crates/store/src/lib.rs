@@ -20,7 +20,7 @@ use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::{StoreError, reason};
+pub use error::{StoreError, Unset, reason};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -118,7 +118,8 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Fills `buf` with the bytes from `start`; returns less than its length only at the end of the file.
     ///
     /// # Errors
-    /// Where the bytes cannot be read.
+    /// Where the bytes cannot be read; [`StoreError::Short`] where they end before the length that [`Self::meta`] says,
+    /// as of files that a kernel makes up when they are read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
     /// Checks that what was read so far is of one version.
@@ -143,6 +144,9 @@ pub trait Snapshot: Send + Sync + 'static {
 }
 
 /// A tree that can be changed: what a receiver holds.
+///
+/// Whatever puts an entry in place does so also where some of its attributes cannot be set, and ends with [`StoreError::Unset`]
+/// then.
 pub trait Store: Tree {
     /// A new version of a file of this store, in the making.
     type Rebuild: Rebuild<Snapshot = Self::Snapshot>;
@@ -258,7 +262,7 @@ pub trait Store: Tree {
     /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
     ///
     /// # Errors
-    /// Where there is no such entry or it is not ours to change.
+    /// Where there is no such entry; [`StoreError::Unset`] of what could not be set of it, when all else is.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
     /// The entries of `dir` as [`Tree::list_some`] has them first, but for names that `keep` admits: nothing is looked at that
@@ -391,7 +395,8 @@ pub trait Rebuild: Send + Sync + 'static {
     /// where it is takes more steps than one.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces.
+    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`] where it
+    /// does now, but for attributes that could not be set.
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError>;
 
     /// Gives up, and leaves nothing behind.

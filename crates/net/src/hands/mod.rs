@@ -13,7 +13,7 @@ mod strategies;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::work::Setback;
+use deltic_protocol::work::{Setback, Then};
 use deltic_store::StoreError;
 
 /// What a store error means for a run.
@@ -31,8 +31,12 @@ fn failed(error: &StoreError) -> Trouble {
 }
 
 fn setback(error: &StoreError) -> Setback {
-    let retry = matches!(error, StoreError::Changed { .. });
-    Setback { trouble: failed(error), retry }
+    let then = match error {
+        StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
+        StoreError::Unset { .. } => Then::GoOn,
+        _ => Then::GiveUp,
+    };
+    Setback { trouble: failed(error), then }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

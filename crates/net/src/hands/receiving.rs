@@ -18,7 +18,7 @@ use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::work::{Handle, Setback};
+use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Keep, Store, StoreError};
 
 use super::alternates::Alternates;
@@ -359,11 +359,11 @@ impl<S: Store> ReceivingHands<S> {
 
 fn unproven(path: &RelPath) -> Setback {
     let message = format!("receive {path}: what arrived is not what was announced");
-    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
+    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, then: Then::Retry }
 }
 
 /// An old version is not what it was when it was opened.
 fn shrunk() -> Setback {
     let message = "read: an old version is shorter than it was".into();
-    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, retry: true }
+    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, then: Then::Retry }
 }

@@ -60,7 +60,12 @@ impl Receiver {
     /// An entry is here as listed, or would be in a dry run.
     pub(super) fn arrive(&mut self, file: FileNo) {
         self.came(file);
-        self.arrive_elsewhere(file);
+        if self.lacking.is_last {
+            // Its source has what could not be set.
+            self.stays_there(file);
+        } else {
+            self.arrive_elsewhere(file);
+        }
     }
 
     /// What an entry brings need not be brought again, though it is not here.
@@ -202,6 +207,7 @@ mod tests {
     use crate::message::{Extent, ToReceiver};
     use crate::options::{Links, Metadata, Remove, Writing};
     use crate::report::TroubleKind;
+    use crate::work::Then;
 
     const SECTIONS: u64 = 6;
     const ENTRIES: u64 = MAX_BATCH as u64 / 2;
@@ -237,7 +243,7 @@ mod tests {
 
     fn answer(work: Work, failures: &mut u32) -> Answer {
         let trouble = Trouble { kind: TroubleKind::Failed, message: "sad".into() };
-        let sad = || Answer::Done(Err(Setback { trouble, retry: false }));
+        let sad = || Answer::Done(Err(Setback { trouble, then: Then::GiveUp }));
         match work {
             Work::Look { paths, .. } => {
                 Answer::Looked(paths.iter().map(|_| Ok(None)).collect(), Default::default())

@@ -16,7 +16,7 @@ use deltic_core::{Kind, Meta, RelPath};
 use crate::message::{Done, FileNo};
 use crate::options::AlternateUse;
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble};
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, Setback, Then};
 
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
@@ -305,7 +305,7 @@ impl Receiver {
             }
             Err(setback) => {
                 incoming.candidate.beside = None;
-                self.fail(handle, Setback { retry: true, ..setback });
+                self.fail(handle, Setback { then: Then::Retry, ..setback });
             }
         }
     }

@@ -177,7 +177,7 @@ impl Receiver {
         if self.deleting.extras.is_empty() {
             return;
         }
-        let whole = intact && self.totals.failed == 0;
+        let whole = intact && self.totals.failed == self.lacking.names;
         if !whole && !self.setting.options.remove.ignore_errors {
             let why = match intact {
                 true => "not everything arrived",

@@ -10,7 +10,7 @@ use crate::limits::{
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, Setback, Then};
 
 use super::attempt::{Attempt, Old};
 use super::beside::Beside;
@@ -373,9 +373,10 @@ impl Receiver {
         if incoming.attempt.as_ref().is_some_and(|attempt| attempt.is_settling()) {
             return Err(PeerError::Unexpected("the failure of a complete file"));
         }
-        let retry = trouble.kind == TroubleKind::Vanished;
+        let vanished = trouble.kind == TroubleKind::Vanished;
+        let then = if vanished { Then::Retry } else { Then::GiveUp };
         let handle = incoming.handle;
-        self.fail(handle, Setback { trouble, retry });
+        self.fail(handle, Setback { trouble, then });
         Ok(())
     }
 
@@ -383,7 +384,7 @@ impl Receiver {
         let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some(incoming) = self.files.get_mut(&file) else { return };
         match incoming.failure.take() {
-            Some(setback) if setback.retry && incoming.tries < MAX_ATTEMPTS => {
+            Some(setback) if setback.then == Then::Retry && incoming.tries < MAX_ATTEMPTS => {
                 // What went wrong may lie in what was matched: go without it (law 9). But a source that changed is matched
                 // again, until the last try, and a comparison stays one.
                 let changed = setback.trouble.kind == TroubleKind::Vanished;

@@ -25,7 +25,7 @@ use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 use crate::message::FileNo;
 use crate::options::Options;
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
-use crate::work::Setback;
+use crate::work::{Setback, Then};
 
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
@@ -460,8 +460,8 @@ impl Receiver {
                 self.waits(file, &name.path);
                 self.changed(change);
             }
-            Err(Setback { trouble, retry }) => {
-                if !retry {
+            Err(Setback { trouble, then }) => {
+                if then != Then::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
                     self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
                 }

@@ -24,6 +24,7 @@ mod extras;
 mod file;
 mod files;
 mod implied;
+mod lacking;
 mod linking;
 mod list;
 mod listing;
@@ -59,6 +60,7 @@ use comparing::Comparing;
 use deleting::Deleting;
 use files::Files;
 use implied::Implied;
+use lacking::Lacking;
 use linking::Linking;
 use list::List;
 use load::Load;
@@ -131,6 +133,7 @@ pub struct Receiver {
     offer: Option<Offer>,
     counts: Counts,
     load: Load,
+    lacking: Lacking,
     closing: Option<Closing>,
 }
 
@@ -165,6 +168,7 @@ impl Receiver {
             offer: None,
             counts: Counts::default(),
             load: Load::default(),
+            lacking: Lacking::default(),
             closing: None,
         }
     }
@@ -296,6 +300,7 @@ impl Receiver {
         let place = self.jobs.answered(id)?;
         let handle = place.handle();
         self.load.lift(&place);
+        let answer = self.tell_what_lacks(answer);
         match (place, answer) {
             (Place::Look(section), Answer::Looked(found, ours)) => {
                 self.looked(section, found, ours);
@@ -381,6 +386,7 @@ impl Receiver {
             (Place::Release, Answer::Done(_)) => {}
             _ => return Err(UnknownAnswer),
         }
+        self.lacking.is_last = false;
         // It may have been the last that was under way.
         if let Some(handle) = handle {
             self.try_settle(handle);

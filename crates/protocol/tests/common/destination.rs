@@ -19,7 +19,7 @@ use deltic_protocol::receiver::{
     OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
 use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::work::{Handle, Setback};
+use deltic_protocol::work::{Handle, Setback, Then};
 
 use super::source::{bytes_digest, segment, sum, tally_of};
 use super::tree::{NOW, Node, Tree};
@@ -109,7 +109,8 @@ type Done = Result<(), Setback>;
 
 fn setback(message: &str, retry: bool) -> Setback {
     let kind = TroubleKind::Failed;
-    Setback { trouble: Trouble { kind, message: message.into() }, retry }
+    let then = if retry { Then::Retry } else { Then::GiveUp };
+    Setback { trouble: Trouble { kind, message: message.into() }, then }
 }
 
 impl Destination {

@@ -1,11 +1,15 @@
 //! What an entry gets besides its content: owner, attributes, ACLs, mode and times, in this order. A change of owner takes
 //! setuid away, so the mode comes later; a mode may close a file to its owner, so attributes come before; times are last.
+//!
+//! What cannot be set keeps nothing else away: it is noted, and told of once the entry is in place. But what is not whose it
+//! should be gets no bits that lend it to others, and what lacks its ACL is open to nobody to whom that would have closed it
+//! as the owning group.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use deltic_core::meta::noted::{Noted, NotedKind};
-use deltic_core::meta::{OWNER_BITS, SETGID, Scope, Timestamp};
+use deltic_core::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
 use deltic_core::{Meta, Name, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
@@ -13,10 +17,10 @@ use rustix::fs::{
 use rustix::io::{self, Errno};
 
 use super::heritage::Heritage;
-use super::more::{Reach, inherit, set_acls, set_xattrs};
+use super::more::{ACL, Reach, inherit, set_acls, set_xattrs};
 use super::noted;
 use crate::dir::Dir;
-use crate::{Filter, Keep};
+use crate::{Filter, Keep, Unset};
 
 /// What to set on an entry.
 #[derive(Debug)]
@@ -103,12 +107,14 @@ impl<'a> Attrs<'a> {
     }
 
     /// Sets it on a file that was just made, and then was `born`.
-    pub(super) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Result<(), Errno> {
+    pub(super) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Unset {
         let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
         if !has_mode || !self.suits((born.st_uid, born.st_gid)) {
             return self.set(on);
         }
-        self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
+        let mut unset = Unset::default();
+        self.set_times(on, &mut unset);
+        unset
     }
 
     /// Whether an entry that is this has all of it already.
@@ -131,56 +137,88 @@ impl<'a> Attrs<'a> {
         is_owner && !acls && !xattrs && self.heritage == Heritage::default()
     }
 
-    /// Sets it.
-    pub(super) fn set(&self, on: On<'_>) -> Result<(), Errno> {
+    /// Sets it; says what could not be set.
+    pub(super) fn set(&self, on: On<'_>) -> Unset {
+        let mut unset = Unset::default();
         let mode = match () {
-            () if self.notes => self.set_noted(on)?,
-            () if self.looks_first() => self.set_special(on)?,
+            () if self.notes => self.set_noted(on, &mut unset),
+            () if self.looks_first() => self.set_special(on, &mut unset),
             () => self.mode,
         };
-        if let Some(mode) = mode.filter(|_| self.notes || !self.meta.is_symlink()) {
+        if let Some(mode) = mode.filter(|_| !self.meta.is_symlink()) {
             match on.set_mode(mode) {
                 Err(Errno::PERM | Errno::OPNOTSUPP) if self.mode_is_optional => {}
-                set => set?,
+                set => unset.note(MODE, set),
             }
         }
-        self.times.as_ref().map_or(Ok(()), |times| on.set_times(times))
+        self.set_times(on, &mut unset);
+        unset
+    }
+
+    fn set_times(&self, on: On<'_>, unset: &mut Unset) {
+        if let Some(times) = &self.times {
+            unset.note("times", on.set_times(times));
+        }
     }
 
     /// Sets what must come before the mode; says which mode is to be set then.
-    fn set_special(&self, on: On<'_>) -> Result<Option<u32>, Errno> {
-        let stat = on.stat()?;
+    fn set_special(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
+        let stat = match on.stat() {
+            Ok(stat) => stat,
+            Err(errno) => {
+                unset.note("all but times", Err(errno));
+                return None;
+            }
+        };
         let now = stat.st_mode & ALL_BITS;
-        let wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
+        let mut wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
         let unread = self.meta.is_partly_unread();
-        self.set_owner(on, &stat)?;
-        self.inherit_group(on)?;
+        self.set_owner(on, &stat, unset);
+        if unset.why(OWNER).or(unset.why(GROUP)).is_some() {
+            wanted &= !LENDING_BITS;
+        }
+        self.inherit_group(on, unset);
         let at = on.reach();
         if self.keep.xattrs && !unread {
-            match set_xattrs(&at, self.meta, (self.scope, self.rules)) {
-                // What its owner may not write may not be noted on either.
-                Err(Errno::ACCESS) if !self.meta.is_symlink() => {
-                    on.set_mode(now | OWNER_WRITES)?;
-                    set_xattrs(&at, self.meta, (self.scope, self.rules))?;
-                    on.set_mode(now)?;
-                }
-                set => set?,
-            }
+            unset.append(self.set_xattrs(on, &at, now));
         }
         if self.keep.acls && !unread && !self.meta.is_symlink() {
-            set_acls(&at, self.meta, wanted)?;
+            set_acls(&at, self.meta, wanted, unset);
+            wanted = less(wanted, self.meta.access_acl(), unset);
         }
         if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
-            inherit(&at, acl, wanted)?;
+            unset.note(ACL, inherit(&at, acl, wanted));
+            wanted = less(wanted, Some(acl), unset);
         }
         // A change of owner, or of an ACL, may have taken special bits away.
-        let differs = self.mode.is_some() || wanted != on.stat()?.st_mode & ALL_BITS;
-        Ok(differs.then_some(wanted))
+        let is_so = || on.stat().is_ok_and(|is| is.st_mode & ALL_BITS == wanted);
+        (self.mode.is_some() || !is_so()).then_some(wanted)
+    }
+
+    /// Sets the extended attributes of what has the mode `now`.
+    fn set_xattrs(&self, on: On<'_>, at: &Reach, now: u32) -> Unset {
+        let set = || set_xattrs(at, self.meta, (self.scope, self.rules));
+        let unset = set();
+        // What its owner may not write may not be noted on either.
+        let is_closed = unset.has(Errno::ACCESS) && !self.meta.is_symlink();
+        if !is_closed || on.set_mode(now | OWNER_WRITES).is_err() {
+            return unset;
+        }
+        let mut unset = set();
+        unset.note(MODE, on.set_mode(now));
+        unset
     }
 
     /// Notes what only the superuser may set, and sets the rest; all of it while its owner may write.
-    fn set_noted(&self, on: On<'_>) -> Result<Option<u32>, Errno> {
-        let (stat, at) = (on.stat()?, on.reach());
+    fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
+        let at = on.reach();
+        let stat = match on.stat() {
+            Ok(stat) => stat,
+            Err(errno) => {
+                unset.note(noted::NOTE, Err(errno));
+                return None;
+            }
+        };
         let now = noted::note_of(&at, &stat);
         let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
         let (user, group) = now.map_or((stat.st_uid, stat.st_gid), |now| (now.user, now.group));
@@ -192,41 +230,59 @@ impl<'a> Attrs<'a> {
         };
         let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
         let mode = wanted.mode & ACCESS_BITS | owner_bits;
-        on.set_mode(mode)?;
+        unset.note(MODE, on.set_mode(mode));
         let is_plain = matches!(wanted.kind, NotedKind::File | NotedKind::Dir);
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
-        noted::set(&at, Some(&wanted).filter(|_| !is_so))?;
+        unset.note(noted::NOTE, noted::set(&at, Some(&wanted).filter(|_| !is_so)));
         let unread = self.meta.is_partly_unread();
         if self.keep.xattrs && !unread {
-            set_xattrs(&at, self.meta, (self.scope, self.rules))?;
+            unset.append(set_xattrs(&at, self.meta, (self.scope, self.rules)));
         }
         if self.keep.acls && !unread && !self.meta.is_symlink() {
-            noted::set_acls(&at, self.meta, wanted.mode)?;
+            noted::set_acls(&at, self.meta, wanted.mode, unset);
         }
-        Ok(None)
+        None
     }
 
-    fn inherit_group(&self, on: On<'_>) -> Result<(), Errno> {
+    fn inherit_group(&self, on: On<'_>, unset: &mut Unset) {
         let group = self.heritage.group.filter(|_| self.meta.group.is_none());
         match group.map(|group| on.set_owner(None, Some(Gid::from_raw(group)))) {
             // The system hands down groups that we are not in; we cannot.
-            None | Some(Ok(()) | Err(Errno::PERM)) => Ok(()),
-            Some(error) => error,
+            None | Some(Ok(()) | Err(Errno::PERM)) => {}
+            Some(error) => unset.note(GROUP, error),
         }
     }
 
-    fn set_owner(&self, on: On<'_>, now: &Stat) -> Result<(), Errno> {
+    fn set_owner(&self, on: On<'_>, now: &Stat, unset: &mut Unset) {
         let user = self.meta.user.filter(|user| *user != now.st_uid);
         let group = self.meta.group.filter(|group| *group != now.st_gid);
-        if user.is_none() && group.is_none() {
-            return Ok(());
+        if user.is_some() && group.is_some() && set_owner(on, user, group).is_ok() {
+            return;
         }
-        // The highest number means "leave it": nobody can have it.
-        if user == Some(u32::MAX) || group == Some(u32::MAX) {
-            return Err(Errno::INVAL);
+        // Each by itself: one may be set where the other may not. The group first, for who gives a file away cannot.
+        for (name, user, group) in [(GROUP, None, group), (OWNER, user, None)] {
+            if user.is_some() || group.is_some() {
+                unset.note(name, set_owner(on, user, group));
+            }
         }
-        on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
+    }
+}
+
+fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
+    // The highest number means "leave it": nobody can have it.
+    if user == Some(u32::MAX) || group == Some(u32::MAX) {
+        return Err(Errno::INVAL);
+    }
+    on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
+}
+
+/// Of a `mode` that `acl` was to go with, and could not be set: what the owning group may do is what the ACL says, for in the
+/// mode there stands the most that anybody named may.
+fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
+    match acl.filter(|acl| acl.mask.is_some() && unset.why(ACL).is_some()) {
+        Some(acl) => mode & !(u32::from(!acl.group & 7) << 3),
+        None => mode,
     }
 }
 
@@ -312,6 +368,12 @@ pub fn umask() -> u32 {
 
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
+/// Those with which a program runs as its owner, or of its group.
+const LENDING_BITS: u32 = 0o6000;
 const OWNER_WRITES: u32 = 0o200;
 const OWNER_READS_AND_WRITES: u32 = 0o600;
 const ACCESS_BITS: u32 = 0o777;
+/// What attributes are called.
+const MODE: &str = "mode";
+const OWNER: &str = "owner";
+const GROUP: &str = "group";

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use deltic_core::meta::{
     Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Xattr,
 };
+use deltic_core::path::printable;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
-use crate::Filter;
+use crate::{Filter, Unset};
 
 /// How an entry is reached.
 #[derive(Debug)]
@@ -162,36 +163,41 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Makes the attributes that `scope` and the rules admit those of `meta`.
-pub(super) fn set_xattrs(
-    at: &Reach,
-    meta: &Meta,
-    (scope, rules): (Scope, &Filter),
-) -> Result<(), Errno> {
+/// Makes the attributes that `scope` and the rules admit those of `meta`; says which could not be.
+pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (Scope, &Filter)) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
     let kept = told.map(|xattr| (scope.kept(&xattr.name), &*xattr.value));
     let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();
-    for name in names(at, scope)? {
-        if !wanted.contains_key(&name) && rules.admits_xattr(scope.told(&name)) {
-            at.remove(&name)?;
+    let mut unset = Unset::default();
+    let called = |name: &[u8]| format!("xattr {}", printable(name));
+    let is = names(at, scope).unwrap_or_else(|errno| {
+        unset.note("xattrs", Err(errno));
+        Vec::new()
+    });
+    for name in is {
+        if !wanted.contains_key(&name)
+            && rules.admits_xattr(scope.told(&name))
+            && let removed @ Err(_) = at.remove(&name)
+        {
+            unset.note(called(&name), removed);
         }
     }
     for (name, wanted) in wanted {
-        if value(at, &name)?.as_deref() != Some(wanted) {
-            at.set(&name, wanted)?;
+        let is_so = value(at, &name).is_ok_and(|is| is.as_deref() == Some(wanted));
+        if !is_so && let set @ Err(_) = at.set(&name, wanted) {
+            unset.note(called(&name), set);
         }
     }
-    Ok(())
+    unset
 }
 
 /// Makes the ACLs those of `meta`, with the permissions of `mode`.
-pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32) -> Result<(), Errno> {
+pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     let access = meta.access_acl().map(|acl| acl.with_mode(mode).to_bytes());
-    set_acl(at, ACCESS, access)?;
+    unset.note(ACL, set_acl(at, ACCESS, access));
     if meta.is_dir() {
-        set_acl(at, DEFAULT, meta.default_acl().map(Acl::to_bytes))?;
+        unset.note(DEFAULT_ACL, set_acl(at, DEFAULT, meta.default_acl().map(Acl::to_bytes)));
     }
-    Ok(())
 }
 
 /// Gives what was made elsewhere the ACL that it would have got from its directory.
@@ -219,6 +225,9 @@ fn set_acl(at: &Reach, name: &[u8], acl: Option<Vec<u8>>) -> Result<(), Errno> {
     }
 }
 
+/// What ACLs are called.
+pub(super) const ACL: &str = "ACL";
+pub(super) const DEFAULT_ACL: &str = "default ACL";
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// Most entries have no name, or a few.

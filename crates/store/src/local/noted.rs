@@ -7,8 +7,9 @@ use deltic_core::{Acl, Kind};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::more::Reach;
+use super::more::{ACL, DEFAULT_ACL, Reach};
 use super::snapshot::file_type;
+use crate::Unset;
 
 /// What is noted of the entry that `at` reaches and that looks like `stat`. Notes are on files and directories alone.
 pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<Noted> {
@@ -71,17 +72,20 @@ pub(super) fn set(at: &Reach, noted: Option<&Noted>) -> Result<(), Errno> {
 }
 
 /// Notes the ACLs of `meta`, which would have the permissions of `mode`.
-pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32) -> Result<(), Errno> {
+pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     let access = meta.access_acl().map(|acl| acl.with_mode(mode));
     let default = meta.default_acl().filter(|_| meta.is_dir()).cloned();
-    for (name, acl) in [(noted::ACCESS_ACL, access), (noted::DEFAULT_ACL, default)] {
-        match acl {
-            Some(acl) => at.set(name, &noted::acl_bytes(&acl))?,
-            None => at.remove(name)?,
-        }
+    let both = [(ACL, noted::ACCESS_ACL, access), (DEFAULT_ACL, noted::DEFAULT_ACL, default)];
+    for (called, name, acl) in both {
+        let set = match acl {
+            Some(acl) => at.set(name, &noted::acl_bytes(&acl)),
+            None => at.remove(name),
+        };
+        unset.note(called, set);
     }
-    Ok(())
 }
 
+/// What the note is called of what an entry would be.
+pub(super) const NOTE: &str = "note of its kind, owner and mode";
 /// Longer ones are none.
 const MAX_NOTE_BYTES: usize = 255;

@@ -23,7 +23,7 @@ use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, Unset, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -173,23 +173,23 @@ impl LocalRebuild {
     }
 
     /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
-    /// would not miss: it spoils the file.
+    /// would not miss: it spoils the file. What of the attributes could not be set.
     fn finish(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
         (place, old): (&Place, Option<Stat>),
-    ) -> Result<(), StoreError> {
+    ) -> Result<Unset, StoreError> {
         let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
         let keep = (commit.keep, self.store.ways());
         let heritage = self.store.heritage(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
-        attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
+        let unset = attrs.set(On::Open(file.as_fd()));
         if self.store.touched.is_durable() {
             fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
-        Ok(())
+        Ok(unset)
     }
 
     /// The mode of the file at `place`, as it is noted if need be.
@@ -275,7 +275,10 @@ impl LocalRebuild {
         };
         let changed = self.change((changing, version), commit, (place, old));
         left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
-        left.is_rewritten |= matches!(changed, Ok(()) | Err(StoreError::Torn { .. }));
+        let torn_or_done = |error: &StoreError| {
+            matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
+        };
+        left.is_rewritten |= changed.as_ref().map_or_else(torn_or_done, |()| true);
         changed
     }
 
@@ -293,7 +296,7 @@ impl LocalRebuild {
         if self.store.writing.preallocate {
             writer.reserve(self.len).at("allocate", &self.path)?;
         }
-        self.store.back_up_copy(place, (changing.file(), &old))?;
+        let backup = self.store.back_up_copy(place, (changing.file(), &old))?;
         let staged = (&self.staged.file, self.inode.0);
         let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
@@ -308,7 +311,8 @@ impl LocalRebuild {
         let umask = (self.store.umask, Heritage::default());
         let old_mode = Some(self.mode_of(place, &old));
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
-        attrs.set(On::Open(changing.file().as_fd())).at("set metadata of", &self.path)?;
+        let mut unset = attrs.set(On::Open(changing.file().as_fd()));
+        unset.add("backup's", backup);
         if lasts {
             fs::fsync(changing.file()).at("flush", &self.path)?;
         }
@@ -317,7 +321,7 @@ impl LocalRebuild {
         }
         self.doom(Fate::Gone);
         self.store.settle(place, (self.staged.whose, &self.staged.home));
-        Ok(())
+        unset.of(&self.path)
     }
 
     /// What it is when nothing but its name is missing.
@@ -436,16 +440,16 @@ impl Rebuild for LocalRebuild {
             expected.check_way(&place)?;
         }
         self.bring_home(&place)?;
-        self.finish(&commit, (&place, old))?;
+        let unset = self.finish(&commit, (&place, old))?;
         let finished = self.finished(expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
             lock(&self.store.delayed).push(finished, commit.meta.linked().is_some());
-            return Ok(());
+            return unset.of(&self.path);
         }
         finished.land(&self.store, &place)?;
         self.doom(Fate::Gone);
-        Ok(())
+        unset.of(&self.path)
     }
 
     fn discard(self) -> Result<(), StoreError> {

@@ -111,7 +111,13 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        read_at(&self.file, start, buf).at("read", &self.path)
+        let read = read_at(&self.file, start, buf).at("read", &self.path)?;
+        let len = self.version.len;
+        if read < buf.len() && start + (read as u64) < len {
+            self.check_unchanged()?;
+            return Err(StoreError::Short { path: self.path.clone(), len });
+        }
+        Ok(read)
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {

@@ -39,7 +39,7 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Unset, Version, Whole,
     check_path, lock,
 };
 
@@ -376,13 +376,14 @@ impl Inner {
         }
     }
 
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept.
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. What of its
+    /// attributes that could not be given.
     pub(super) fn back_up_copy(
         &self,
         place: &Place,
         (file, stat): (&OwnedFd, &Stat),
-    ) -> Result<(), StoreError> {
-        let Some(backup) = &self.backup else { return Ok(()) };
+    ) -> Result<Unset, StoreError> {
+        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
         let at = |done: Result<bool, Errno>| match done {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::Changed { path: place.path.clone() }),
@@ -401,13 +402,14 @@ impl Inner {
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
         let attrs = Attrs::of_new(&old, (keep, ways), None, (self.umask, Heritage::default()));
-        attrs.set(On::Open(staged.file.as_fd())).at("back up", &place.path)?;
+        let unset = attrs.set(On::Open(staged.file.as_fd()));
         if self.touched.is_durable() {
             fs::fsync(&staged.file).at("back up", &place.path)?;
         }
         self.touched.add(&place.dir_path);
         let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
-        backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))
+        backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))?;
+        Ok(unset)
     }
 
     /// What is looked at of an entry, and what of it is ours to change.
@@ -583,7 +585,8 @@ impl Store for LocalStore {
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
             let what = (keep, self.0.ways());
-            Attrs::of_new(meta, what, None, (self.0.umask, heritage)).set(On::Link(dir, name))
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            Ok(attrs.set(On::Link(dir, name)))
         })
     }
 
@@ -599,7 +602,7 @@ impl Store for LocalStore {
             let held = dir.open(name, OFlags::PATH)?;
             let what = (keep, self.0.ways());
             let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
-            attrs.set(On::Handle(held.as_fd()))
+            Ok(attrs.set(On::Handle(held.as_fd())))
         })
     }
 

@@ -15,7 +15,7 @@ use super::place::Place;
 use super::stage::{Staged, Whose, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
-use crate::{Keep, StoreError, Whole};
+use crate::{Keep, StoreError, Unset, Whole};
 
 /// Puts a file in `place`, where nothing is.
 pub(super) fn put_new(
@@ -30,14 +30,15 @@ pub(super) fn put_new(
         return put;
     }
     let staged = store.stages.create_as(place, attrs.birth_mode(store.owner))?;
-    let put = fill(store, place, &staged.file, what).and_then(|()| land(store, place, &staged));
+    let put = fill(store, place, &staged.file, what);
+    let put = put.and_then(|unset| land(store, place, &staged).map(|()| unset));
     if put.is_err()
         && let Ok(dir) = store.stages.dir(&staged.home)
     {
         // All of it is at hand: nobody will want to go on with a part of it.
         discard(&dir, &staged.name);
     }
-    put
+    put?.of(&place.path)
 }
 
 /// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or because
@@ -51,13 +52,14 @@ fn put_nameless(
         return None;
     }
     let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.owner))?;
-    if let Err(error) = fill(store, place, &file, what) {
-        return Some(Err(error));
-    }
+    let unset = match fill(store, place, &file, what) {
+        Ok(unset) => unset,
+        Err(error) => return Some(Err(error)),
+    };
     match place.dir.put(&file, &place.name) {
         Ok(()) => {
             store.settle(place, (Whose::Own, &home));
-            Some(Ok(()))
+            Some(unset.of(&place.path))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
         // If it is not that, a rename will say what it is.
@@ -68,22 +70,22 @@ fn put_nameless(
     }
 }
 
-/// Gives a file that was just made its content and all else.
+/// Gives a file that was just made its content and all else; what of its attributes could not be set.
 fn fill(
     store: &Inner,
     Place { path, .. }: &Place,
     file: &OwnedFd,
     (bytes, attrs): (&[u8], &Attrs<'_>),
-) -> Result<(), StoreError> {
+) -> Result<Unset, StoreError> {
     let born = fs::fstat(file).at("create", path)?;
     if !bytes.is_empty() {
         write_at(file.as_fd(), 0, bytes).at("write", path)?;
     }
-    attrs.set_on_new(On::Open(file.as_fd()), &born).at("set metadata of", path)?;
+    let unset = attrs.set_on_new(On::Open(file.as_fd()), &born);
     if store.touched.is_durable() {
         fs::fsync(file).at("flush", path)?;
     }
-    Ok(())
+    Ok(unset)
 }
 
 /// Moves it to its place.

@@ -12,7 +12,7 @@ use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
-use crate::work::{Handle, Setback, Turn};
+use crate::work::{Handle, Setback, Then, Turn};
 
 use super::facing::Parts;
 use super::{Attempt, By, Copies, IndexPart, batches, copy_runs, runs};
@@ -61,7 +61,7 @@ impl Receiver {
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
                 let message = format!("receive {}: it has changed", incoming.candidate.path);
                 let trouble = Trouble { kind: TroubleKind::Vanished, message };
-                self.fail(handle, Setback { trouble, retry: true });
+                self.fail(handle, Setback { trouble, then: Then::Retry });
                 return Ok(());
             }
             if spec != kept.spec {
@@ -106,7 +106,7 @@ impl Receiver {
         }
         let message = format!("read {}: it has grown too much meanwhile", incoming.candidate.path);
         let trouble = Trouble { kind: TroubleKind::Vanished, message };
-        self.fail(handle, Setback { trouble, retry: false });
+        self.fail(handle, Setback { trouble, then: Then::GiveUp });
         true
     }
 
@@ -160,7 +160,7 @@ impl Receiver {
         if self.load.is_crowded() {
             let message = "receive: more groups under way than can be held".into();
             let trouble = Trouble { kind: TroubleKind::Failed, message };
-            self.fail(handle, Setback { trouble, retry: true });
+            self.fail(handle, Setback { trouble, then: Then::Retry });
         }
         if needs_old {
             self.index_more(handle);

@@ -14,10 +14,11 @@ use crate::local::attrs::{Attrs, On};
 use crate::local::backup::Goes;
 use crate::local::copy::write_at;
 use crate::local::heritage::Heritage;
+use crate::local::noted::NOTE;
 use crate::local::place::Place;
 use crate::local::snapshot::{file_type, inode_of};
 use crate::local::stage::new_name;
-use crate::{Keep, StoreError, Version, lock};
+use crate::{Keep, StoreError, Unset, Version, lock};
 
 impl LocalStore {
     pub(super) fn set_dir(
@@ -44,10 +45,10 @@ impl LocalStore {
             let is = fs::fstat(dir)?;
             let attrs = attrs.inheriting(is.st_mode);
             let lacks = made.is_some() || !attrs.are_on(&is);
-            if lacks { attrs.set(on).map(|()| true) } else { Ok(false) }
+            Ok(lacks.then(|| attrs.set(on)))
         };
         let open = |usage| self.0.root.dir(path, usage);
-        let was_set = match open(Use::Read) {
+        let set = match open(Use::Read) {
             Err(Errno::ACCESS) => {
                 open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
             }
@@ -55,11 +56,10 @@ impl LocalStore {
         }
         .at(SET_META, path)?;
         // One that is as it should be costs no write, and no flush.
-        if was_set {
-            self.0.heritages.clear();
-            self.0.touched.add(path);
-        }
-        Ok(())
+        let Some(unset) = set else { return Ok(()) };
+        self.0.heritages.clear();
+        self.0.touched.add(path);
+        unset.of(path)
     }
 
     pub(super) fn set_file(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
@@ -74,14 +74,16 @@ impl LocalStore {
             return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
         }
         let open = On::Open(file.as_fd());
-        let set = || match is_path {
-            true => attrs.set(On::Handle(file.as_fd())),
-            false if self.0.touched.is_durable() => attrs.set(open).and_then(|()| fs::fsync(&file)),
-            false => attrs.set(open),
+        let set = || {
+            let unset = attrs.set(if is_path { On::Handle(file.as_fd()) } else { open });
+            if !is_path && self.0.touched.is_durable() {
+                fs::fsync(&file).at(SET_META, &place.path)?;
+            }
+            unset.of(&place.path)
         };
         let shares = self.0.writing.inplace && stat.st_nlink > 1;
         let Some(left) = shares.then(|| self.0.left.of(inode_of(&stat))).flatten() else {
-            return set().at(SET_META, &place.path);
+            return set();
         };
         let mut left = lock(&left);
         if left.is_rewritten {
@@ -90,7 +92,7 @@ impl LocalStore {
         }
         let done = set();
         left.version = fs::fstat(&file).ok().map(|now| Version::of(&now));
-        done.at(SET_META, &place.path)
+        done
     }
 
     /// Makes a file of these bytes, which is noted to be something else.
@@ -105,8 +107,13 @@ impl LocalStore {
             let file = dir.open(name, OFlags::RDONLY)?;
             let above = (self.0.umask, Heritage::default());
             let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
-            attrs.set(On::Open(file.as_fd()))?;
-            if self.0.touched.is_durable() { fs::fsync(&file) } else { Ok(()) }
+            let unset = attrs.set(On::Open(file.as_fd()));
+            // It would be a file of no content, and nothing else.
+            unset.why(NOTE).map_or(Ok(()), Err)?;
+            if self.0.touched.is_durable() {
+                fs::fsync(&file)?;
+            }
+            Ok(unset)
         })
     }
 
@@ -115,7 +122,7 @@ impl LocalStore {
         if !file_type(&stat).is_symlink() {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        attrs.set(On::Link(&place.dir, &place.name)).at(SET_META, &place.path)
+        attrs.set(On::Link(&place.dir, &place.name)).of(&place.path)
     }
 
     pub(super) fn set_special(
@@ -129,7 +136,7 @@ impl LocalStore {
         if node_of(kind) != Some((file_type(&stat), stat.st_rdev)) {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        attrs.set(On::Handle(held.as_fd())).at(SET_META, &place.path)
+        attrs.set(On::Handle(held.as_fd())).of(&place.path)
     }
 
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
@@ -154,20 +161,21 @@ impl LocalStore {
         &self,
         (action, path): (&'static str, &RelPath),
         make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
-        set: impl FnOnce(&Dir, &Name, Heritage) -> Result<(), Errno>,
+        set: impl FnOnce(&Dir, &Name, Heritage) -> Result<Unset, Errno>,
     ) -> Result<(), StoreError> {
         let place = self.place(action, path)?;
         let heritage = self.0.heritage(&place).at(action, path)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
         self.0.back_up(&place, Goes::Replaced)?;
-        let landed = set(&dir, &name, heritage).and_then(|()| place.land(&dir, &name));
+        let set = set(&dir, &name, heritage);
+        let landed = set.and_then(|unset| place.land(&dir, &name).map(|()| unset));
         if landed.is_err() {
             // What stays is litter for the sweep.
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);
-        landed.at(action, path)
+        landed.at(action, path)?.of(path)
     }
 }
 
