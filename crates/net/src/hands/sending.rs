@@ -9,14 +9,14 @@ use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
     AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher,
-    Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
+    Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying, Timestamp,
 };
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload};
-use deltic_protocol::options::Options;
+use deltic_protocol::options::{Options, Window};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
+    Answer, Bears, Body, Gap, Listed, Opened, Sealed, Sealing, Searched, Sender, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
@@ -49,6 +49,7 @@ pub(crate) struct SendingHands<T: Tree> {
     level: i32,
     link: Option<Link>,
     user: User,
+    seen_again: SeenAgain,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<Agreed>,
     /// How chunks are named until then.
@@ -58,6 +59,18 @@ pub(crate) struct SendingHands<T: Tree> {
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     digests: Digests,
+}
+
+/// By what the next run sees that a file of the same length changed.
+struct SeenAgain {
+    window: Window,
+    size_only: bool,
+}
+
+impl SeenAgain {
+    fn sees(&self, was: Timestamp, is: Timestamp) -> bool {
+        !self.size_only && !self.window.holds(was, is)
+    }
 }
 
 /// What follows from the terms of a session.
@@ -109,11 +122,11 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
         let (mut paths, mut rest) = (Vec::new(), Vec::new());
         for work in works {
-            let Work::Open { handle, path, how, zstd, key } = work else {
+            let Work::Open { handle, path, how, zstd, key, bears } = work else {
                 unreachable!("{work:?} may not join")
             };
             paths.push(path);
-            rest.push(((handle, key), (how, zstd)));
+            rest.push(((handle, key), (how, zstd, bears)));
         }
         let opened = self.tree.open_all(&paths).into_iter();
         rest.into_iter()
@@ -125,9 +138,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, key } => {
+            Work::Open { handle, path, how, zstd, key, bears } => {
                 let opened = self.tree.open(&path);
-                self.opened((handle, key), (how, zstd), opened)
+                self.opened((handle, key), (how, zstd, bears), opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -137,11 +150,13 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
-            Work::Seal { handle, proof } => Answer::Sealed(
-                (self.snapshot(handle).check_settled())
-                    .map(|()| match proof {
-                        Sealing::Chunks(chunks) => digest_of(chunks.iter()),
-                        Sealing::Bytes(digest) => digest,
+            Work::Seal { handle, proof, bears } => Answer::Sealed(
+                is_restless(&*self.snapshot(handle), bears, &self.seen_again)
+                    .map(|restless| match proof {
+                        Sealing::Chunks(chunks) => {
+                            Sealed { digest: digest_of(chunks.iter()), restless }
+                        }
+                        Sealing::Bytes(digest) => Sealed { digest, restless },
                     })
                     .map_err(|error| trouble(&error)),
             ),
@@ -203,6 +218,10 @@ impl<T: Tree> SendingHands<T> {
             level: level(options.compress_level),
             link,
             user: User::default(),
+            seen_again: SeenAgain {
+                window: options.compare.window,
+                size_only: options.compare.size_only,
+            },
             agreed: OnceLock::new(),
             guessed: ours.names(),
             open: Mutex::default(),
@@ -254,7 +273,11 @@ impl<T: Tree> SendingHands<T> {
             kind: TroubleKind::Skipped,
             message: format!("skip directory {path}"),
         });
-        let troubles = listing.errors.iter().map(sort).chain(skipped).collect();
+        let destination = listing.destination.iter().map(|path| Trouble {
+            kind: TroubleKind::Skipped,
+            message: format!("skip directory {path}: it is the destination"),
+        });
+        let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination).collect();
         let missing = match dir.is_root() {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
@@ -280,7 +303,7 @@ impl<T: Tree> SendingHands<T> {
     fn opened(
         &self,
         (handle, key): (Handle, Option<Key>),
-        (how, zstd): (How, bool),
+        (how, zstd, bears): (How, bool, Bears),
         snapshot: Result<T::Snapshot, StoreError>,
     ) -> Answer {
         if let Some(key) = key {
@@ -288,7 +311,7 @@ impl<T: Tree> SendingHands<T> {
             lock(&self.resumed).insert(handle, names);
         }
         let zstd = self.packs(zstd);
-        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd)));
+        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd, bears)));
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
@@ -297,15 +320,32 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         snapshot: T::Snapshot,
-        (how, zstd): (How, Option<i32>),
+        (how, zstd, bears): (How, Option<i32>, Bears),
     ) -> Result<Opened, StoreError> {
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);
+            let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
         Ok(Opened { meta, body: None })
+    }
+
+    /// Reads all of a file that is one block, or empty.
+    fn read_body(
+        &self,
+        snapshot: &T::Snapshot,
+        zstd: Option<i32>,
+        bears: Bears,
+    ) -> Result<Body, StoreError> {
+        let mut bytes = vec![0; snapshot.meta().len as usize];
+        // A file that has become shorter is not the one that was opened.
+        let got = snapshot.read_at(0, &mut bytes)?;
+        let bears = if got < bytes.len() { Bears::Nothing } else { bears };
+        let restless = is_restless(snapshot, bears, &self.seen_again)?;
+        let chunk = (!bytes.is_empty()).then(|| self.agreed().names.chunk(&bytes));
+        let digest = digest_of(chunk.iter());
+        Ok(Body { payload: packed(bytes, zstd), sealed: Sealed { digest, restless } })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -473,19 +513,25 @@ impl Patches {
     }
 }
 
-/// Reads all of a file that is one block, or empty.
-fn read_body(
+/// Checks that the file is what was opened, or differs from that in a way that is borne and that the next run sees: whether
+/// it does.
+fn is_restless(
     snapshot: &impl Snapshot,
-    names: &Fingerprinter,
-    zstd: Option<i32>,
-) -> Result<Body, StoreError> {
-    let mut bytes = vec![0; snapshot.meta().len as usize];
-    // A file that has become shorter is not the one that was opened.
-    snapshot.read_at(0, &mut bytes)?;
-    snapshot.check_settled()?;
-    let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
-    let digest = digest_of(chunk.iter());
-    Ok(Body { payload: packed(bytes, zstd), digest })
+    bears: Bears,
+    seen_again: &SeenAgain,
+) -> Result<bool, StoreError> {
+    let changed = match snapshot.check_settled() {
+        Ok(()) => return Ok(false),
+        Err(changed @ StoreError::Changed { .. }) => changed,
+        Err(error) => return Err(error),
+    };
+    let ((len, modified), was) = (snapshot.now()?, snapshot.meta());
+    let is_borne = match bears {
+        Bears::Nothing => false,
+        Bears::Growth => len > was.len,
+        Bears::Anything => len != was.len || seen_again.sees(was.modified, modified),
+    };
+    if is_borne { Ok(true) } else { Err(changed) }
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
