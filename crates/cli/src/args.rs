@@ -271,7 +271,7 @@ pub(crate) struct SyncArgs {
     #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = shell(), hide_default_value = true)]
     pub(crate) rsh: Words,
     /// The deltic program on the other machine
-    #[arg(long, alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
+    #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
 
@@ -348,8 +348,10 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 }
 
 /// Options that hands used to rsync will try.
-const NOT_YET: &[(&str, &str)] =
-    &[("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so")];
+const NOT_YET: &[(&str, &str)] = &[
+    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
+    ("--write-devices --copy-devices", "devices are made or left out, and never written or read"),
+];
 
 /// Names the instruction set that chunkers use.
 pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use deltic_core::path::printable;
 use deltic_net::Plan;
-use deltic_net::plan::Sources;
+use deltic_net::plan::{Destination, Sources};
 use deltic_protocol::report::{Action, Change, Item};
 
 use crate::escape::Escape;
@@ -40,6 +40,7 @@ pub(crate) struct Setting {
     /// `send` or `recv`.
     operation: &'static str,
     sources: Vec<PathBuf>,
+    destination: Vec<u8>,
     zone: Zone,
 }
 
@@ -50,7 +51,23 @@ impl Setting {
             Sources::Local(paths) => ("send", paths.clone()),
             Sources::Remote { .. } => ("recv", Vec::new()),
         };
-        Self { style: Style::of(plan), operation, sources, zone: Zone::here() }
+        let destination = match &plan.destination {
+            Destination::Local(path) => path.as_os_str(),
+            Destination::Remote { path, .. } => path,
+        };
+        let destination = destination.as_bytes().to_vec();
+        Self { style: Style::of(plan), operation, sources, destination, zone: Zone::here() }
+    }
+
+    /// What rsync says before all else of a destination that it makes.
+    pub(crate) fn made_root(&self, escape: Escape) -> Vec<u8> {
+        let path = self.destination.strip_suffix(b"/").unwrap_or(&self.destination);
+        [b"created directory ", &*escape.escaped(path)].concat()
+    }
+
+    /// When clocks here show what.
+    pub(crate) const fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// The time, in seconds since 1970, as clocks here show it.
@@ -189,6 +206,7 @@ impl Place {
         let deleted = change.action == Action::Deleted;
         let text = match self.what {
             b'n' => return name(change),
+            b'f' if deleted => return change.path.as_bytes().to_vec(),
             b'f' => return setting.long_name(change),
             b'L' => {
                 let made = facts.linked.as_ref().filter(|_| change.action != Action::Unchanged);
@@ -212,6 +230,7 @@ impl Place {
             b'B' => permissions(facts.mode),
             b'C' => " ".repeat(CHECKSUM_LEN),
             b'U' => facts.owner.user.unwrap_or(0).to_string(),
+            b'G' if deleted => "0".into(),
             b'G' => facts.owner.group.map_or_else(|| "DEFAULT".into(), |group| group.to_string()),
             b'%' => "%".into(),
             _ => String::new(),
@@ -283,6 +302,7 @@ mod tests {
             style: Style::SENDING,
             operation: "send",
             sources: sources.iter().map(PathBuf::from).collect(),
+            destination: b"to/".to_vec(),
             zone: Zone::utc(),
         }
     }

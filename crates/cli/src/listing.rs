@@ -3,9 +3,11 @@
 use std::cmp::Ordering;
 
 use deltic_core::meta::{Device, DeviceClass};
-use deltic_core::path::printable;
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_core::{Kind, Meta, RelPath};
 use indicatif::HumanCount;
+
+use crate::escape::Escape;
+use crate::zone::Zone;
 
 /// What is listed, kept until all is known: it comes in no order.
 #[derive(Debug, Default)]
@@ -18,14 +20,26 @@ impl List {
     }
 
     /// A line for each, with the targets of links if these would be brought over, in rsync's order.
-    pub(crate) fn lines(mut self, links: bool) -> impl Iterator<Item = String> {
+    pub(crate) fn lines(mut self, style: Style<'_>) -> impl Iterator<Item = Vec<u8>> {
         self.0.sort_by(|(one, a), (other, b)| order((one, a.is_dir()), (other, b.is_dir())));
-        self.0.into_iter().map(move |(path, meta)| line(&path, &meta, links))
+        self.0.into_iter().map(move |(path, meta)| line(&path, &meta, style))
     }
 }
 
+/// How lines are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style<'a> {
+    /// Whether links are brought over: then their targets are shown.
+    pub(crate) links: bool,
+    pub(crate) escape: Escape,
+    pub(crate) zone: &'a Zone,
+}
+
 /// In a directory come first what is none, then directories, each with what is in it.
-fn order((one, one_is_dir): (&RelPath, bool), (other, other_is_dir): (&RelPath, bool)) -> Ordering {
+pub(crate) fn order(
+    (one, one_is_dir): (&RelPath, bool),
+    (other, other_is_dir): (&RelPath, bool),
+) -> Ordering {
     let (mut a, mut b) = (one.components().peekable(), other.components().peekable());
     loop {
         match (a.next(), b.next()) {
@@ -41,17 +55,22 @@ fn order((one, one_is_dir): (&RelPath, bool), (other, other_is_dir): (&RelPath, 
     }
 }
 
-fn line(path: &RelPath, meta: &Meta, links: bool) -> String {
-    let target = match &meta.kind {
-        Kind::Symlink(target) if links => format!(" -> {}", printable(target)),
-        _ => String::new(),
-    };
+fn line(path: &RelPath, meta: &Meta, Style { links, escape, zone }: Style<'_>) -> Vec<u8> {
     let len = match &meta.kind {
         Kind::Symlink(target) => target.len() as u64,
         _ => meta.len,
     };
-    let (mode, len, time) = (mode(meta), HumanCount(len).to_string(), time(meta.modified));
-    format!("{mode} {len:>14} {time} {path}{target}")
+    let (len, time) = (HumanCount(len).to_string(), zone.shown(meta.modified.secs));
+    let path = if path.is_root() { b"." } else { path.as_bytes() };
+    let mut line = format!("{} {len:>14} {time} ", mode(meta)).into_bytes();
+    line.extend(escape.escaped(path));
+    if let Kind::Symlink(target) = &meta.kind
+        && links
+    {
+        line.extend_from_slice(b" -> ");
+        line.extend(escape.escaped(target));
+    }
+    line
 }
 
 /// Ten letters, as `ls -l` has them.
@@ -81,30 +100,22 @@ fn mode(meta: &Meta) -> String {
     text
 }
 
-/// The time in UTC.
-fn time(at: Timestamp) -> String {
-    let (days, secs) = (at.secs.div_euclid(86_400), at.secs.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (secs / 3600, secs / 60 % 60, secs % 60);
-    format!("{year:04}/{month:02}/{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// The date so many days after 1970-01-01 (Gregorian). Years begin in March here, so that the leap day is the last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    const ERA_DAYS: i64 = 146_097;
-    let since = days + 719_468;
-    let (era, day) = (since.div_euclid(ERA_DAYS), since.rem_euclid(ERA_DAYS));
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
+    use deltic_core::Timestamp;
+
     use super::*;
+
+    fn lines(list: List) -> Vec<String> {
+        let style = Style { links: true, escape: Escape::Unprintable, zone: &Zone::utc() };
+        list.lines(style).map(|line| String::from_utf8(line).unwrap()).collect()
+    }
+
+    fn line(path: &str, meta: Meta) -> String {
+        let mut list = List::default();
+        list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta);
+        lines(list).remove(0)
+    }
 
     fn meta(kind: Kind, len: u64, mode: u32) -> Meta {
         Meta::plain(kind, len, Timestamp { secs: 1_664_542_391, nanos: 9 }, mode)
@@ -112,27 +123,12 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_rsync() {
-        let path = RelPath::parse(b"support/Makefile").unwrap();
         assert_eq!(
-            line(&path, &meta(Kind::File, 8_012, 0o4644), true),
+            line("support/Makefile", meta(Kind::File, 8_012, 0o4644)),
             "-rwSr--r--          8,012 2022/09/30 12:53:11 support/Makefile"
         );
-        let link = meta(Kind::Symlink(b"../x"[..].into()), 0, 0o777);
-        assert!(
-            line(&path, &link, true).ends_with("4 2022/09/30 12:53:11 support/Makefile -> ../x")
-        );
-    }
-
-    #[test]
-    fn dates_are_right_around_leap_days_and_before_1970() {
-        for (secs, text) in [
-            (0, "1970/01/01 00:00:00"),
-            (-1, "1969/12/31 23:59:59"),
-            (951_782_400, "2000/02/29 00:00:00"),
-            (4_107_542_400, "2100/03/01 00:00:00"),
-        ] {
-            assert_eq!(time(Timestamp { secs, nanos: 0 }), text);
-        }
+        let link = meta(Kind::Symlink(b"../x\n"[..].into()), 0, 0o777);
+        assert!(line("a\nb", link).ends_with(r"5 2022/09/30 12:53:11 a\#012b -> ../x\#012"));
     }
 
     #[test]
@@ -144,7 +140,7 @@ mod tests {
             list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta(kind, 0, 0));
         }
         let names: Vec<_> =
-            list.lines(true).map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
+            lines(list).iter().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
         assert_eq!(names, ["c", "a", "b", "b/x"]);
     }
 }

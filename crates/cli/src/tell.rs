@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use deltic_core::RelPath;
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{
@@ -19,7 +20,7 @@ use crate::events::Event;
 use crate::exit::{self, Exit, Troubles};
 use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
-use crate::listing::List;
+use crate::listing::{self, List};
 use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::progress::Progress;
@@ -111,10 +112,19 @@ struct Words {
     explain: Option<Explain>,
     progress: Progress,
     listed: List,
+    /// What a dry run would change, kept until all is known: it comes in no order, and is compared with other runs.
+    held: Vec<Held>,
     /// Whether links are brought over.
     links: bool,
     output: Output,
     log: Option<Journal>,
+}
+
+/// A line of a dry run.
+struct Held {
+    path: RelPath,
+    is_dir: bool,
+    line: Vec<u8>,
 }
 
 impl Words {
@@ -130,9 +140,20 @@ impl Words {
         }
         let progress = Progress::new(view.live);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
-        let (listed, links) = (List::default(), plan.options.links);
-        let mut words =
-            Self { view, setting, dry_run, tally, explain, progress, listed, links, output, log };
+        let (listed, held, links) = (List::default(), Vec::new(), plan.options.links);
+        let mut words = Self {
+            view,
+            setting,
+            dry_run,
+            tally,
+            explain,
+            progress,
+            listed,
+            held,
+            links,
+            output,
+            log,
+        };
         if words.view.info.flist > 0 && !words.view.quiet {
             words.say(list[0]);
         }
@@ -147,25 +168,51 @@ impl Words {
         }
     }
 
+    /// Says what `line` does of a change: of one that would be made, in its turn.
+    fn say_of(&mut self, change: &Change, line: Vec<u8>) {
+        if self.dry_run {
+            let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
+            self.held.push(Held { path, is_dir, line });
+        } else {
+            self.say(line);
+        }
+    }
+
+    /// Says what was held back, in rsync's order of names.
+    fn say_held(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        held.sort_by(|a, b| listing::order((&a.path, a.is_dir), (&b.path, b.is_dir)));
+        held.iter().for_each(|held| self.output.line(&held.line));
+    }
+
     fn change(&mut self, change: &Change) {
         if change.action == Action::Unchanged {
             return self.unchanged(change);
         }
         self.tally.note(change);
+        if change.path.is_root() && matches!(change.action, Action::Created | Action::Copied) {
+            self.made_root();
+        }
         let format = match change.action {
             Action::Deleted => self.view.deletions.as_ref(),
             _ => self.view.names.as_ref().filter(|format| is_told(change, format, &self.view)),
         };
         if let Some(format) = format {
-            self.say(format.line(change, &self.setting, self.view.escape));
+            self.say_of(change, format.line(change, &self.setting, self.view.escape));
         }
         if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
             && self.view.info.name > 0
         {
-            self.say(line);
+            self.say_of(change, line.into_bytes());
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) {
             log.change(change, &self.setting, &self.view);
+        }
+    }
+
+    fn made_root(&mut self) {
+        if self.view.info.name > 0 || self.view.names.as_ref().is_some_and(Format::itemizes) {
+            self.say(self.setting.made_root(self.view.escape));
         }
     }
 
@@ -179,7 +226,7 @@ impl Words {
             Some(format) => format.line(change, &self.setting, self.view.escape),
             None => format::up_to_date(change, self.view.escape),
         };
-        self.say(line);
+        self.say_of(change, line);
         let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) else { return };
         match log.names.as_ref().is_some_and(Format::itemizes) {
             true if is_itemized => log.change(change, &self.setting, &self.view),
@@ -245,9 +292,12 @@ impl Teller for Words {
 
     fn finish(&mut self, result: &Result<Outcome, SyncError>, _: Exit) -> std::io::Result<()> {
         self.progress.clear();
+        self.say_held();
         match result {
             Ok(outcome) => {
-                for line in std::mem::take(&mut self.listed).lines(self.links) {
+                let (links, escape, zone) = (self.links, self.view.escape, self.setting.zone());
+                let style = listing::Style { links, escape, zone };
+                for line in std::mem::take(&mut self.listed).lines(style) {
                     self.output.line(&line);
                 }
                 if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {

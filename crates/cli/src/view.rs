@@ -121,7 +121,7 @@ impl View {
             live: live(show, info, terminals),
             quiet: show.quiet,
             color: terminals.stdout && !terminals.plain,
-            to_stderr: show.stderr == Stderr::All && !show.json,
+            to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
             by_line: matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line)),
             log,
         })

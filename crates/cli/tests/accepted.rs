@@ -17,6 +17,7 @@ fn words_without_a_meaning_here_change_nothing() {
     for words in [
         "--no-inc-recursive --inc-recursive --no-i-r --i-r",
         "--protocol=31 --checksum-seed=-5 --blocking-io --no-blocking-io",
+        "--old-compress --new-compress --qsort --no-crtimes --no-N --msgs2stderr --no-msgs2stderr",
         "--trust-sender --fsync --partial -P --max-alloc=1g --port=2222 --no-motd",
         "--sockopts=SO_SNDBUF=1 --address=127.0.0.1 --iconv=. --no-iconv",
         "--no-fsync --fsync",

@@ -34,14 +34,14 @@
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
 //!   it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
-//! - Where files of rules came or went at the target, what either says is protected stays.
+//! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
 //! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
-//! - `--inplace` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
+//! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
-//! - `--delete-excluded` with backups beside the files: rsync deletes those of earlier runs, which stay here.
+//! - `--delete-excluded` with backups beside the files: rsync deletes them, which stay here, and the directories that they are in.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
@@ -49,7 +49,7 @@
 //! - `--no-super` does not reach rsync's far end.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
-//!   directories at the target. There is none with these.
+//!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.
 //! - With `-n` Deltic does not look whether a directory that is in the way is empty.
 //! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
 //!   directories on the way to what is missing. Neither is tried.
@@ -57,9 +57,18 @@
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
-//! - Without `-p`, a file of several names has the mode that the directory in which it was made hands down (a default ACL).
+//! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there
+//!   before, or what its directory hands down (a default ACL).
+//! - `--partial-dir`: a file with a full directory in its place stays there; rsync does not begin with it.
+//! - `-H`: rsync links names to one that it takes for equal, by its size and time, and that has another content.
+//! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the way to it.
+//! - `--no-implied-dirs` where a directory is to be on the way and a file is: rsync fails, Deltic replaces it. No such trees are
+//!   made for it.
+//! - `-C` with `--delete-excluded`: in a pull rsync spares what that leaves out.
+//! - `--inplace` with backups: rsync's copies of old versions have the owner of a new file.
+//! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under the other.
+//! - `-n` with `-X` and an alternate: rsync complains of new directories that this has (23).
 //! - Two files of one name in two sources: Deltic takes the first.
-//! - A listed name that leads nowhere (`-L`): Deltic makes the directories on the way to it.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
@@ -67,10 +76,12 @@
 //! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
-//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal).
+//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
+//!   tried again with that directory empty.
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
-//! - That a file of rules was read shows with rsync, whatever `-UU` says.
+//! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
+//! - A directory that is not listed and holds protected names counts for `--max-delete`, though it stays.
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
 //!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
@@ -189,11 +200,12 @@ const APART: &[(&str, &str)] = &[
     ("-c", "-dest="),
     ("-b", "-dest="),
     ("--inplace", "--backup-dir=../kept"),
+    ("--append", "--backup-dir=../kept"),
     ("-c", "-@"),
     ("-c", "window"),
     ("-b", "--no-whole-file"),
-    ("-b", "--delete-excluded"),
     ("-I", "--no-whole-file"),
+    ("-C", "--delete-excluded"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),
@@ -208,7 +220,6 @@ const APART: &[(&str, &str)] = &[
     ("--append", "-yy"),
     ("-R", "--delete-missing-args"),
     ("-m", "--files-from"),
-    ("--files-from", "-L"),
     ("--files-from", "--filter"),
     ("--files-from", "--exclude"),
     ("--files-from", "--include"),
@@ -222,7 +233,8 @@ const APART: &[(&str, &str)] = &[
     ("--numeric-ids", "--chown"),
 ];
 /// Words with which no entry is of another kind than before, for the same.
-const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0", "-n"];
+const NO_KINDS: &[&str] =
+    &["--ignore-existing", "-dest=", "--max-delete=0", "-n", "--no-implied-dirs"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()

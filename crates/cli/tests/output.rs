@@ -350,9 +350,9 @@ fn eight_bits_pass_only_where_they_are_asked_for() {
         let words = shell.iter().chain(words).chain(&["src/", "dst/"]);
         world.command(DELTIC, words).output().expect("it runs").stdout
     };
-    assert_eq!(raw(&[]), b"\\#377\\#033\n");
-    assert_eq!(raw(&["-8"])[..6], b"\xff\\#033"[..]);
-    assert_eq!(raw(&["-8", "--no-8"])[..10], b"\\#377\\#033"[..]);
+    assert_eq!(raw(&[]), b"./\n\\#377\\#033\n");
+    assert_eq!(raw(&["-8"])[3..9], b"\xff\\#033"[..]);
+    assert_eq!(raw(&["-8", "--no-8"])[3..13], b"\\#377\\#033"[..]);
 }
 
 #[test]

@@ -285,6 +285,18 @@ fn what_is_protected_is_not_pruned() {
     }
 }
 
+/// A rule with `/` is about a path from the file system's root: that at the destination, which the sender does not know.
+#[test]
+fn a_path_at_the_source_protects_nothing_from_being_pruned() {
+    for way in WAYS {
+        let world = world(&["a"]);
+        world.mkdir("src/d/empty");
+        let run = sync(&world, way, &["-m", "-f", "P/ **/src/*", "-f", "P/ **/src/**"]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?}");
+        assert_eq!(paths(&world.path("dst")), ["a"].map(String::from).into(), "{way:?}");
+    }
+}
+
 #[test]
 fn delete_excluded_removes_what_is_left_out() {
     for way in WAYS {

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::attrs::{note, noted};
+use common::attrs::{ACCESS, acl, note, noted};
 use common::tree::picture;
-use common::{DELTIC, Run, WAYS, Way, World, edited, noise, rsync};
+use common::{DELTIC, Run, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 use serde_json::Value;
 
 fn name(world: &World, first: &str, other: &str) {
@@ -34,6 +34,26 @@ fn linked() -> World {
 
 fn words(way: Way, options: &str) -> String {
     format!("{options} {} {}", way.from("src/"), way.to("dst/"))
+}
+
+#[test]
+fn an_acl_is_mapped_whichever_name_leads() {
+    if !is_root() {
+        return skip("only root may give files away");
+    }
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/b", "x");
+        note(&world.path("src/b"), ACCESS, &acl(1, 2).with_mode(0o660).to_bytes());
+        // That one is here, so it leads and not the first.
+        world.ok(&words(way, "-aA"));
+        name(&world, "src/b", "src/a");
+        world.ok(&words(way, "-aAH --chown=33:34"));
+        let mapped = acl(33, 34).with_mode(0o660).to_bytes();
+        for name in ["dst/a", "dst/b"] {
+            assert_eq!(noted(&world.path(name), ACCESS).as_ref(), Some(&mapped), "{way:?} {name}");
+        }
+    }
 }
 
 /// The names of one file, for each that has several, as far as they are below `dir`.

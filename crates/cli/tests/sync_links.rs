@@ -65,6 +65,37 @@ fn a_link_to_nowhere_fails_where_links_are_followed() {
     }
 }
 
+/// As a source that is not there; but where only unsafe links are followed it is there for `--ignore-missing-args`.
+#[test]
+fn a_source_that_is_a_link_to_nowhere_brings_no_directories() {
+    for (words, code, made) in [
+        ("-L", 23, false),
+        ("-L --ignore-missing-args", 0, false),
+        ("-L --no-implied-dirs", 23, false),
+        ("--copy-unsafe-links", 23, true),
+        ("--copy-unsafe-links --ignore-missing-args", 23, true),
+        ("--copy-unsafe-links --no-implied-dirs", 23, false),
+    ] {
+        for way in WAYS {
+            let world = World::new();
+            world.mkdir("src");
+            world.mkdir("dst");
+            world.link("../../nowhere", "src/link");
+            let words = format!("-rlR {words}");
+            let line = format!("{words} {} {}", way.from("src/link"), way.to("dst/"));
+            assert_eq!(world.sync(&line.split(' ').collect::<Vec<_>>()).code, Some(code), "{line}");
+            assert_eq!(world.exists("dst/src"), made, "{line}");
+            if common::is_installed("rsync") {
+                let line = format!("{words} src/link other/");
+                let mut rsync = world.command("rsync", line.split(' '));
+                assert_eq!(common::Run::of(&mut rsync).code, Some(code), "{line}");
+                assert_eq!(world.exists("other/src"), made, "{line}");
+                let _ = std::fs::remove_dir_all(world.path("other"));
+            }
+        }
+    }
+}
+
 #[test]
 fn unsafe_links_are_left_out_and_nothing_goes_for_them() {
     for way in WAYS {

@@ -509,6 +509,43 @@ fn times_follow_the_options() {
 }
 
 #[test]
+fn a_directory_hands_its_group_down_if_the_mode_that_it_gets_says_so() {
+    if !as_root() {
+        return;
+    }
+    let made = || {
+        let world = World::new();
+        for dir in ["loses", "gets", "keeps/new"] {
+            world.write(format!("src/in/{dir}/file"), "x");
+        }
+        for (dir, mode) in [("loses", 0o755), ("gets", 0o2775), ("keeps", 0o2775)] {
+            world.chmod(&format!("src/in/{dir}"), mode);
+            world.mkdir(&format!("dst/in/{dir}"));
+            own(&world.path(format!("dst/in/{dir}")), 0, 33);
+            world.chmod(&format!("dst/in/{dir}"), if dir == "gets" { 0o775 } else { 0o2775 });
+        }
+        world
+    };
+    let check = |world: &World, by: &str| {
+        let group =
+            |name: &str| world.path(format!("dst/in/{name}/file")).metadata().unwrap().gid();
+        assert_eq!(["loses", "gets", "keeps/new"].map(group), [0, 33, 0], "{by}");
+        assert_eq!(world.mode("dst/in/loses") & 0o2000, 0, "{by}");
+        assert_eq!(world.path("dst/in/keeps/new").metadata().unwrap().gid(), 33, "{by}");
+    };
+    for way in WAYS {
+        let world = made();
+        world.ok(&format!("-rlp {} {}", way.from("src/"), way.to("dst/")));
+        check(&world, &format!("{way:?}"));
+    }
+    if is_installed("rsync") {
+        let world = made();
+        rsync(&world, &["-rlp", "src/", "dst/"]);
+        check(&world, "rsync");
+    }
+}
+
+#[test]
 fn what_is_put_into_a_directory_gets_what_that_hands_down() {
     if !as_root() {
         return;

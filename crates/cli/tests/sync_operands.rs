@@ -164,6 +164,7 @@ fn what_is_not_there_stands_in_the_way_of_nothing() {
         ("none/x to", 23, "old"),
         ("none file/ to", 23, "old"),
         ("--ignore-missing-args none to", 0, "old"),
+        ("--ignore-missing-args file/x to", 23, "old"),
         ("--ignore-missing-args none file to", 0, "new"),
         ("--ignore-missing-args none/ to", 23, "old"),
         ("--ignore-missing-args none/ file to", 23, "new"),

@@ -86,6 +86,8 @@ fn implied_directories_keep_their_attributes_where_that_is_asked_for() {
         assert_eq!(world.time("dst/src/empty").0, 1_000_000_000, "it is named, and not entered");
         sync(&world, way, "-Rrtp", &["src/a/b"]);
         assert_eq!((world.mode("dst/src/a"), world.time("dst/src/a").0), (0o700, 1_000_000_000));
+        sync(&world, way, "-Rrp --no-implied-dirs --chmod=Dg+s", &["src/a/b"]);
+        assert_eq!([world.mode("dst/src/a"), world.mode("dst/src/a/b")], [0o700, 0o2755]);
     }
 }
 
@@ -107,6 +109,23 @@ fn a_name_that_rules_leave_out_brings_no_directories_and_no_rule_is_asked_about_
         let world = world();
         sync(&world, way, "-rR --exclude=b --exclude=c", &["src/./a/b", "src/./c/file"]);
         assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_named_with_and_without_a_slash_brings_what_is_in_it() {
+    for way in WAYS {
+        for list in ["c\nc/\n", "c/\nc\n", "./c\n/c/\n"] {
+            let world = world();
+            world.write("list", list);
+            sync(&world, way, "-a --files-from=list", &["src/"]);
+            assert_eq!(all(&world, "dst"), ["c", "c/file"], "{way:?} {list}");
+        }
+        // Of two of one name the one without the slash brings nothing that is in it.
+        let world = world();
+        world.write("other/c/second", "x");
+        sync(&world, way, "-lptdR", &["src/./c", "other/./c/"]);
+        assert_eq!(all(&world, "dst"), ["c", "c/second"], "{way:?}");
     }
 }
 

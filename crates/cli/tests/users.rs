@@ -137,7 +137,10 @@ const WORDS: &[(&str, i32)] = &[
     ("-rt --delay-updates", 0),
     ("-rt --block-size=8192 --checksum-choice=blake3", 0),
     ("-rt --partial --inc-recursive --no-inc-recursive", 0),
-    ("-rt --protocol=31 --checksum-seed=1 --blocking-io --trust-sender", 0),
+    (
+        "-rt --protocol=31 --checksum-seed=1 --blocking-io --trust-sender --old-compress --qsort --no-crtimes",
+        0,
+    ),
     ("-rt --max-alloc=1g --port=1 --sockopts=x --address=x", 0),
     ("-rt --password-file=list", 4),
     ("-rt --early-input=list", 4),

@@ -1,7 +1,7 @@
 //! The name of bytes: equal fingerprints mean equal bytes.
 //!
 //! What persists is named by plain BLAKE3-256, which nobody can find a collision of. A session names bytes with a key that
-//! nobody knew when they were written, so that nobody can aim at its names (docs/decisions/0014), and eight bytes of one
+//! nobody knew when they were written, so that nobody can aim at its names (docs/decisions/0014), and a few bytes of one
 //! are enough to find.
 
 use std::fmt;
@@ -42,6 +42,12 @@ impl Fingerprint {
     pub fn short(&self) -> ShortFingerprint {
         ShortFingerprint(*self.0.first_chunk().expect("a short fingerprint is a prefix"))
     }
+
+    /// Its first bytes, so many of them.
+    #[must_use]
+    pub fn brief(&self, len: BriefLen) -> BriefFingerprint {
+        BriefFingerprint::from_bytes(&self.0[..len.get()]).expect("a length is a valid one")
+    }
 }
 
 /// The first bytes of a [`Fingerprint`]: finds bytes, while a [`Digest`](crate::Digest) over full ones proves them.
@@ -59,6 +65,86 @@ impl ShortFingerprint {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; SHORT_FINGERPRINT_BYTES] {
         &self.0
+    }
+}
+
+/// How many bytes of a chunk's fingerprint travel.
+///
+/// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says about
+/// ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law 9).
+/// docs/decisions/0024 says how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BriefLen(u8);
+
+impl BriefLen {
+    /// Fewest bytes.
+    pub const MIN: Self = Self(4);
+    /// Most bytes: as many as a [`ShortFingerprint`] has.
+    pub const MAX: Self = Self(SHORT_FINGERPRINT_BYTES as u8);
+
+    /// Checks a number of bytes.
+    #[must_use]
+    pub const fn new(bytes: u8) -> Option<Self> {
+        if Self::MIN.0 <= bytes && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
+    }
+
+    /// As few as find the chunks of a file that has about so many: a mistake costs more than a byte for each would, if it is
+    /// as frequent as one in some hundred thousand.
+    #[must_use]
+    pub const fn for_chunks(chunks: u64) -> Self {
+        let pairs = 2 * (u64::BITS - chunks.leading_zeros());
+        let bytes = (pairs + SPARE_BITS).div_ceil(8) as u8;
+        match Self::new(bytes) {
+            Some(len) => len,
+            None if bytes < Self::MIN.0 => Self::MIN,
+            None => Self::MAX,
+        }
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Bits that a brief fingerprint has beyond those that tell pairs of chunks apart; their lengths add about ten.
+const SPARE_BITS: u32 = 6;
+
+/// The first bytes of a chunk's [`Fingerprint`], as few as will do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BriefFingerprint {
+    /// Zeros behind the first `len`.
+    bytes: [u8; SHORT_FINGERPRINT_BYTES],
+    len: BriefLen,
+}
+
+impl BriefFingerprint {
+    /// The brief fingerprint that was written down as `bytes`; `None` where they are too few or too many.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let len = u8::try_from(bytes.len()).ok().and_then(BriefLen::new)?;
+        let mut all = [0; SHORT_FINGERPRINT_BYTES];
+        all[..bytes.len()].copy_from_slice(bytes);
+        Some(Self { bytes: all, len })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.get()]
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub const fn len(&self) -> BriefLen {
+        self.len
+    }
+
+    /// Whether `fingerprint` begins with it.
+    #[must_use]
+    pub fn begins(&self, fingerprint: &Fingerprint) -> bool {
+        fingerprint.0.starts_with(self.as_bytes())
     }
 }
 
@@ -135,6 +221,12 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+impl fmt::Debug for BriefFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.bytes[..DEBUG_BYTES])
+    }
+}
+
 impl fmt::Display for ShortFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.0)
@@ -153,6 +245,24 @@ pub(crate) const DEBUG_BYTES: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_brief_fingerprint_begins_those_that_agree_with_it() {
+        let (one, mut other) = (Fingerprint::of(b"one"), Fingerprint::of(b"one"));
+        other.0[5] ^= 1;
+        let brief = |bytes| one.brief(BriefLen::new(bytes).unwrap());
+        assert!(brief(5).begins(&one) && brief(5).begins(&other));
+        assert!(brief(6).begins(&one) && !brief(6).begins(&other));
+        assert_eq!(BriefFingerprint::from_bytes(&[0; 3]), None);
+        assert_eq!(BriefFingerprint::from_bytes(&[0; 9]), None);
+    }
+
+    #[test]
+    fn the_more_chunks_there_are_the_more_bytes_tell_them_apart() {
+        let bytes = |chunks| BriefLen::for_chunks(chunks).get();
+        let lens = [0, 1, 8191, 8192, 1 << 17, 1 << 20, 1 << 22, 1 << 28, u64::MAX].map(bytes);
+        assert_eq!(lens, [4, 4, 4, 5, 6, 6, 7, 8, 8]);
+    }
 
     #[test]
     fn a_fingerprint_is_plain_blake3() {

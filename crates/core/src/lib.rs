@@ -33,7 +33,7 @@ pub mod weak;
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
-pub use fingerprint::{Fingerprint, Fingerprinter, ShortFingerprint};
+pub use fingerprint::{BriefFingerprint, BriefLen, Fingerprint, Fingerprinter, ShortFingerprint};
 pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::{ChunkNo, Index};
 pub use keyed::{Key, KeyedSum};

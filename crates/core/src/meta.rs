@@ -59,6 +59,8 @@ pub enum DeviceClass {
 
 /// The mode bits that an owner needs of a directory to work in it.
 pub const OWNER_BITS: u32 = 0o700;
+/// With which a directory hands its group down.
+pub const SETGID: u32 = 0o2000;
 /// The mode bits of who may execute.
 pub const EXECUTE_BITS: u32 = 0o111;
 /// Most bytes in the name of an extended attribute, as on Linux.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
-use crate::fingerprint::{Fingerprint, ShortFingerprint};
+use crate::fingerprint::{BriefFingerprint, Fingerprint};
 use crate::recipe::{Chunk, Digest, Group};
 use crate::span::Span;
 
@@ -293,11 +293,11 @@ pub fn digest(chunks: &[Chunk]) -> Digest {
 #[must_use]
 pub fn find_chunk(
     known: &[Chunk],
-    short: ShortFingerprint,
+    brief: BriefFingerprint,
     len: u32,
     after: Option<usize>,
 ) -> Option<usize> {
-    let equal = |chunk: &Chunk| chunk.fingerprint.short() == short && chunk.len == len;
+    let equal = |chunk: &Chunk| brief.begins(&chunk.fingerprint) && chunk.len == len;
     let neighbour = after.map(|n| n + 1).filter(|n| known.get(*n).is_some_and(equal));
     neighbour.or_else(|| known.iter().position(equal))
 }

@@ -11,6 +11,7 @@ use deltic_protocol::streams::over;
 
 use crate::machine::Machine;
 use crate::monitor::Monitor;
+use crate::transport::spare;
 
 /// Bytes of frames that travel to the writer together.
 const BATCH_BYTES: usize = 256 << 10;
@@ -112,8 +113,12 @@ impl Outlets {
         let (lane, mut batch) = match self.held.pop_front() {
             Some(held) => held,
             None => {
-                let mut batch = Vec::new();
-                (self.next_frame(machine, &mut batch)?, batch)
+                let mut batch = spare::buffer();
+                let Some(lane) = self.next_frame(machine, &mut batch) else {
+                    spare::keep(batch);
+                    return None;
+                };
+                (lane, batch)
             }
         };
         while batch.len() < BATCH_BYTES {
@@ -124,6 +129,7 @@ impl Outlets {
             }
             if let Some((_, held)) = self.held.pop_front() {
                 batch.extend_from_slice(&held);
+                spare::keep(held);
                 continue;
             }
             let start = batch.len();

@@ -84,6 +84,7 @@ fn source_options(options: &Options) -> SourceOptions {
         prune_empty_dirs: select.prune_empty_dirs,
         protects: Filter::new(&options.rules, Side::Receiver),
         mounts: select.mounts,
+        plain_implied_dirs: select.plain_implied_dirs,
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,
         see: options.metadata.seen_by_sender(),

@@ -4,10 +4,12 @@ mod child;
 mod flow;
 mod hearing;
 mod saying;
+pub(crate) mod spare;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
@@ -27,8 +29,11 @@ pub(crate) use saying::start_writer;
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
-/// Bytes that a stream is asked for at once.
-const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes that are written at once, where there are so many.
+const WRITTEN_BYTES: usize = 64 << 10;
+/// Bytes that a stream is asked for at once, and that a pipe to another process holds, if it may: with more of them the two ends
+/// wait for each other less often, and what is done with many small files is done with more of them at a time.
+const READ_BYTES: usize = 256 << 10;
 
 /// Both directions to the other end, over streams of bytes.
 pub(crate) struct Link {
@@ -76,7 +81,10 @@ impl Reader {
     async fn read_more(&mut self, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
         match self {
             Self::Stream(reader) => {
-                bytes.reserve(BUFFER_BYTES);
+                if bytes.capacity() == 0 {
+                    *bytes = spare::buffer();
+                }
+                bytes.reserve(READ_BYTES);
                 reader.read_buf(bytes).await
             }
             Self::Memory(batches) => {
@@ -86,6 +94,7 @@ impl Reader {
                     *bytes = batch;
                 } else {
                     bytes.extend_from_slice(&batch);
+                    spare::keep(batch);
                 }
                 Ok(len)
             }
@@ -142,5 +151,12 @@ fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
     let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
-    Ok(fs::openat(fs::CWD, path, how | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    let pipe = fs::openat(fs::CWD, path, how | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    widen(&pipe);
+    Ok(pipe)
+}
+
+/// Lets a pipe hold more than pipes do. Who has many of them may not, and it is as it was.
+fn widen(pipe: impl AsFd) {
+    let _ = fcntl_setpipe_size(pipe, READ_BYTES);
 }

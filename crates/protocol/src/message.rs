@@ -7,7 +7,7 @@ use std::ops::Range;
 use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::fingerprint::ShortFingerprint;
+use deltic_core::fingerprint::{BriefFingerprint, BriefLen, ShortFingerprint};
 use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
 use deltic_core::tally::TALLY_SUM_BYTES;
@@ -16,6 +16,7 @@ use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::frame_behind;
+use crate::limits::MAX_BATCH;
 use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, whole};
@@ -56,8 +57,12 @@ pub struct ChunkLine {
     /// Length in bytes.
     pub len: u32,
     /// Its fingerprint's first bytes.
-    pub short: ShortFingerprint,
+    pub brief: BriefFingerprint,
 }
+
+/// Chunks of a recipe as they travel together: as many bytes are told of each one's fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkLines(pub Vec<ChunkLine>);
 
 /// A gap in new that faces a gap in old between the same neighbours, and what old has there (DESIGN §2, "two levels").
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,9 +141,9 @@ pub enum ToReceiver {
     /// The next groups of the recipe.
     Groups { file: FileNo, groups: Vec<GroupLine> },
     /// The chunks of groups that the receiver lacks, in the order in which it asked.
-    Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: Vec<ChunkLine> },
+    Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: ChunkLines },
     /// Tells the next chunks of a short file's recipe, without groups.
-    Recipe { file: FileNo, chunks: Vec<ChunkLine> },
+    Recipe { file: FileNo, chunks: ChunkLines },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
@@ -298,13 +303,29 @@ impl Wire for GroupLine {
     }
 }
 
-impl Wire for ChunkLine {
+impl Wire for ChunkLines {
     fn put(&self, to: &mut Vec<u8>) {
-        self.len.put(to);
-        self.short.put(to);
+        let brief = self.0.first().map_or(BriefLen::MIN, |line| line.brief.len());
+        debug_assert!(self.0.iter().all(|line| line.brief.len() == brief), "all are as long");
+        to.put_u8(brief.get() as u8);
+        to.put_varint(self.0.len() as u64);
+        for line in &self.0 {
+            line.len.put(to);
+            to.put_bytes(line.brief.as_bytes());
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { len: from.varint_u32()?, short: Wire::take(from)? })
+        let brief = BriefLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
+        let count = from.varint()?;
+        if count > MAX_BATCH as u64 {
+            return Err(Bad::Limit("items in one frame"));
+        }
+        let line = |_| {
+            let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
+            let brief = BriefFingerprint::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
+            Ok(ChunkLine { len, brief })
+        };
+        (0..count).map(line).collect::<Result<_, _>>().map(Self)
     }
 }
 

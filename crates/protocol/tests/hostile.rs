@@ -17,8 +17,9 @@ use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    Acl, AtEnd, BlockLen, ChunkerSpec, Compared, Digest, Entry, Fingerprint, GapDelta, GapSums,
-    Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy, StrongSum, Tally, Timestamp, Xattr,
+    Acl, AtEnd, BlockLen, BriefFingerprint, BriefLen, ChunkerSpec, Compared, Digest, Entry,
+    Fingerprint, GapDelta, GapSums, Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy,
+    StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
@@ -26,7 +27,7 @@ use deltic_protocol::limits::{
     OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Compare, Delete, Links, Metadata, Missing, Options, Remove,
@@ -314,8 +315,9 @@ fn recipe(lens: &[u32]) -> ToReceiver {
     ToReceiver::Recipe { file: A, chunks: chunk_lines(lens) }
 }
 
-fn chunk_lines(lens: &[u32]) -> Vec<ChunkLine> {
-    lens.iter().map(|len| ChunkLine { len: *len, short: short(8) }).collect()
+fn chunk_lines(lens: &[u32]) -> ChunkLines {
+    let brief = BriefFingerprint::from_bytes(&[8; 4]).unwrap();
+    ChunkLines(lens.iter().map(|len| ChunkLine { len: *len, brief }).collect())
 }
 
 fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
@@ -383,7 +385,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Groups.foreign", ToReceiver::Groups { file: foreign, groups: Vec::new() }),
         ("Chunks", chunks(one(0..1), &[1000, 2000])),
         ("Recipe", recipe(&[1000, 2000])),
-        ("Recipe.foreign", ToReceiver::Recipe { file: foreign, chunks: Vec::new() }),
+        ("Recipe.foreign", ToReceiver::Recipe { file: foreign, chunks: ChunkLines(Vec::new()) }),
         ("Fill", fill(one(0..1), 1000)),
         (
             "Fill.foreign",
@@ -1694,7 +1696,7 @@ fn gaps_that_are_asked_for_are_bounded() {
 fn all_gaps_together_are_twice_the_file_at_most() {
     let mut target = Target::lacked();
     let told = |frame: &ToReceiver| match frame {
-        ToReceiver::Chunks { chunks, .. } => chunks.len() as u32,
+        ToReceiver::Chunks { chunks, .. } => chunks.0.len() as u32,
         _ => 0,
     };
     let chunks: u32 = target.frames.iter().map(told).sum();
@@ -1724,10 +1726,13 @@ fn a_failure_in_the_midst_of_a_commit_is_refused() {
         ToSender::Lack { groups, .. } => Some(groups.clone()),
         _ => None,
     });
-    let lines = found.iter().map(|c| ChunkLine { len: c.len, short: c.fingerprint.short() });
+    let lines =
+        found.iter().map(|c| ChunkLine { len: c.len, brief: c.fingerprint.brief(BriefLen::MAX) });
     let lacked = lacked.filter(|lacked| !lacked.is_empty());
     if let Some(groups) = lacked {
-        victim.take([ToReceiver::Chunks { file: A, groups, chunks: lines.collect() }]).unwrap();
+        victim
+            .take([ToReceiver::Chunks { file: A, groups, chunks: ChunkLines(lines.collect()) }])
+            .unwrap();
     }
     let need = victim.frames.iter().find_map(|frame| match frame {
         ToSender::Need { chunks, .. } => Some(chunks.clone()),

@@ -128,6 +128,25 @@ fn a_count_is_refused_before_its_items_are_read() {
 }
 
 #[test]
+fn a_fingerprint_is_neither_too_brief_nor_too_long() {
+    // Recipe of file 0: one chunk of a byte, and so many bytes of its fingerprint.
+    for bytes in 0..=255 {
+        let mut payload = vec![0, bytes, 1, 1];
+        payload.resize(payload.len() + usize::from(bytes), 7);
+        let told = ToReceiver::decode(51, &payload);
+        let refused = PeerError::Malformed { frame: "Recipe", source: CodecError::OutOfRange };
+        match bytes {
+            4..=8 => assert_eq!(told.unwrap().encode()[HEADER_BYTES..], payload),
+            _ => assert_eq!(told, Err(refused)),
+        }
+    }
+    assert_eq!(
+        ToReceiver::decode(51, &[0, 5, 1, 1, 7, 7, 7, 7]),
+        Err(PeerError::Malformed { frame: "Recipe", source: CodecError::Truncated })
+    );
+}
+
+#[test]
 fn a_stream_of_something_else_is_named() {
     assert_eq!(check_magic(&MAGIC), Ok(()));
     let error = check_magic(b"SSH-2.0-").unwrap_err();

@@ -273,6 +273,18 @@ impl Dir {
         fs::openat(&self.fd, name.as_bytes(), flags, mode)
     }
 
+    /// Makes a file that has no name, to read and write, on the file system of this directory, with this mode, less what the
+    /// process withholds. What gets [no name](Self::put) goes with its handle.
+    pub(crate) fn create_nameless(&self, mode: Mode) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        fs::openat(&self.fd, ".", flags, mode)
+    }
+
+    /// Gives a file that has none this name, which nothing may have. Older kernels want a privilege for that.
+    pub(crate) fn put(&self, nameless: &OwnedFd, name: &Name) -> Result<(), Errno> {
+        fs::linkat(nameless, "", &self.fd, name.as_bytes(), AtFlags::EMPTY_PATH)
+    }
+
     /// Makes the directory `name`, its owner's alone.
     pub(crate) fn make_dir(&self, name: &Name) -> Result<(), Errno> {
         fs::mkdirat(&self.fd, name.as_bytes(), Mode::RWXU)

@@ -140,9 +140,9 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.keep_dirlink(path)
     }
 
-    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
-        self.inner.make_dir(path)
+        self.inner.make_dir(path, mode)
     }
 
     fn make_symlink(

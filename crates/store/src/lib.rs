@@ -223,11 +223,12 @@ pub trait Store: Tree {
     ) -> Result<Option<Resumed<Self::Rebuild>>, StoreError>;
 
     /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`], which gives a new one
-    /// its mode and an old one that was closed to its owner the one it had; replaces anything else.
+    /// its mode and an old one that was closed to its owner the one it had; replaces anything else. If it is known which
+    /// `mode` that will be, what is made in it until then gets the group that it would get in such a directory.
     ///
     /// # Errors
     /// Where it cannot be made.
-    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError>;
+    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError>;
 
     /// Puts a symlink to `target` at `path`, in one step, in place of anything but a full directory.
     ///

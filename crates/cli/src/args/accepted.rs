@@ -50,6 +50,15 @@ pub(crate) struct Accepted {
     /// Accepted: the remote shell may block as it likes
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) blocking_io: bool,
+    /// Accepted: both ends compress alike
+    #[arg(long, aliases = ["new-compress"], help_heading = COMPATIBLE)]
+    pub(crate) old_compress: bool,
+    /// Accepted: names come in one order
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) qsort: bool,
+    /// Accepted: no times of creation are set
+    #[arg(long, aliases = ["no-N"], help_heading = COMPATIBLE)]
+    pub(crate) no_crtimes: bool,
     /// Accepted: what a sender lists is checked in any case
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,

@@ -27,7 +27,7 @@ pub(crate) struct Show {
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) itemize_changes: u8,
     /// Name what changes in this format: %n name, %i what changes, %l length, %L target, ...
-    #[arg(long, value_name = "FORMAT", alias = "log-format", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FORMAT", visible_alias = "log-format", allow_hyphen_values = true)]
     #[arg(help_heading = SHOW)]
     pub(crate) out_format: Option<OsString>,
     /// Append what happens to FILE, with times
@@ -67,6 +67,12 @@ pub(crate) struct Show {
     /// Where messages go: `all` of them to standard error, or only errors
     #[arg(long, value_name = "MODE", default_value = "errors", help_heading = SHOW)]
     pub(crate) stderr: Stderr,
+    /// The same as --stderr=all, as older scripts say it
+    #[arg(long, overrides_with_all = ["stderr", "no_msgs2stderr"], hide = true)]
+    pub(crate) msgs2stderr: bool,
+    /// The same as --stderr=client
+    #[arg(long, overrides_with_all = ["stderr", "msgs2stderr"], hide = true)]
+    no_msgs2stderr: bool,
     /// When standard output is written: None and Line, after each line; Block, in pieces
     #[arg(long, value_name = "MODE", ignore_case = true, help_heading = SHOW)]
     pub(crate) outbuf: Option<Outbuf>,

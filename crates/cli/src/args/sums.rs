@@ -10,7 +10,7 @@ use super::accepted::Unsupported;
 pub(crate) struct SumArgs {
     /// What names and proves bytes: auto, blake3 (no faster sum that the two ends share), none (files go whole); one name, or
     /// one for transfers and one for -c
-    #[arg(long, value_name = "NAMES", alias = "cc", help_heading = TRAVEL)]
+    #[arg(long, value_name = "NAMES", visible_alias = "cc", help_heading = TRAVEL)]
     checksum_choice: Option<String>,
 }
 

@@ -20,17 +20,17 @@ pub(crate) struct Travel {
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
     /// How to compress: zstd, auto (the same) or none; implies -z
-    #[arg(long, value_name = "NAME", alias = "zc", help_heading = TRAVEL)]
+    #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<Choice>,
     /// How hard to compress, 1 to 22 (zstd); implies -z
-    #[arg(long, value_name = "N", alias = "zl", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", visible_alias = "zl", allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub(crate) compress_level: Option<i32>,
     /// Accepted as in rsync 3.5, where it has no effect either: what does not shrink is sent as it is
     #[arg(long, value_name = "LIST", help_heading = TRAVEL)]
     pub(crate) skip_compress: Option<OsString>,
     /// Accepted as in rsync: each thread of --threads compresses
-    #[arg(long, value_name = "N", alias = "zt", help_heading = TRAVEL)]
+    #[arg(long, value_name = "N", visible_alias = "zt", help_heading = TRAVEL)]
     pub(crate) compress_threads: Option<u32>,
     /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
@@ -44,7 +44,7 @@ pub(crate) struct Travel {
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) contimeout: u32,
     /// Stop after so many minutes; the next run goes on
-    #[arg(long, value_name = "MINUTES", alias = "time-limit", help_heading = TRAVEL)]
+    #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     pub(crate) stop_after: Option<u32>,
     /// Stop at this local time: [[year-]month-]dayThour:minute, or a part of it

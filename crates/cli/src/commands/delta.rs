@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use deltic_core::format::delta::{Header, MAX_LITERAL_BYTES, Record};
 use deltic_core::format::recipe::{self, Recipe, Summary};
 use deltic_core::format::{FormatError, Parser};
-use deltic_core::{Chunk, ChunkNo, ChunkerSpec, CopyRuns, Index, Op};
+use deltic_core::{BriefLen, Chunk, ChunkNo, ChunkerSpec, CopyRuns, Index, Op};
 
 use super::patch::Output;
 use super::signature::{Input, READ_BYTES};
@@ -104,7 +104,7 @@ impl Steps {
 
     /// Takes the next chunk of new and its bytes.
     fn push(&mut self, bytes: &[u8], chunk: &Chunk, index: &Index) -> Result<()> {
-        match index.find_chunk(chunk.fingerprint.short(), chunk.len, self.after) {
+        match index.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, self.after) {
             // A signature holds full fingerprints, so a copy can be certain here.
             Some(no) if index.chunk(no).1 == chunk.fingerprint => {
                 self.put_literal()?;

@@ -2,7 +2,7 @@
 //!
 //! Names are few, so that trees, edits and patterns meet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -170,6 +170,15 @@ impl Tree {
         for path in self.0.iter().filter_map(out).collect::<Vec<_>>() {
             self.remove(&path);
         }
+    }
+
+    /// Each name of a file that has several.
+    pub fn names_of_several(&self) -> BTreeSet<&Path> {
+        let all = self.0.iter().filter_map(|(path, node)| match &node.what {
+            What::Again(first) => Some([path.as_path(), first]),
+            _ => None,
+        });
+        all.flatten().collect()
     }
 
     /// Leaves each file one name.

@@ -116,6 +116,10 @@ impl Case {
         let ours = self.run(&world, DELTIC, "o/dst/");
         let both =
             Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
+        if both.has_died(&ours, &theirs) {
+            let emptied = self.without_full_dirs_for_linked();
+            return emptied.and_then(|case| case.difference());
+        }
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
             let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
@@ -131,6 +135,16 @@ impl Case {
             }
             text
         })
+    }
+
+    /// This case with nothing in the directories that are in the place of a file of several names, if there are such.
+    fn without_full_dirs_for_linked(&self) -> Option<Self> {
+        let mut emptied = self.clone();
+        for path in self.new.names_of_several() {
+            let is_below = |other: &Path| other != path && other.starts_with(path);
+            emptied.old.leave_out(|other, _| is_below(other));
+        }
+        (emptied.old.0.len() < self.old.0.len()).then_some(emptied)
     }
 
     fn owner(&self) -> Option<u32> {
@@ -229,8 +243,10 @@ fn sources(dice: &mut Dice, asked: &Asked, new: &Tree, turns: bool) -> Vec<OsStr
             let name = |path: &PathBuf| Path::new(prefix).join(path).into_os_string();
             let [first, second] = [dice.pick(&names), dice.pick(&names)];
             let mut some = vec![name(first)];
-            // Of equal names the first counts, even if it is not there.
-            if first.file_name() != second.file_name() {
+            let within = first.starts_with(second) || second.starts_with(first);
+            // Of equal names the first counts, even if it is not there. What goes under one name is not there under another.
+            let gone = within && asked.has("--remove-source-files");
+            if first.file_name() != second.file_name() && !gone {
                 some.push(name(second));
             }
             if asked.part("missing-args") {

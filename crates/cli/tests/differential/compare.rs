@@ -54,7 +54,9 @@ impl Asked {
 
     /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
     pub(crate) fn may_be_closed(&self) -> bool {
+        let is_sent_again = self.has("-H") && (self.has("-y") || self.has("-yy"));
         !self.deletes()
+            && !is_sent_again
             && !self.part("-X")
             && !["-m", "-c", "-n", "--existing", "-A"].iter().any(|word| self.has(word))
     }
@@ -147,6 +149,25 @@ fn is_fresh(secs: i64) -> bool {
     (secs as u64).abs_diff(now) < 86_400
 }
 
+/// All names of the file that one looks like this.
+fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
+    let is_other = |(_, other): &(&PathBuf, &Look)| other.inode == look.inode;
+    looks.iter().filter(is_other).map(|(name, _)| name).collect()
+}
+
+/// Whether it is in a partial directory, or one, since a full directory is in the place of a file.
+fn has_no_place(name: &Path, ours: &End) -> bool {
+    let is_partial = name.components().any(|part| part.as_os_str() == ".part");
+    let is_full =
+        |line: &str| line.starts_with("deltic: commit ") && line.ends_with(": directory not empty");
+    is_partial && ours.stderr.lines().any(is_full)
+}
+
+/// Whether it is a directory that backups are kept in.
+fn is_backup_dir(name: &Path, look: &Look) -> bool {
+    look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
+}
+
 /// Whether rsync took a name for one that it had not asked for, and gave up.
 fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
@@ -161,15 +182,18 @@ fn kept_dir(line: &str) -> Option<String> {
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
-        if self.case.way == Way::Pull && is_rejected(theirs) || self.has_died(ours, theirs) {
+        if self.case.way == Way::Pull && is_rejected(theirs) {
             return Vec::new();
         }
         let mut all = Vec::new();
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
-        if ours.code != theirs.code && !self.wants_to_list_what_goes(ours, theirs, &now[0]) {
+        let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
+            || self.wants_attributes_of_none(ours, theirs)
+            || self.counts_what_stays(ours, theirs);
+        if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
-        all.extend(self.names(&now, ours.code));
+        all.extend(self.names(&now, (ours, theirs)));
         if self.tells_alike() {
             all.extend(self.lines(ours, theirs));
             all.extend(self.figures(ours, theirs));
@@ -194,7 +218,7 @@ impl Both<'_> {
     }
 
     /// Whether rsync broke down at a full directory that is in the way of a name that others are to be linked to.
-    fn has_died(&self, ours: &End, theirs: &End) -> bool {
+    pub(crate) fn has_died(&self, ours: &End, theirs: &End) -> bool {
         self.asked.has("-H")
             && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
             && ours.stderr.contains(": directory not empty")
@@ -217,6 +241,24 @@ impl Both<'_> {
         (ours.code, theirs.code) == (Some(0), Some(23))
             && told.clone().all(is_meant)
             && told.count() == self.before.iter().filter(gave_way).count()
+    }
+
+    /// Whether all that is wrong for rsync is that new directories, which an alternate has, have no attributes in a dry run.
+    fn wants_attributes_of_none(&self, ours: &End, theirs: &End) -> bool {
+        let asked = self.asked;
+        let asks = asked.has("-n") && asked.part("-X") && asked.part("-dest=");
+        let is_meant = |line: &str| {
+            line.starts_with("rsync: [generator] gen_entry_copy_xattrs: ")
+                && line.ends_with("failed: No such file or directory (2)")
+        };
+        let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
+        asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
+    }
+
+    /// Whether Deltic names directories that were to go beyond the limit, and stay in any case: rules protect what is in them.
+    fn counts_what_stays(&self, ours: &End, theirs: &End) -> bool {
+        let is_limited = self.asked.rules() && self.asked.has("--max-delete=0");
+        is_limited && (ours.code, theirs.code) == (Some(25), Some(0))
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
@@ -345,19 +387,30 @@ impl Both<'_> {
         counted.iter().filter(|start| !alike(start)).map(told).collect()
     }
 
-    fn names(&self, [ours, theirs]: &[Looks; 2], code: Option<i32>) -> Vec<String> {
-        let linked = self.linked();
+    fn names(&self, [ours, theirs]: &[Looks; 2], ends: (&End, &End)) -> Vec<String> {
+        let (linked, code) = (self.linked(), ends.0.code);
         let source = look(&self.world.path("src"));
         let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
-            let told = |looks: &Looks| looks.get(name).map(|look| self.told(name, look, &linked));
-            let (here, was) = (told(ours), told(self.before));
+            let follows = self.may_follow_any(name, [ours, theirs]);
+            // A backup that is a copy keeps what the old version had.
+            let is_copy = self.is_backup(name) && self.asked.has("--inplace");
+            let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
+            let is_kept = follows || is_kept;
+            let told = |look: &Look| {
+                let told = self.told(name, look, (&linked, is_kept));
+                let mode = self.told_mode(name, look);
+                format!("{:o} {told}", if follows && !asked.perms() { 0 } else { mode })
+            };
+            let (here, was) = (ours.get(name).map(told), self.before.get(name).map(told));
             let new = name.strip_prefix("dst").ok().and_then(|name| source.get(name));
-            let there =
-                theirs.get(name).map(|look| self.as_meant(name, (look, ours.get(name)), new));
-            let there = there.map(|look| self.told(name, &look, &linked));
-            let new = new.map(|look| self.told(name, look, &linked));
+            let there = theirs.get(name).map(|look| {
+                let names = names_of(look, theirs);
+                self.as_meant(name, (look, ours.get(name)), (new, &names))
+            });
+            let there = there.as_ref().map(told);
+            let new = new.map(told);
             let stays = here.is_some() && there.is_none() && self.before.contains_key(name);
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
@@ -373,6 +426,11 @@ impl Both<'_> {
             let meant = start
                 || gave_way
                 || made_way
+                || there.is_none() && self.keeps_backups(name, ours)
+                || there.is_none() && self.was_linked_to(name, [ours, theirs])
+                || there.is_none() && has_no_place(name, ends.0)
+                || here.is_none() && self.leads_nowhere(name, ends.1)
+                || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name);
@@ -391,13 +449,33 @@ impl Both<'_> {
         &self,
         name: &Path,
         (theirs, ours): (&Look, Option<&Look>),
-        new: Option<&Look>,
+        (new, names): (Option<&Look>, &[&PathBuf]),
     ) -> Look {
         let mut meant = theirs.clone();
         let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
         // It reads files of rules as if nobody had asked it not to touch them.
         if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
-            meant.accessed = ours.accessed;
+            // And what it linked to: the alternate's file is another one then.
+            (meant.accessed, meant.inode) = (ours.accessed, ours.inode);
+        }
+        // What is linked to a name that it takes for equal, by its size and time, has the content of that.
+        if let Some(new) = new.filter(|new| self.asked.has("-H") && new.content == ours.content) {
+            let len = |look: &Look| look.content.split(' ').next().map(str::to_owned);
+            let is_taken = |was: &&Look| {
+                let within = self.asked.window().map_or(was.modified == new.modified, |window| {
+                    was.modified.0.abs_diff(new.modified.0) <= window
+                });
+                was.content == theirs.content
+                    && len(was) == len(new)
+                    && (within || self.asked.has("--size-only"))
+            };
+            if names.iter().filter_map(|name| self.before.get(*name)).any(|was| is_taken(&was)) {
+                meant.content.clone_from(&ours.content);
+                meant.owner = ours.owner;
+                meant.notes.retain(|note, _| self.asked.carries_note(note));
+                let kept = ours.notes.iter().filter(|(note, _)| !self.asked.carries_note(note));
+                meant.notes.extend(kept.map(|(note, value)| (note.clone(), value.clone())));
+            }
         }
         // What it sets an attribute of gets the exact time, though the one that it has is within the window.
         if let (Some(was), Some(new), Some(window)) = (was, new, self.asked.window()) {
@@ -453,10 +531,58 @@ impl Both<'_> {
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
     }
 
-    /// Whether directories say what new files in them get.
-    fn hands_down_acls(&self) -> bool {
-        let trees = [&self.case.new, &self.case.old];
-        trees.iter().any(|tree| tree.0.values().any(|node| node.notes.contains_key(DEFAULT)))
+    /// Whether this is a file of the target that was not written again, for it is equal by its content.
+    fn is_kept(&self, ours: &Look) -> bool {
+        let same = |was: &&Look| was.inode == ours.inode && was.content == ours.content;
+        ours.kind == Kind::File && self.before.values().any(|was| same(&was))
+    }
+
+    /// Whether what is not carried of a file depends on which of its names leads. There was another file under some of them, or
+    /// none, or a directory's default ACL says what a new one gets.
+    fn may_follow_any(&self, name: &Path, all: [&Looks; 2]) -> bool {
+        if !self.asked.has("-H") {
+            return false;
+        }
+        let names: BTreeSet<_> = all
+            .iter()
+            .filter_map(|looks| Some(names_of(looks.get(name)?, looks)))
+            .flatten()
+            .collect();
+        let was = |name: &&PathBuf| {
+            let was = self.before.get(*name).filter(|was| was.kind == Kind::File);
+            was.map(|was| (was.mode, was.owner, &was.notes))
+        };
+        let were: BTreeSet<_> = names.iter().map(was).collect();
+        let inherits = |name: &&PathBuf| {
+            let dirs = all.iter().filter_map(|looks| looks.get(name.parent()?));
+            dirs.into_iter().any(|dir| dir.notes.contains_key(DEFAULT))
+        };
+        names.len() > 1 && (were.len() > 1 || names.iter().any(inherits))
+    }
+
+    /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
+    fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
+        let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
+        let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
+        asks && ours.keys().any(is_one)
+    }
+
+    /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
+    fn was_linked_to(&self, name: &Path, [ours, theirs]: [&Looks; 2]) -> bool {
+        let is_there = |kept: &Look| {
+            theirs.values().any(|other| other.names > 1 && other.content == kept.content)
+        };
+        let kept = ours.get(name).filter(|_| self.asked.has("-H") && self.is_backup(name));
+        kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
+    }
+
+    /// Whether this is a directory on the way to a link that points at nothing, and in the way of nothing else.
+    fn leads_nowhere(&self, name: &Path, theirs: &End) -> bool {
+        let Ok(name) = name.strip_prefix("dst") else { return false };
+        let below = format!("/{}/", name.display());
+        let is_of_it =
+            |line: &str| line.starts_with("symlink has no referent: ") && line.contains(&below);
+        self.asked.has("--no-implied-dirs") && theirs.stderr.lines().any(is_of_it)
     }
 
     /// Whether files of rules came or went at the target: what either says is protected stays.
@@ -469,30 +595,13 @@ impl Both<'_> {
     }
 
     /// What is to be equal of a name: times of this run are all one, and links to the alternates are told.
-    fn told(&self, name: &Path, look: &Look, linked: &BTreeSet<u64>) -> String {
-        let is_kept = name.components().any(|part| part.as_os_str() == "kept");
-        if is_kept && look.kind == Kind::Dir {
+    fn told(&self, name: &Path, look: &Look, (linked, is_kept): (&BTreeSet<u64>, bool)) -> String {
+        if is_backup_dir(name, look) {
             return "dir".into();
         }
         let asked = self.asked;
         let perms = asked.perms();
-        let bits = match look.kind {
-            Kind::Link => 0,
-            _ if perms => 0o7777,
-            _ if self.was_unread(name) => 0,
-            // Of which of its names a file was made, and so in which directory, is another matter.
-            _ if asked.has("-H") && look.names > 1 && self.hands_down_acls() => 0,
-            _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
-            _ => 0o777,
-        };
-        // An ordinary user's rsync makes writable what it removes, before it keeps or spares that.
-        let spared = self.is_backup(name) || asked.part("max-delete");
-        let is_ordinary = self.case.lowered || asked.has("--no-super");
-        let is_opened = is_ordinary && spared;
-        let bits = if is_opened { bits & 0o7577 } else { bits };
-        // A directory that its owner may only write in, rsync opens to him and leaves it so.
-        let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
-        let opened = if half_open { OWNER_BITS } else { 0 };
+        let is_opened = self.is_opened(name);
         let times = asked.times();
         let timed = match look.kind {
             Kind::Dir => times == Times::All && !asked.has("-O"),
@@ -503,10 +612,8 @@ impl Both<'_> {
         let time =
             if timed && !is_fresh(secs) { format!("{secs}.{nanos:09}") } else { "now".into() };
         // What is not written again keeps what was not asked for.
-        let kept = self.finds_equal();
-        let (user, group) = if kept { (0, 0) } else { look.owner };
-        let mut text =
-            format!("{time} {:o} {user}:{group} {}", (look.mode | opened) & bits, look.content);
+        let (user, group) = if is_kept { (0, 0) } else { look.owner };
+        let mut text = format!("{time} {user}:{group} {}", look.content);
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
         }
@@ -526,7 +633,7 @@ impl Both<'_> {
             if is_opened && note == ACCESS {
                 value[ACL_OWNER_AT] &= !ACL_WRITE;
             }
-            if asked.carries_note(note) || !kept && (perms || !is_acl) {
+            if asked.carries_note(note) || !is_kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }
@@ -537,6 +644,32 @@ impl Both<'_> {
             text += &format!(" of {} names", look.names);
         }
         text
+    }
+
+    /// What is to be equal of a name's mode.
+    fn told_mode(&self, name: &Path, look: &Look) -> u32 {
+        if is_backup_dir(name, look) {
+            return 0;
+        }
+        let asked = self.asked;
+        let bits = match look.kind {
+            Kind::Link => 0,
+            _ if asked.perms() => 0o7777,
+            _ if self.was_unread(name) => 0,
+            _ if asked.part("-X") || asked.part("-D") || asked.part("--specials") => 0,
+            _ => 0o777,
+        };
+        let bits = if self.is_opened(name) { bits & 0o7577 } else { bits };
+        // A directory that its owner may only write in, rsync opens to him and leaves it so.
+        let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
+        let opened = if half_open { OWNER_BITS } else { 0 };
+        (look.mode | opened) & bits
+    }
+
+    /// Whether rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
+    fn is_opened(&self, name: &Path) -> bool {
+        let is_ordinary = self.case.lowered || self.asked.has("--no-super");
+        is_ordinary && (self.is_backup(name) || self.asked.part("max-delete"))
     }
 
     /// Files of the alternates, which a target may have further names of.

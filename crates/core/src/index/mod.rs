@@ -14,7 +14,7 @@ pub use cuckoo::{Cuckoo, Load, SumBits};
 
 use std::ops::Range;
 
-use crate::fingerprint::{Fingerprint, ShortFingerprint};
+use crate::fingerprint::{BriefFingerprint, BriefLen, Fingerprint, ShortFingerprint};
 use crate::recipe::{Chunk, Group, Grouper};
 use crate::span::Span;
 use table::Table;
@@ -106,7 +106,7 @@ impl Index {
         self.lens.reserve(chunks);
         self.fingerprints.reserve(chunks);
         let all = self.len() + chunks;
-        self.chunk_table.expect(all, |n: u32| self.fingerprints[n as usize].short());
+        self.chunk_table.expect(all, |n: u32| chunk_key(&self.fingerprints[n as usize]));
     }
 
     /// Takes the next `chunk` of old, which starts at byte `start`. Over budget it is only counted.
@@ -118,9 +118,8 @@ impl Index {
         self.starts.push(start);
         self.lens.push(chunk.len);
         self.fingerprints.push(chunk.fingerprint);
-        let (fingerprints, short) =
-            (&self.fingerprints, |n: u32| self.fingerprints[n as usize].short());
-        self.chunk_table.insert(fingerprints.len() as u32 - 1, short);
+        let key = |n: u32| chunk_key(&self.fingerprints[n as usize]);
+        self.chunk_table.insert(self.fingerprints.len() as u32 - 1, key);
         if let Some(group) = self.grouper.push(&chunk) {
             self.push_group(group, true);
         }
@@ -136,24 +135,28 @@ impl Index {
     fn push_group(&mut self, group: Group, ends: bool) {
         let first = ChunkNo(self.len() as u32 - group.chunks);
         self.groups.push(KnownGroup { first, group, ends });
-        self.group_table.insert(self.groups.len() as u32 - 1, |n| self.groups[n as usize].short());
+        let key = |n: u32| group_key(self.groups[n as usize].short());
+        self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
-    /// A chunk with this fingerprint and length in bytes: the one right after `after` if that is one, else the first.
+    /// A chunk whose fingerprint begins so, of this length in bytes: the one right after `after` if that is one, else the
+    /// first. Of chunks whose fingerprints begin with the same [`BriefLen::MIN`] bytes only the first is found, and what follows
+    /// `after`.
     #[must_use]
     pub fn find_chunk(
         &self,
-        short: ShortFingerprint,
+        brief: BriefFingerprint,
         len: u32,
         after: Option<ChunkNo>,
     ) -> Option<ChunkNo> {
         let matches = |no: ChunkNo| {
-            self.fingerprints.get(no.at()).is_some_and(|known| known.short() == short)
+            self.fingerprints.get(no.at()).is_some_and(|known| brief.begins(known))
                 && self.lens[no.at()] == len
         };
         let neighbour = after.map(ChunkNo::next).filter(|no| matches(*no));
         neighbour.or_else(|| {
-            let first = self.chunk_table.find(short, |n| self.fingerprints[n as usize].short());
+            let key = |n: u32| chunk_key(&self.fingerprints[n as usize]);
+            let first = self.chunk_table.find(key_of(brief.as_bytes()), key);
             first.map(ChunkNo).filter(|no| matches(*no))
         })
     }
@@ -173,7 +176,8 @@ impl Index {
         };
         let neighbour = after.and_then(|no| self.group_from(no.next())).filter(matches);
         let found = neighbour.or_else(|| {
-            let first = self.group_table.find(short, |n| self.groups[n as usize].short())?;
+            let key = |n: u32| group_key(self.groups[n as usize].short());
+            let first = self.group_table.find(group_key(short), key)?;
             Some(&self.groups[first as usize]).filter(matches)
         });
         found.map(KnownGroup::chunks)
@@ -245,6 +249,21 @@ impl Index {
     }
 }
 
+/// What a chunk is found by: as much of its fingerprint as travels in any case.
+fn chunk_key(fingerprint: &Fingerprint) -> u64 {
+    key_of(fingerprint.as_bytes())
+}
+
+fn key_of(bytes: &[u8]) -> u64 {
+    let mut key = [0; size_of::<u64>()];
+    key[..BriefLen::MIN.get()].copy_from_slice(&bytes[..BriefLen::MIN.get()]);
+    u64::from_le_bytes(key)
+}
+
+const fn group_key(short: ShortFingerprint) -> u64 {
+    u64::from_le_bytes(*short.as_bytes())
+}
+
 /// Chunk numbers and one past the last fit 32 bits, and so do their slots in a 32-bit address space.
 const MAX_BUDGET: usize = 1 << 30;
 
@@ -262,13 +281,13 @@ mod tests {
         for (n, name) in [1, 2, 1, 3].into_iter().enumerate() {
             index.push(n as u64 * 1000, chunk(name));
         }
-        let short = chunk(1).fingerprint.short();
-        let first = index.find_chunk(short, 1000, None).unwrap();
+        let brief = chunk(1).fingerprint.brief(BriefLen::MIN);
+        let first = index.find_chunk(brief, 1000, None).unwrap();
         assert_eq!(index.chunk(first).0, Span::new(0, 1000));
-        let second = index.find_chunk(short, 1000, Some(first.next())).unwrap();
+        let second = index.find_chunk(brief, 1000, Some(first.next())).unwrap();
         assert_eq!(index.chunk(second).0, Span::new(2000, 1000));
-        assert_eq!(index.find_chunk(short, 1000, Some(second.next())), Some(first));
-        assert_eq!(index.find_chunk(short, 999, None), None);
+        assert_eq!(index.find_chunk(brief, 1000, Some(second.next())), Some(first));
+        assert_eq!(index.find_chunk(brief, 999, None), None);
     }
 
     #[test]
@@ -323,7 +342,7 @@ mod tests {
         }
         index.end_part();
         assert_eq!((index.len(), index.dropped()), (2, 3));
-        assert!(index.find_chunk(chunk(1).fingerprint.short(), 1000, None).is_some());
-        assert!(index.find_chunk(chunk(2).fingerprint.short(), 1000, None).is_none());
+        assert!(index.find_chunk(chunk(1).fingerprint.brief(BriefLen::MAX), 1000, None).is_some());
+        assert!(index.find_chunk(chunk(2).fingerprint.brief(BriefLen::MAX), 1000, None).is_none());
     }
 }

@@ -1,13 +1,11 @@
 //! A hash table of numbers, which stand for keys that are kept elsewhere: four bytes a slot.
 //!
-//! The standard map would hold every key a second time. Open addressing with linear probing. Short fingerprints are evenly
-//! spread but where somebody aims; the hash is a product with a random number, so that nobody can choose content that
+//! The standard map would hold every key a second time. Open addressing with linear probing. Keys begin
+//! fingerprints, which are evenly spread but where somebody aims; the hash is a product with a random number, so that nobody can choose content that
 //! falls into one slot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-
-use crate::fingerprint::ShortFingerprint;
 
 /// From keys to the first number that was inserted for each.
 #[derive(Debug)]
@@ -29,7 +27,7 @@ impl Default for Table {
 
 impl Table {
     /// Makes room for `count` numbers in all. `key` gives the key of any inserted one.
-    pub(super) fn expect(&mut self, count: usize, key: impl Fn(u32) -> ShortFingerprint) {
+    pub(super) fn expect(&mut self, count: usize, key: impl Fn(u32) -> u64) {
         let slots = (count / 3 * 4 + FIRST_SLOTS).next_power_of_two();
         if slots > self.slots.len() {
             self.grow(slots, key);
@@ -37,7 +35,7 @@ impl Table {
     }
 
     /// Inserts `number` unless its key is there. `key` gives the key of any inserted number, and of this one.
-    pub(super) fn insert(&mut self, number: u32, key: impl Fn(u32) -> ShortFingerprint) {
+    pub(super) fn insert(&mut self, number: u32, key: impl Fn(u32) -> u64) {
         if self.used * 4 >= self.slots.len() * 3 {
             self.grow((self.slots.len() * 2).max(FIRST_SLOTS), &key);
         }
@@ -49,11 +47,7 @@ impl Table {
     }
 
     /// The number that was inserted for `wanted`.
-    pub(super) fn find(
-        &self,
-        wanted: ShortFingerprint,
-        key: impl Fn(u32) -> ShortFingerprint,
-    ) -> Option<u32> {
+    pub(super) fn find(&self, wanted: u64, key: impl Fn(u32) -> u64) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
         }
@@ -61,9 +55,9 @@ impl Table {
     }
 
     /// The slot that holds `wanted`, or else the one where it belongs.
-    fn slot(&self, wanted: ShortFingerprint, key: impl Fn(u32) -> ShortFingerprint) -> usize {
+    fn slot(&self, wanted: u64, key: impl Fn(u32) -> u64) -> usize {
         let mask = self.slots.len() - 1;
-        let product = u64::from_le_bytes(*wanted.as_bytes()).wrapping_mul(self.factor);
+        let product = wanted.wrapping_mul(self.factor);
         // The highest bits depend on all of the key.
         let mut slot = (product >> 32) as usize & mask;
         while self.slots[slot] != EMPTY && key(self.slots[slot]) != wanted {
@@ -72,7 +66,7 @@ impl Table {
         slot
     }
 
-    fn grow(&mut self, slots: usize, key: impl Fn(u32) -> ShortFingerprint) {
+    fn grow(&mut self, slots: usize, key: impl Fn(u32) -> u64) {
         let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
         for number in old.into_iter().filter(|number| *number != EMPTY) {
             let slot = self.slot(key(number), &key);

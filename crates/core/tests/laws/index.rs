@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::{Chunk, ChunkNo, Fingerprint, Index, reference};
+use deltic_core::{BriefLen, Chunk, ChunkNo, Fingerprint, Index, reference};
 use proptest::prelude::*;
 
 /// Every chunk is this long in its place, so that a place names a chunk.
@@ -30,8 +30,8 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
         index.end_part();
     }
     let first = parts.iter().flatten().next().map(|name| {
-        let short = chunk(*name).fingerprint.short();
-        index.find_chunk(short, chunk(*name).len, None).expect("the first chunk is known")
+        let brief = chunk(*name).fingerprint.brief(BriefLen::MIN);
+        index.find_chunk(brief, chunk(*name).len, None).expect("the first chunk is known")
     });
     let numbers = std::iter::successors(first, |no| Some(no.next())).take(known.len()).collect();
     (index, known, numbers)
@@ -58,14 +58,17 @@ fn parts() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn find_chunk_equals_linear_search(parts in parts(), name in 0u8..32, longer in 0u32..2) {
+    fn find_chunk_equals_linear_search(
+        parts in parts(), name in 0u8..32, longer in 0u32..2, bytes in 4u8..=8
+    ) {
         let (index, known, numbers) = index(&parts);
-        let (short, len) = (chunk(name).fingerprint.short(), chunk(name).len + longer);
-        let none = reference::find_chunk(&known, short, len, None);
-        prop_assert_eq!(index.find_chunk(short, len, None).map(|no| number(&index, no)), none);
+        let brief = chunk(name).fingerprint.brief(BriefLen::new(bytes).unwrap());
+        let len = chunk(name).len + longer;
+        let none = reference::find_chunk(&known, brief, len, None);
+        prop_assert_eq!(index.find_chunk(brief, len, None).map(|no| number(&index, no)), none);
         for (after, no) in numbers.iter().enumerate() {
-            let found = index.find_chunk(short, len, Some(*no)).map(|no| number(&index, no));
-            prop_assert_eq!(found, reference::find_chunk(&known, short, len, Some(after)));
+            let found = index.find_chunk(brief, len, Some(*no)).map(|no| number(&index, no));
+            prop_assert_eq!(found, reference::find_chunk(&known, brief, len, Some(after)));
         }
     }
 
@@ -104,7 +107,7 @@ fn millions_of_equal_chunks_cost_nothing_to_find() {
     index.end_part();
     let mut after = None;
     for n in 0..1 << 21 {
-        let found = index.find_chunk(zeros.fingerprint.short(), zeros.len, after);
+        let found = index.find_chunk(zeros.fingerprint.brief(BriefLen::MIN), zeros.len, after);
         let found = found.expect("zeros are known");
         assert_eq!(number(&index, found), n);
         after = Some(found);

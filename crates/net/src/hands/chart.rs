@@ -284,7 +284,7 @@ mod tests {
             let mut dir = RelPath::root();
             for name in path.split_last().unwrap().0.components() {
                 dir = dir.join(&Name::new(name).unwrap()).unwrap();
-                store.make_dir(&dir).unwrap();
+                store.make_dir(&dir, None).unwrap();
             }
             let rebuild = store.create(&path, *len).unwrap();
             rebuild.write(0, &vec![7; *len as usize]).unwrap();

@@ -174,7 +174,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
             Work::CountBelow { dir } => Answer::Counted(self.count_below(&dir)),
-            Work::MakeDir { path } => done(self.store.make_dir(&path)),
+            Work::MakeDir { path, mode } => done(self.store.make_dir(&path, mode)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
             }

@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 use crate::error::SyncError;
 use crate::plan::Remote;
 
-use super::Link;
+use super::{Link, widen};
 
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +38,8 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     let (reader, writer) = (child.stdout.take(), child.stdin.take());
     let reader = Box::new(reader.expect("standard output is piped"));
     let writer = Box::new(writer.expect("standard input is piped"));
+    widen(&*reader);
+    widen(&*writer);
     Ok(Link { reader, writer, child: Some(child) })
 }
 

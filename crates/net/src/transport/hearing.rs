@@ -12,6 +12,7 @@ use deltic_protocol::streams::{Aside, OVER};
 use crate::greeting::hear_magic;
 use crate::monitor::Stage;
 
+use super::spare::{self, Used};
 use super::{Flow, Heard, Reader};
 
 /// Readings between the reader and the driver: with fills of their usual length a few MiB.
@@ -25,7 +26,7 @@ pub(crate) struct RawFrame {
 
 /// Some of what one reading of a stream brought.
 pub(crate) struct Piece {
-    of: Arc<Vec<u8>>,
+    of: Arc<Used>,
     range: Range<usize>,
 }
 
@@ -39,7 +40,7 @@ impl Deref for Piece {
 
 impl From<Vec<u8>> for Piece {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { range: 0..bytes.len(), of: Arc::new(bytes) }
+        Self { range: 0..bytes.len(), of: Arc::new(Used(bytes)) }
     }
 }
 
@@ -153,8 +154,7 @@ impl Arrivals {
     pub(crate) async fn one(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
         let Header { kind, len } = self.hear_one(flow).await?;
         flow.counters.note(kind);
-        let rest = self.bytes.split_off(HEADER_BYTES + len);
-        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        let of = Arc::new(self.split(HEADER_BYTES + len));
         Ok(RawFrame { kind, payload: Piece { range: HEADER_BYTES..of.len(), of } })
     }
 
@@ -173,11 +173,21 @@ impl Arrivals {
             flow.counters.note(kind);
             ends.push((kind, start..end));
         }
-        let rest = self.bytes.split_off(end);
-        let of = Arc::new(std::mem::replace(&mut self.bytes, rest));
+        let of = Arc::new(self.split(end));
         let frame =
             |(kind, range)| Ok(RawFrame { kind, payload: Piece { of: Arc::clone(&of), range } });
         ends.into_iter().map(frame).collect()
+    }
+
+    /// Takes the first `len` bytes where they are; the others move, which are seldom many.
+    fn split(&mut self, len: usize) -> Used {
+        let mut rest = Vec::new();
+        if self.bytes.len() > len {
+            rest = spare::buffer();
+            rest.extend_from_slice(&self.bytes[len..]);
+            self.bytes.truncate(len);
+        }
+        Used(std::mem::replace(&mut self.bytes, rest))
     }
 
     /// Reads until there is a whole frame; what it is. Memory follows the bytes that arrive, not the length that was claimed.

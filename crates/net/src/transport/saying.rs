@@ -11,7 +11,7 @@ use deltic_protocol::hello::Alive;
 
 use crate::monitor::Stage;
 
-use super::{BATCHES, BUFFER_BYTES, Counters, Flow, Stream, Writer};
+use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
 /// Writes batches of frames from a bounded queue until the queue is closed.
 pub(crate) fn start_writer(
@@ -81,15 +81,17 @@ async fn write_all(
     flow: &Flow,
 ) -> std::io::Result<()> {
     while let Some(mut batch) = said.next().await {
-        while batch.len() < BUFFER_BYTES
+        while batch.len() < WRITTEN_BYTES
             && let Ok(more) = said.taken.try_recv()
         {
             batch.extend_from_slice(&more);
+            spare::keep(more);
         }
         for piece in batch.chunks(flow.piece_of(&batch)) {
             flow.count_out(piece.len()).await;
             writer.write_all(piece).await?;
         }
+        spare::keep(batch);
         if said.taken.is_empty() {
             writer.flush().await?;
         }

@@ -8,7 +8,7 @@ use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, ShortFingerprint, Span,
+    BriefFingerprint, Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, Span,
     Strong, StrongSum, Tally, Timestamp,
 };
 
@@ -54,8 +54,9 @@ pub enum Work {
     /// Count all names below a directory that go with it; none where there is no directory. Answer with
     /// [`Answer::Counted`].
     CountBelow { dir: RelPath },
-    /// Make a directory, or let its owner work in it; answer with [`Answer::Done`].
-    MakeDir { path: RelPath },
+    /// Make a directory, or let its owner work in it, with the group for what is made in it that it will hand down with this
+    /// `mode`, if it is to get one; answer with [`Answer::Done`].
+    MakeDir { path: RelPath, mode: Option<u32> },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].
@@ -242,13 +243,13 @@ pub struct CopyRun {
     pub new_start: u64,
 }
 
-/// A chunk of a payload and where it goes; `short` is what its fingerprint begins with, if a recipe said so.
+/// A chunk of a payload and where it goes; `brief` is what its fingerprint begins with, if a recipe said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Place in the new version.
     pub span: Span,
     /// What to expect.
-    pub short: Option<ShortFingerprint>,
+    pub brief: Option<BriefFingerprint>,
 }
 
 /// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to

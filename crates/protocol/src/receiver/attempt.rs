@@ -1,11 +1,13 @@
 //! One attempt at one file: match its recipe against what is known of old, copy, write what is sent, prove the whole.
 
 mod confirm;
+mod facing;
 mod keeping;
 mod known;
 mod mending;
 mod old;
 mod patched;
+mod probing;
 mod roll;
 mod steps;
 mod talk;
@@ -16,7 +18,7 @@ use std::ops::Range;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
-use deltic_core::{ChunkNo, Fingerprint, Meta, ShortFingerprint, Span, Strategy};
+use deltic_core::{BriefFingerprint, ChunkNo, Fingerprint, Meta, ShortFingerprint, Span, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES};
@@ -114,10 +116,10 @@ enum Origin {
     Old(ChunkNo),
     /// In place since an interrupted transfer.
     Kept(usize),
-    Needed(ShortFingerprint),
+    Needed(BriefFingerprint),
     /// Part of a gap.
-    Gap(ShortFingerprint),
-    Writing(ShortFingerprint),
+    Gap(BriefFingerprint),
+    Writing(BriefFingerprint),
     New(Fingerprint),
 }
 
@@ -444,7 +446,7 @@ impl Attempt {
             let kept = self.kept.chunk(start, line);
             let found = match kept {
                 Some(_) => None,
-                None => index.find_chunk(line.short, line.len, self.after),
+                None => index.find_chunk(line.brief, line.len, self.after),
             };
             let origin = match (kept, found) {
                 (Some(kept), _) => {
@@ -459,7 +461,7 @@ impl Attempt {
                 }
                 (None, None) => {
                     needed.push(slot.first_chunk + nth as u32);
-                    Origin::Needed(line.short)
+                    Origin::Needed(line.brief)
                 }
             };
             chunks.push((line.len, origin));
@@ -481,7 +483,7 @@ impl Attempt {
         const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
         if let Some(talk) = &mut self.talk {
             let span = talk.receive(chunk).filter(|_| by == By::Itself).ok_or(UNASKED)?;
-            return Ok(Piece { span, short: None });
+            return Ok(Piece { span, brief: None });
         }
         if self.comes_in_blocks() {
             let block = u64::from(WHOLE_BLOCK_BYTES);
@@ -490,21 +492,21 @@ impl Attempt {
                 return Err(UNASKED);
             }
             let len = block.min(self.meta.len - start) as u32;
-            return Ok(Piece { span: Span::new(start, len), short: None });
+            return Ok(Piece { span: Span::new(start, len), brief: None });
         }
         let slot = self.group_of(chunk).ok_or(UNASKED)?;
         let slot = &mut self.groups[slot];
         let State::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
         let nth = (chunk - slot.first_chunk) as usize;
         let Some((len, origin)) = chunks.get_mut(nth) else { return Err(UNASKED) };
-        let (len, short) = match (&origin, by) {
-            (Origin::Needed(short), By::Itself) | (Origin::Gap(short), By::Gap) => (*len, *short),
+        let (len, brief) = match (&origin, by) {
+            (Origin::Needed(brief), By::Itself) | (Origin::Gap(brief), By::Gap) => (*len, *brief),
             _ => return Err(UNASKED),
         };
-        *origin = Origin::Writing(short);
+        *origin = Origin::Writing(brief);
         let before: u64 = chunks[..nth].iter().map(|(len, _)| u64::from(*len)).sum();
         self.needed -= 1;
-        Ok(Piece { span: Span::new(slot.start + before, len), short: Some(short) })
+        Ok(Piece { span: Span::new(slot.start + before, len), brief: Some(brief) })
     }
 
     /// Notes a chunk that was written.
@@ -530,9 +532,9 @@ impl Attempt {
         let State::Spelled(chunks) = &mut slot.state else { return };
         let origin = &mut chunks[(chunk - slot.first_chunk) as usize].1;
         match *origin {
-            Origin::Needed(short) => *origin = Origin::Gap(short),
-            Origin::Writing(short) => {
-                *origin = Origin::Gap(short);
+            Origin::Needed(brief) => *origin = Origin::Gap(brief),
+            Origin::Writing(brief) => {
+                *origin = Origin::Gap(brief);
                 self.needed += 1;
             }
             Origin::Old(_) | Origin::Kept(_) | Origin::Gap(_) | Origin::New(_) => {}

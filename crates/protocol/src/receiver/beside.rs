@@ -56,6 +56,11 @@ enum Likeness {
 }
 
 impl Beside {
+    /// Whether all of it is as it should be.
+    pub(super) fn is_it(&self) -> bool {
+        self.likeness == Likeness::All
+    }
+
     /// Whether its bytes may be the new version, and are to be compared.
     pub(super) fn may_be_it(&self, checksum: bool, meta: &Meta) -> bool {
         checksum && self.is.len == meta.len && meta.len > 0
@@ -70,7 +75,8 @@ impl Receiver {
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
-                Kind::Dir => false,
+                // It is made here all the same, and told like what differs from there.
+                Kind::Dir => seen.is_none(),
                 Kind::Device(_) if !self.setting.is_privileged => false,
                 ref kind => seen.is_none() && self.setting.options.takes(kind),
             }
@@ -93,17 +99,27 @@ impl Receiver {
         let Some(best) = self.best(&waiting.meta, found) else {
             return self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None);
         };
+        let differs = self.differs_from(&waiting.meta, &best);
         match best.likeness {
+            _ if waiting.meta.is_dir() => {
+                self.new_dir(waiting.path, waiting.meta, (Action::Copied, differs));
+            }
             Likeness::All if usage == AlternateUse::Compare => self.leave_out(file, waiting),
             Likeness::All if usage == AlternateUse::Link => self.link(file, waiting, best),
             Likeness::All | Likeness::Content if !has_old && waiting.meta.is_file() => {
                 self.copy_beside(file, waiting, best);
             }
             _ => {
-                let best = Some(best).filter(|_| !has_old && waiting.meta.is_file());
+                let best = Some(best).filter(|_| !has_old);
                 self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), best);
             }
         }
+    }
+
+    /// In what an entry differs from what an alternate has.
+    pub(super) fn differs_from(&self, meta: &Meta, Beside { is, .. }: &Beside) -> Differs {
+        let size = meta.is_file() && is.len != meta.len;
+        Differs { size, ..attributes(&self.setting.options, meta, is) }
     }
 
     /// The first of the alternates that come nearest.
@@ -158,6 +174,7 @@ impl Receiver {
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         if self.setting.options.dry_run {
+            self.comes_from_beside(file);
             self.came(file);
             self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
             return self.report_settled(waiting.meta.len);
@@ -175,6 +192,7 @@ impl Receiver {
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
         match done {
             Ok(()) => {
+                self.comes_from_beside(file);
                 self.arrive(file);
                 self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
                 self.report_settled(waiting.meta.len);
@@ -188,6 +206,7 @@ impl Receiver {
         let change = self.copy_of(&waiting, &beside.is);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);
+            self.comes_from_beside(file);
             self.came(file);
             return self.changed(change);
         }
@@ -228,6 +247,7 @@ impl Receiver {
         let Some(waiting) = self.beside.remove(&file) else { return };
         match done {
             Ok(()) => {
+                self.comes_from_beside(file);
                 self.arrive(file);
                 self.waits(file, &waiting.path);
                 self.report_settled(waiting.meta.len);

@@ -1,7 +1,7 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
 use deltic_core::links::{MUNGED, leaves_root};
-use deltic_core::meta::OWNER_BITS;
+use deltic_core::meta::{OWNER_BITS, SETGID};
 use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 
@@ -38,10 +38,16 @@ impl Receiver {
         let Some(mut section) = self.sections.take(no) else { return };
         let known = Known::of(&section, ours);
         section.metas_mut().for_each(|meta| known.translate(meta));
+        self.know_linked(&section);
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
-                Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
+                Some(Ok(Some(old))) => {
+                    if self.setting.root_is_new {
+                        self.new_root(&own);
+                    }
+                    self.existing_dir(RelPath::root(), own, &old);
+                }
                 Some(Err(trouble)) => self.trouble(trouble),
                 Some(Ok(None)) | None => {}
             }
@@ -125,7 +131,10 @@ impl Receiver {
             kind if !self.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
-                old => self.new_dir(path, meta, old.is_some()),
+                old => {
+                    let differs = Differs { kind: old.is_some(), ..Differs::default() };
+                    self.new_dir(path, meta, (Action::Created, differs));
+                }
             },
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
@@ -133,29 +142,49 @@ impl Receiver {
                 let message = format!("skip device {path}: only the superuser makes devices");
                 self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             }
-            _ => self.decide_other(file, path, meta, old),
+            _ => self.decide_other((file, path), meta, old, beside),
         }
     }
 
-    fn new_dir(&mut self, path: RelPath, meta: Meta, replaces: bool) {
-        let change = Change {
-            path: path.clone(),
-            item: Item::Dir,
-            action: Action::Created,
-            differs: Differs { kind: replaces, ..Differs::default() },
-            facts: Facts::of(&meta),
-        };
-        self.changed(change);
+    /// Makes a directory, which is told so.
+    pub(super) fn new_dir(
+        &mut self,
+        path: RelPath,
+        meta: Meta,
+        (action, differs): (Action, Differs),
+    ) {
+        let (item, facts) = (Item::Dir, Facts::of(&meta));
+        self.changed(Change { path: path.clone(), item, action, differs, facts });
         if self.is_alike(&path) {
             self.sections.release(&path);
             return self.trouble(gone(&path));
         }
-        self.dirs.push((path.clone(), meta));
         if self.setting.options.dry_run {
+            self.dirs.push((path.clone(), meta));
             self.release(&path);
         } else {
-            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+            self.make_dir(path, meta);
         }
+    }
+
+    /// Tells that the root was made. Alternates are trees like this one: where there are some, it is like theirs.
+    fn new_root(&mut self, meta: &Meta) {
+        let is_alone = self.setting.options.compare.alternates.dirs.is_empty();
+        let action = if is_alone { Action::Created } else { Action::Copied };
+        let (path, item, facts) = (RelPath::root(), Item::Dir, Facts::of(meta));
+        self.changed(Change { path, item, action, differs: Differs::default(), facts });
+    }
+
+    /// Makes a directory, or makes ready one that is there; its metadata comes last.
+    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
+        let mode = self.carries_dir_modes().then_some(meta.mode);
+        self.dirs.push((path.clone(), meta));
+        self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path));
+    }
+
+    /// Whether every directory that is listed gets its mode: not those that are on the way only.
+    const fn carries_dir_modes(&self) -> bool {
+        self.setting.options.modes && !self.setting.options.select.plain_implied_dirs
     }
 
     pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
@@ -174,7 +203,9 @@ impl Receiver {
 
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
         let differs = attributes(&self.setting.options, &meta, old);
-        if differs != Differs::default() {
+        if path.is_root() && self.setting.root_is_new {
+            // That it was made is told.
+        } else if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
             let facts = Facts::of(&meta);
             self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
@@ -182,22 +213,29 @@ impl Receiver {
             self.unchanged(&path, &meta, None);
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
+        let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
+        if !(is_open && stays || self.setting.options.dry_run || path.is_root()) {
+            return self.make_dir(path, meta);
+        }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
             self.dirs.push((path.clone(), meta));
         }
-        if is_open || self.setting.options.dry_run || path.is_root() {
-            self.release(&path);
-        } else {
-            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
-        }
+        self.release(&path);
     }
 
     /// A link, a FIFO, a socket or a device: what has no content to be sent.
-    fn decide_other(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
+    fn decide_other(
+        &mut self,
+        (file, path): (FileNo, RelPath),
+        mut meta: Meta,
+        old: Option<Meta>,
+        beside: Option<Beside>,
+    ) {
         let item = Item::of(&meta.kind);
-        let mut differs = match &old {
-            Some(old) => attributes(&self.setting.options, &meta, old),
-            None => Differs::default(),
+        let mut differs = match (&old, &beside) {
+            (Some(old), _) => attributes(&self.setting.options, &meta, old),
+            (None, Some(beside)) => self.differs_from(&meta, beside),
+            (None, None) => Differs::default(),
         };
         if let Some(old) = old.as_ref().filter(|old| old.kind == meta.kind) {
             if !differs.time {
@@ -205,9 +243,14 @@ impl Receiver {
             }
             return self.keep((file, path), (meta, old), differs);
         }
-        let is_alike = old.as_ref().is_some_and(|old| Item::of(&old.kind) == item);
-        let action = if is_alike { Action::Updated } else { Action::Created };
-        differs.content = is_alike;
+        let is_alike =
+            beside.is_some() || old.as_ref().is_some_and(|old| Item::of(&old.kind) == item);
+        let action = match &beside {
+            Some(beside) if beside.is_it() => Action::Copied,
+            _ if is_alike => Action::Updated,
+            _ => Action::Created,
+        };
+        differs.content = action == Action::Updated;
         differs.kind = old.is_some() && !is_alike;
         self.will_arrive(file, &path);
         let facts = Facts::of(&meta);
@@ -256,9 +299,14 @@ impl Receiver {
         let options = &self.setting.options;
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
-        let differs = match &old_file {
-            Some(old) => Differs { size: old.len != meta.len, ..attributes(options, &meta, old) },
-            None => Differs { kind: seen.is_some(), ..Differs::default() },
+        let differs = match (&old_file, &beside) {
+            (Some(old), _) => {
+                Differs { size: old.len != meta.len, ..attributes(options, &meta, old) }
+            }
+            (None, Some(beside)) => {
+                Differs { kind: seen.is_some(), ..self.differs_from(&meta, beside) }
+            }
+            (None, None) => Differs { kind: seen.is_some(), ..Differs::default() },
         };
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
@@ -332,7 +380,7 @@ impl Receiver {
     }
 
     pub(super) fn would_replace(&mut self, candidate: Candidate) {
-        let action = if candidate.old.is_some() { Action::Updated } else { Action::Created };
+        let action = candidate.action();
         self.totals.transferred += 1;
         let bytes = &mut self.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);

@@ -48,6 +48,12 @@ impl Candidate {
         self.beside.as_ref().is_some_and(|beside| beside.may_be_it(checksum, &self.meta))
     }
 
+    /// What is done when its new version is in place. One of which an alternate has another version is not new.
+    pub(super) fn action(&self) -> Action {
+        let is_new = self.old.is_none() && self.beside.is_none();
+        if is_new { Action::Created } else { Action::Updated }
+    }
+
     /// Where what is to be added begins: behind what is there.
     pub(super) fn tail_from(&self) -> u64 {
         self.old.as_ref().map_or(0, |old| old.len)

@@ -67,6 +67,8 @@ struct Shared {
     state: State,
     /// What its leader was a name of here before, if it stays that.
     inode: Option<Inode>,
+    /// Whether its leader comes from an alternate.
+    is_beside: bool,
     waiting: VecDeque<FileNo>,
 }
 
@@ -166,6 +168,7 @@ impl Linking {
             undecided: 0,
             state: State::Coming,
             inode: None,
+            is_beside: false,
             waiting: VecDeque::new(),
         };
         self.files.insert(file, shared);
@@ -243,6 +246,17 @@ impl Receiver {
         Ok(())
     }
 
+    /// Keeps what the first names of a section bring as this end understands it: whom their ACLs name.
+    pub(super) fn know_linked(&mut self, section: &Section) {
+        for (nth, entry) in section.entries.iter().enumerate() {
+            let file = FileNo(section.first + nth as u64);
+            let is_first = matches!(entry.meta.linked(), Some(Linked::First(_)));
+            if let Some(shared) = self.linking.files.get_mut(&file).filter(|_| is_first) {
+                shared.more = more_of(&entry.meta);
+            }
+        }
+    }
+
     /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It takes the
     /// first one's place in `looked`, with what was said of that alone.
     pub(super) fn lead_by_what_is_here(&mut self, looked: &mut [Looked]) {
@@ -301,9 +315,10 @@ impl Receiver {
         self.linking.forget(first);
     }
 
-    fn lead(&mut self, (file, first): (FileNo, FileNo), name: LaterName) {
+    fn lead(&mut self, (file, first): (FileNo, FileNo), mut name: LaterName) {
         let shared = self.linking.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = State::Coming;
+        name.more.clone_from(&shared.more);
         shared.path = name.path.clone();
         self.linking.leaders.insert(file, first);
         let meta = name.alone();
@@ -314,6 +329,14 @@ impl Receiver {
     pub(super) fn came(&mut self, file: FileNo) {
         if let Some(first) = self.linking.leaders.remove(&file) {
             self.linking.came.push_back(first);
+        }
+    }
+
+    /// A leader comes from an alternate: its other names are not told as new.
+    pub(super) fn comes_from_beside(&mut self, file: FileNo) {
+        let first = self.linking.leaders.get(&file);
+        if let Some(shared) = first.and_then(|first| self.linking.files.get_mut(first)) {
+            shared.is_beside = true;
         }
     }
 
@@ -385,7 +408,8 @@ impl Receiver {
             self.report_settled(name.meta.len);
             return self.arrive(file);
         }
-        let change = self.change_of(&name, shared.path.clone());
+        let action = if shared.is_beside { Action::Copied } else { Action::Created };
+        let change = self.change_of(&name, shared.path.clone(), action);
         let replaces_dir = seen.is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
             self.report_settled(name.meta.len);
@@ -399,7 +423,8 @@ impl Receiver {
         }
     }
 
-    fn change_of(&self, name: &LaterName, leader: RelPath) -> Change {
+    /// What is told of a name that is linked, by `action` if it is new.
+    fn change_of(&self, name: &LaterName, leader: RelPath, action: Action) -> Change {
         let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
         // Of a later name nothing more is said than what decides where it goes.
@@ -411,7 +436,7 @@ impl Receiver {
         Change {
             path: path.clone(),
             item: Item::of(&meta.kind),
-            action: if old.is_some() { Action::Updated } else { Action::Created },
+            action: if old.is_some() { Action::Updated } else { action },
             differs,
             facts: Facts { linked: Some(leader), ..Facts::of(meta) },
         }

@@ -90,6 +90,8 @@ pub struct Setting {
     pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
+    /// Whether the root was made for this session, and not those above it.
+    pub root_is_new: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
@@ -242,8 +244,8 @@ impl Receiver {
             ToReceiver::Start { file, meta, how, spec } => self.start(file, meta, (how, spec))?,
             ToReceiver::Offer { file, meta, spec } => self.offered(file, meta, spec)?,
             ToReceiver::Groups { file, groups } => self.groups(file, &groups)?,
-            ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks)?,
-            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks)?,
+            ToReceiver::Chunks { file, groups, chunks } => self.chunks(file, &groups, &chunks.0)?,
+            ToReceiver::Recipe { file, chunks } => self.recipe(file, &chunks.0)?,
             ToReceiver::Fill { file, chunks, payload } => self.fill(file, &chunks, payload)?,
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.mended_frame(file, &gaps, (bytes, payload))?;

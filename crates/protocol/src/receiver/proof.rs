@@ -98,7 +98,7 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
-    use deltic_core::Fingerprint;
+    use deltic_core::{BriefLen, Fingerprint};
     use proptest::prelude::*;
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
                 index.end_part();
             }
             let first = (!old.is_empty()).then(|| {
-                index.find_chunk(old[0].fingerprint.short(), 1, None).unwrap()
+                index.find_chunk(old[0].fingerprint.brief(BriefLen::MAX), 1, None).unwrap()
             });
             let (mut parts, mut all) = (Vec::new(), Vec::new());
             for (from, count, is_old) in takes {

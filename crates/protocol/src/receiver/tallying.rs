@@ -182,8 +182,7 @@ impl Receiver {
             }
             self.name(&path, None);
             self.sections.wait_for(path.clone());
-            self.dirs.push((path.clone(), meta));
-            self.jobs.ask(Work::MakeDir { path: path.clone() }, Place::MakeDir(path));
+            self.make_dir(path, meta);
         }
     }
 

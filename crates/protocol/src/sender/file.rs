@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Group, Grouper};
-use deltic_core::{Key, RelPath, Span, Strategy};
+use deltic_core::{BriefLen, Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
@@ -14,7 +14,7 @@ use crate::limits::{
     FILL_BYTES, GROUP_WINDOW, MAX_ATTEMPTS, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS,
     TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
-use crate::message::{ChunkLine, FileNo, GroupLine, How, Payload, ToReceiver};
+use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Handle, Turn};
 
@@ -169,6 +169,16 @@ impl Outgoing {
 
     pub(super) fn groups_unanswered(&self) -> u64 {
         self.told.iter().map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    /// How much of a chunk's fingerprint is told: of blocks, which all have one length, as much as may be.
+    fn brief(&self) -> BriefLen {
+        match self.spec {
+            ChunkerSpec::Fixed(_) => BriefLen::MAX,
+            ChunkerSpec::ByContent(..) => {
+                BriefLen::for_chunks(self.len / u64::from(self.spec.mean_len()))
+            }
+        }
     }
 
     /// The chunks of a range of groups.
@@ -548,8 +558,7 @@ fn tell_chunks(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToRec
     let new = note_groups(outgoing, groups);
     let chunks = outgoing.chunks_of(&new);
     outgoing.spelled.push_back(vec![chunks.clone()]);
-    let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
-    ToReceiver::Recipe { file, chunks: chunks.iter().map(line).collect() }
+    ToReceiver::Recipe { file, chunks: ChunkLines(lines(outgoing, chunks).collect()) }
 }
 
 /// Notes where new groups start; their numbers.
@@ -563,34 +572,38 @@ fn note_groups(outgoing: &mut Outgoing, groups: &[Group]) -> Range<u32> {
     first..outgoing.groups.len() as u32
 }
 
-fn line(chunk: &Chunk) -> ChunkLine {
-    ChunkLine { len: chunk.len, short: chunk.fingerprint.short() }
+/// These chunks as they are told.
+fn lines(outgoing: &Outgoing, chunks: Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
+    let brief = outgoing.brief();
+    let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
+    chunks
+        .iter()
+        .map(move |chunk| ChunkLine { len: chunk.len, brief: chunk.fingerprint.brief(brief) })
 }
 
 /// Frames that spell out these groups; notes which chunks each awaits an answer for.
 fn spell(file: FileNo, outgoing: &mut Outgoing, lacked: &[Range<u32>]) -> Vec<ToReceiver> {
     let mut frames = Vec::new();
     let mut groups: Vec<Range<u32>> = Vec::new();
-    let mut lines = Vec::new();
+    let mut spelled = Vec::new();
     let mut flush = |groups: &mut Vec<Range<u32>>, lines: &mut Vec<ChunkLine>| {
         if !groups.is_empty() {
             let (groups, chunks) = (std::mem::take(groups), std::mem::take(lines));
-            frames.push(ToReceiver::Chunks { file, groups, chunks });
+            frames.push(ToReceiver::Chunks { file, groups, chunks: ChunkLines(chunks) });
         }
     };
     for group in lacked.iter().flat_map(Clone::clone) {
         let chunks = outgoing.chunks_of(&(group..group + 1));
-        if lines.len() + chunks.len() > MAX_BATCH {
-            flush(&mut groups, &mut lines);
+        if spelled.len() + chunks.len() > MAX_BATCH {
+            flush(&mut groups, &mut spelled);
         }
         match groups.last_mut() {
             Some(last) if last.end == group => last.end += 1,
             _ => groups.push(group..group + 1),
         }
-        let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
-        lines.extend(chunks.iter().map(line));
+        spelled.extend(lines(outgoing, chunks));
     }
-    flush(&mut groups, &mut lines);
+    flush(&mut groups, &mut spelled);
     for frame in &frames {
         let ToReceiver::Chunks { groups, .. } = frame else { continue };
         let awaited = groups.iter().map(|groups| outgoing.chunks_of(groups)).collect();

@@ -297,7 +297,7 @@ impl Destination {
 
     fn make(&mut self, work: Work) -> Done {
         match work {
-            Work::MakeDir { path } => {
+            Work::MakeDir { path, .. } => {
                 if !self.tree.is_dir(&path) {
                     self.put(&path, Node::other(Kind::Dir, NOW, 0o700));
                 }
@@ -812,7 +812,7 @@ impl Stage {
         for piece in pieces {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
             let fingerprint = Fingerprint::of(chunk);
-            if piece.short.is_some_and(|short| short != fingerprint.short()) {
+            if piece.brief.is_some_and(|brief| !brief.begins(&fingerprint)) {
                 return Err(setback("not what was announced", true));
             }
             chunks.push((piece.span.start, chunk, fingerprint));

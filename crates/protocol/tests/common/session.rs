@@ -22,6 +22,8 @@ pub struct Session {
     pub destination: Destination,
     pub told_by_sender: Told,
     pub told_by_receiver: Told,
+    /// Bytes of all frames, of either end.
+    pub bytes: u64,
     /// Numbers of the frames that the sender said.
     pub said: BTreeSet<u8>,
     /// Frames on the way, encoded.
@@ -95,6 +97,7 @@ impl Session {
             destination,
             told_by_sender: Told::default(),
             told_by_receiver: Told::default(),
+            bytes: 0,
             said: BTreeSet::new(),
             to_receiver: VecDeque::new(),
             asides: vec![VecDeque::new(); streams],
@@ -197,6 +200,7 @@ impl Session {
         while let Some((frame, attempt)) = self.sender.poll_for_streams() {
             let bytes = written(&frame, frame.encode(), ToReceiver::decode);
             self.said.insert(bytes[0]);
+            self.bytes += bytes.len() as u64;
             let aside = attempt.map(|attempt| Aside { attempt, frame });
             match aside.filter(|_| !self.asides.is_empty() && self.dice.percent(80)) {
                 Some(aside) => {
@@ -209,8 +213,11 @@ impl Session {
             }
         }
         let frames = std::iter::from_fn(|| self.receiver.poll_frame());
-        self.to_sender
-            .extend(frames.map(|frame| written(&frame, frame.encode(), ToSender::decode)));
+        for frame in frames {
+            let bytes = written(&frame, frame.encode(), ToSender::decode);
+            self.bytes += bytes.len() as u64;
+            self.to_sender.push_back(bytes);
+        }
         std::iter::from_fn(|| self.sender.poll_notice())
             .for_each(|notice| self.told_by_sender.take(notice));
         std::iter::from_fn(|| self.receiver.poll_notice())

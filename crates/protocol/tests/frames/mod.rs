@@ -8,14 +8,14 @@ use deltic_core::meta::{Device, DeviceClass, IdRules, Linked, ModeRules, Named, 
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
-    Acl, BlockLen, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta, More, Mounts,
-    Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr,
+    Acl, BlockLen, BriefFingerprint, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta,
+    More, Mounts, Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr,
 };
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    ChunkLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
@@ -43,7 +43,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let meta = Meta::plain(Kind::File, 5000, when, 0o644);
     let short = |byte| ShortFingerprint::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
-    let chunk = ChunkLine { len: 1700, short: short(0xcd) };
+    let chunk = ChunkLine { len: 1700, brief: brief(5, 0xcd) };
+    let chunks = || ChunkLines(vec![chunk; 3]);
     let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
     let link = Meta { kind: Kind::Symlink(b"../b"[..].into()), ..dir.clone() };
     let named = Named { who: Who::Group, id: 1000, perms: 5 };
@@ -286,8 +287,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 .encode(),
         ),
         ("Groups", ToReceiver::Groups { file, groups: vec![group] }.encode()),
-        ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: vec![chunk; 3] }.encode()),
-        ("Recipe", ToReceiver::Recipe { file, chunks: vec![chunk; 3] }.encode()),
+        ("Chunks", ToReceiver::Chunks { file, groups: one(0..1), chunks: chunks() }.encode()),
+        ("Recipe", ToReceiver::Recipe { file, chunks: chunks() }.encode()),
         (
             "Fill.plain",
             ToReceiver::Fill {
@@ -459,9 +460,12 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             spec
         }),
         (file(), vec(group(), 0..4)).prop_map(|(file, groups)| ToReceiver::Groups { file, groups }),
-        (file(), ranges(), vec(chunk(), 0..4))
-            .prop_map(|(file, groups, chunks)| ToReceiver::Chunks { file, groups, chunks }),
-        (file(), vec(chunk(), 0..4)).prop_map(|(file, chunks)| ToReceiver::Recipe { file, chunks }),
+        (file(), ranges(), chunks()).prop_map(|(file, groups, chunks)| ToReceiver::Chunks {
+            file,
+            groups,
+            chunks
+        }),
+        (file(), chunks()).prop_map(|(file, chunks)| ToReceiver::Recipe { file, chunks }),
         (file(), ranges(), payload()).prop_map(|(file, chunks, payload)| ToReceiver::Fill {
             file,
             chunks,
@@ -828,8 +832,16 @@ fn group() -> impl Strategy<Value = GroupLine> {
         .prop_map(|(len, chunks, short)| GroupLine { len, chunks, short })
 }
 
-fn chunk() -> impl Strategy<Value = ChunkLine> {
-    (len(), short()).prop_map(|(len, short)| ChunkLine { len: len as u32, short })
+fn brief(bytes: usize, byte: u8) -> BriefFingerprint {
+    BriefFingerprint::from_bytes(&vec![byte; bytes]).unwrap()
+}
+
+fn chunks() -> impl Strategy<Value = ChunkLines> {
+    let line = |bytes| {
+        move |(len, byte): (u64, u8)| ChunkLine { len: len as u32, brief: brief(bytes, byte) }
+    };
+    let some = move |bytes| vec((len(), of(&[0, 1, 2])).prop_map(line(bytes)), 0..4);
+    prop_oneof![some(4), some(5), some(8)].prop_map(ChunkLines)
 }
 
 fn payload() -> impl Strategy<Value = Payload> {

@@ -155,7 +155,7 @@ fn a_commit_takes_the_place_of_what_was_seen(store: &impl Store) {
     attempt("file", Replaces::Version(&version)).expect("replace a version");
     store.make_symlink(&path("link"), b"file", &file_meta(), KEEP_ALL).expect("symlink");
     attempt("link", Replaces::Seen(&meta(store, "link"))).expect("replace a symlink");
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     put(store, "dir/in the way", b"");
     let full = attempt("dir", Replaces::Seen(&dir_meta()));
     assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
@@ -191,7 +191,7 @@ fn modes_and_times_are_kept_as_asked(store: &impl Store) {
 }
 
 fn whole_files_are_put_in_place_each_by_itself(store: &impl Store) {
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     put(store, "dir/old", b"old");
     put(store, "dir/theirs", b"seen");
     let (old, theirs) = (meta(store, "dir/old"), meta(store, "dir/theirs"));
@@ -261,7 +261,7 @@ fn a_whole_file_is_what_its_commit_would_have_made<S: Store>(make: &impl Fn() ->
 }
 
 fn anything_but_a_file_cannot_be_opened(store: &impl Store) {
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
     let open = |at| store.open(&path(at)).map(drop);
     assert!(matches!(open("dir"), Err(StoreError::NotAFile { .. })));

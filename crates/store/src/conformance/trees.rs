@@ -23,7 +23,7 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
 }
 
 fn another_name_shows_what_the_first_one_is(store: &impl Store) {
-    store.make_dir(&path("dir")).expect("make");
+    store.make_dir(&path("dir"), None).expect("make");
     put(store, "first", b"new");
     put(store, "dir/old", b"old");
     let (first, is, seen) = (path("first"), meta(store, "first"), meta(store, "dir/old"));
@@ -70,10 +70,10 @@ fn names_are_any_bytes_and_sorted_by_them(store: &impl Store) {
         b".deltic2",
         b"a\x80",
     ];
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     for name in &odd {
         let at = path("dir").join(&Name::new(name).expect("a name")).expect("a path");
-        store.make_dir(&at).expect("make a directory");
+        store.make_dir(&at, None).expect("make a directory");
     }
     odd.sort_unstable();
     assert_eq!(names(store, &path("dir")), odd);
@@ -82,14 +82,14 @@ fn names_are_any_bytes_and_sorted_by_them(store: &impl Store) {
 }
 
 fn a_directory_is_made_once_and_over_anything(store: &impl Store) {
-    store.make_dir(&RelPath::root()).expect("the root is there");
-    store.make_dir(&path("dir")).expect("make");
+    store.make_dir(&RelPath::root(), None).expect("the root is there");
+    store.make_dir(&path("dir"), None).expect("make");
     put(store, "dir/file", b"x");
-    store.make_dir(&path("dir")).expect("make again");
+    store.make_dir(&path("dir"), None).expect("make again");
     assert_eq!(names(store, &path("dir")), [b"file"]);
-    store.make_dir(&path("dir/file")).expect("make over a file");
+    store.make_dir(&path("dir/file"), None).expect("make over a file");
     store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
-    store.make_dir(&path("link")).expect("make over a symlink");
+    store.make_dir(&path("link"), None).expect("make over a symlink");
     for at in ["dir", "dir/file", "link"] {
         assert_eq!((meta(store, at).kind, meta(store, at).mode), (Kind::Dir, 0o700), "{at}");
     }
@@ -104,12 +104,12 @@ fn a_symlink_is_made_over_anything_but_a_full_directory(store: &impl Store) {
     put(store, "at", b"file");
     make("at", b"/over/a file").expect("over a file");
     make("at", b"../over/\xff").expect("over a symlink");
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     make("dir", b"x").expect("over an empty directory");
     assert_eq!(meta(store, "at").kind, Kind::Symlink(b"../over/\xff"[..].into()));
     assert_eq!(meta(store, "at").modified, super::WHEN);
     assert_eq!(meta(store, "at").len, 0);
-    store.make_dir(&path("full")).expect("make a directory");
+    store.make_dir(&path("full"), None).expect("make a directory");
     put(store, "full/file", b"x");
     let full = make("full", b"x");
     assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
@@ -125,7 +125,7 @@ fn a_special_file_is_made_over_anything_but_a_full_directory(store: &impl Store)
     assert_eq!(meta(store, "at"), fifo);
     store.make_special(&path("at"), &socket, KEEP_ALL).expect("over a FIFO");
     assert_eq!(meta(store, "at"), socket);
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     store.make_special(&path("dir"), &fifo, Keep::default()).expect("over an empty directory");
     assert_eq!((meta(store, "dir").kind, meta(store, "dir").mode), (Kind::Fifo, 0o640));
     let read_only = Meta { mode: 0o400, ..fifo.clone() };
@@ -135,7 +135,7 @@ fn a_special_file_is_made_over_anything_but_a_full_directory(store: &impl Store)
     assert!(matches!(other, Err(StoreError::Conflict { .. })), "{other:?}");
     let file = store.make_special(&path("file"), &file_meta(), KEEP_ALL);
     assert!(matches!(file, Err(StoreError::Io { .. })), "{file:?}");
-    store.make_dir(&path("full")).expect("make a directory");
+    store.make_dir(&path("full"), None).expect("make a directory");
     put(store, "full/file", b"x");
     let full = store.make_special(&path("full"), &fifo, KEEP_ALL);
     assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
@@ -155,7 +155,7 @@ fn a_file_becomes_executable_for_whoever_may_read_it(store: &impl Store) {
 
 fn times_that_are_left_out_stay(store: &impl Store) {
     let keep = Keep { omit_dir_times: true, omit_link_times: true, ..KEEP_ALL };
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     store.make_symlink(&path("link"), b"x", &symlink_meta(b"x"), keep).expect("symlink");
     store.set_meta(&path("dir"), &dir_meta(), keep).expect("set");
     store.set_meta(&path("link"), &symlink_meta(b"x"), keep).expect("set");
@@ -166,7 +166,7 @@ fn times_that_are_left_out_stay(store: &impl Store) {
 }
 
 fn a_symlink_is_never_followed(store: &impl Store) {
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     put(store, "dir/file", b"untouched");
     for target in [&b"dir"[..], b".", b"/"] {
         store.make_symlink(&path("link"), target, &file_meta(), KEEP_ALL).expect("symlink");
@@ -177,7 +177,7 @@ fn a_symlink_is_never_followed(store: &impl Store) {
             ("look", store.look(&below).map(drop)),
             ("create", store.create(&below, 1).map(drop)),
             ("leftovers", store.leftovers(&below).map(drop)),
-            ("make_dir", store.make_dir(&below)),
+            ("make_dir", store.make_dir(&below, None)),
             ("make_symlink", store.make_symlink(&below, b"x", &file_meta(), KEEP_ALL)),
             ("make_special", store.make_special(&below, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(&below, &file_meta(), KEEP_ALL)),
@@ -194,7 +194,7 @@ fn a_symlink_is_never_followed(store: &impl Store) {
 }
 
 fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     put(store, "dir/file", b"x");
     store.make_symlink(&path("link"), b"dir/file", &file_meta(), Keep::default()).expect("symlink");
     let before = meta(store, "dir/file");
@@ -213,7 +213,7 @@ fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
 
 fn removing_takes_everything_below(store: &impl Store) {
     for dir in ["a", "a/b", "a/b/c", "a/d", "kept"] {
-        store.make_dir(&path(dir)).expect("make a directory");
+        store.make_dir(&path(dir), None).expect("make a directory");
     }
     for file in ["a/1", "a/b/2", "a/b/c/3", "kept/file"] {
         put(store, file, b"x");
@@ -229,7 +229,7 @@ fn removing_takes_everything_below(store: &impl Store) {
 
 fn the_staging_directory_is_no_target(store: &impl Store) {
     let staging = RelPath::parse(STAGING_NAME).expect("a path");
-    store.make_dir(&path("dir")).expect("make a directory");
+    store.make_dir(&path("dir"), None).expect("make a directory");
     let below = path([b"dir/", STAGING_NAME, b"/file"].concat());
     for at in [&staging, &below] {
         let answers = [
@@ -238,7 +238,7 @@ fn the_staging_directory_is_no_target(store: &impl Store) {
             ("look", store.look(at).map(drop)),
             ("create", store.create(at, 1).map(drop)),
             ("leftovers", store.leftovers(at).map(drop)),
-            ("make_dir", store.make_dir(at)),
+            ("make_dir", store.make_dir(at, None)),
             ("make_symlink", store.make_symlink(at, b"x", &file_meta(), KEEP_ALL)),
             ("make_special", store.make_special(at, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
@@ -258,7 +258,7 @@ fn what_is_missing_is_not_found(store: &impl Store) {
     let answers = [
         store.list(&path("missing")).map(drop),
         store.create(&path("missing/file"), 1).map(drop),
-        store.make_dir(&path("missing/dir")),
+        store.make_dir(&path("missing/dir"), None),
         store.set_meta(&path("missing"), &file_meta(), KEEP_ALL),
         store.remove(&path("missing")).map(drop),
     ];
@@ -269,7 +269,7 @@ fn what_is_missing_is_not_found(store: &impl Store) {
         store.list(&path("file")).map(drop),
         store.list(&path("file/below")).map(drop),
         store.create(&path("file/below"), 1).map(drop),
-        store.make_dir(&path("file/below")),
+        store.make_dir(&path("file/below"), None),
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotADir { .. })), "{answer:?}");
@@ -278,7 +278,7 @@ fn what_is_missing_is_not_found(store: &impl Store) {
 
 pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl Store) {
     for dir in ["cache", "dir", "dir/cache"] {
-        store.make_dir(&path(dir)).expect("make a directory");
+        store.make_dir(&path(dir), None).expect("make a directory");
     }
     for file in ["cache/file", "dir/file", "dir/file.keep", "dir/cache/file"] {
         put(store, file, b"x");
@@ -301,7 +301,7 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
 
 pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &impl Store) {
     for dir in ["dir", "dir/below", "other"] {
-        store.make_dir(&path(dir)).expect("make a directory");
+        store.make_dir(&path(dir), None).expect("make a directory");
     }
     put(store, "dir/.rules", b"P /own\nP,p *.tmp\nP mine\n");
     for file in ["dir/own", "dir/a.tmp", "dir/below/own", "dir/below/b.tmp", "dir/below/mine"] {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use deltic_core::meta::noted::{Noted, NotedKind};
-use deltic_core::meta::{OWNER_BITS, Scope, Timestamp};
+use deltic_core::meta::{OWNER_BITS, SETGID, Scope, Timestamp};
 use deltic_core::{Meta, Name, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
@@ -312,7 +312,6 @@ pub fn umask() -> u32 {
 
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
-const SETGID: u32 = 0o2000;
 const OWNER_WRITES: u32 = 0o200;
 const OWNER_READS_AND_WRITES: u32 = 0o600;
 const ACCESS_BITS: u32 = 0o777;

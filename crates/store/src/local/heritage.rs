@@ -3,7 +3,7 @@
 //! The system hands it down where an entry is made. Ours are made in a staging directory, which hands down nothing, and
 //! get what they would have got in their place.
 
-use deltic_core::meta::Acl;
+use deltic_core::meta::{Acl, SETGID};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
@@ -66,5 +66,3 @@ pub(super) fn disinherit(dir: &Dir) -> Result<(), Errno> {
     forget_default_acl(&Reach::Followed(dir.own_path()));
     fs::fchmod(dir, Mode::RWXU)
 }
-
-const SETGID: u32 = 0o2000;

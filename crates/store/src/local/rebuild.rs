@@ -180,7 +180,7 @@ impl LocalRebuild {
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
         let keep = (commit.keep, self.store.ways());
-        let heritage = self.store.heritages.of(place).at("commit", &self.path)?;
+        let heritage = self.store.heritage(place).at("commit", &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         attrs.set(On::Open(file.as_fd())).at("set metadata of", &self.path)?;
         if self.store.touched.is_durable() {

@@ -50,6 +50,8 @@ pub struct SourceOptions {
     pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
+    /// Whether directories on the way to arguments are made for what comes in them only.
+    pub plain_implied_dirs: bool,
     /// Whether arguments that are not there are none.
     pub ignore_missing: bool,
     /// Which symlinks are what they point at.
@@ -119,7 +121,8 @@ impl Sources {
                 by_path.insert(path.into(), no);
             }
         }
-        let base = args.first().map_or_else(|| Path::new(""), |source| source.arg.dir());
+        // Where the destination is, nobody here knows: a path that no pattern spells.
+        let base = Path::new(OsStr::from_bytes(b"/\0"));
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
         let overlap = options.see.linked && overlap(&args);
         let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
@@ -138,7 +141,7 @@ impl Sources {
     /// comes, and no directory is made for it.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let mut there = self.args.iter().filter(|source| !source.is_missing());
+        let mut there = self.args.iter().filter(|source| !source.is_missing(self.options.follow));
         let Some(Source { arg, dir, .. }) = there.next() else {
             return self.args.first().and_then(|source| source.arg.own_name());
         };
@@ -168,7 +171,9 @@ impl Sources {
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
         let is_gone = |look| look == Err(Errno::NOENT);
-        let missing = |source: &&Source| source.dir.is_ok() && source.look().is_some_and(is_gone);
+        let missing = |source: &&Source| {
+            source.dir.is_ok() && source.look(self.options.follow).is_some_and(is_gone)
+        };
         self.args.iter().filter(missing).map(|source| source.arg.path.clone()).collect()
     }
 
@@ -209,21 +214,23 @@ impl Sources {
         all
     }
 
-    /// The arguments that have a directory `dir` of which all takes part, in order.
+    /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that may.
     fn sharers(&self, dir: &RelPath) -> Vec<usize> {
         let shares = |no: &usize| {
-            let Source { arg, dir: held, device, .. } = &self.args[*no];
-            let Ok(held) = held else { return false };
-            dir.starts_with(&arg.path)
+            let source = &self.args[*no];
+            let Ok(held) = &source.dir else { return false };
+            let device = source.device;
+            dir.starts_with(&source.arg.path)
+                && source.goes_into(dir, &self.options)
                 && held.dir(dir, Use::Pass).is_ok()
-                && (device.is_none() || device_of(held, dir) == *device)
+                && (device.is_none() || device_of(held, dir) == device)
         };
         if self.args.len() == 1 {
             return Vec::new();
         }
         match self.candidates(dir) {
             // Nobody to share it with: it need not be looked at.
-            candidates if candidates.len() < 2 => candidates,
+            candidates if candidates.len() < 2 => Vec::new(),
             candidates => candidates.into_iter().filter(shares).collect(),
         }
     }

@@ -3,6 +3,7 @@
 //! A staged file has a name from its first moment (an fsync of a nameless file is lost on btrfs, `RELIABILITY`
 //! finding 3) and is locked for as long as its owner lives: a `flock` goes with the process, however that ends. So a
 //! file whose lock can be had is nobody's. Its name says which path it was for, by hash, and is random besides.
+//! What is not to be flushed, and of no use unless it is complete, may do without a name until it gets its own.
 //!
 //! A staged file is renamed into place, which works within one mount only. So each mount below the root has staging
 //! directories of its own, in the directories of the files.
@@ -10,6 +11,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -39,6 +41,8 @@ pub(super) struct Stages {
     held: Mutex<HashMap<RelPath, Arc<Dir>>>,
     /// For the directories asked about last the one whose staging directory serves it.
     last: Recent<RelPath>,
+    /// Whether files without a name were tried and cannot be made here, or not be given one.
+    needs_names: AtomicBool,
     user: u32,
 }
 
@@ -84,7 +88,8 @@ impl Stages {
         let mount = mount_of(&root)?;
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
-        Ok(Self { root, whose, mount, homes, held, last, user })
+        let needs_names = AtomicBool::new(false);
+        Ok(Self { root, whose, mount, homes, held, last, needs_names, user })
     }
 
     /// A new file for `place`, its owner's alone.
@@ -107,6 +112,29 @@ impl Stages {
         // Without locks, as on some network file systems, a sweep leaves everything alone.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
+    }
+
+    /// A new file for `place` that has no name, which spares it a lock: nobody else ever meets it, and no kill leaves it
+    /// behind; and the directory whose staging directory it would be in. `None`, where it is to have a name like others.
+    pub(super) fn create_nameless(&self, place: &Place, mode: Mode) -> Option<(OwnedFd, RelPath)> {
+        if self.needs_names.load(Ordering::Relaxed) {
+            return None;
+        }
+        let home = self.home(place).ok()?;
+        match self.enter(&home).and_then(|dir| dir.create_nameless(mode)) {
+            Ok(file) => Some((file, home)),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                self.need_names();
+                None
+            }
+            // Whatever it is, it is said where a name is tried.
+            Err(_) => None,
+        }
+    }
+
+    /// Has all new files have names from now on.
+    pub(super) fn need_names(&self) {
+        self.needs_names.store(true, Ordering::Relaxed);
     }
 
     /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is held.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{OWNER_BITS, Scope};
+use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
@@ -95,9 +95,29 @@ pub(super) struct Inner {
     /// User and group of what this process makes.
     pub(super) owner: (u32, u32),
     pub(super) heritages: Heritages,
-    /// Directories that still lack their mode: those made here, and those that were opened to their owner, with the mode
-    /// that they had.
-    unfinished: Mutex<HashMap<RelPath, Option<u32>>>,
+    /// Directories that still lack their mode.
+    unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+}
+
+/// A directory that still lacks its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    /// Made here, in one that hands something down, so that it may do so too.
+    Heir,
+    /// Made here.
+    Plain,
+    /// Opened to its owner, with the mode that it had.
+    Opened(u32),
+}
+
+impl Unfinished {
+    /// The mode of the old version, where it was not made here.
+    const fn old_mode(self) -> Option<u32> {
+        match self {
+            Self::Heir | Self::Plain => None,
+            Self::Opened(mode) => Some(mode),
+        }
+    }
 }
 
 /// Makes the directory `path` unless it exists, but not the one above it.
@@ -163,6 +183,12 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
+    /// Has every file have a name before it is in its place.
+    #[cfg(test)]
+    pub(super) fn need_names(&self) {
+        self.0.stages.need_names();
+    }
+
     fn list_with(&self, dir: &RelPath, fate: Fate, much: Much<'_>) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
@@ -191,7 +217,20 @@ impl LocalStore {
         }
         let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
         if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
-            lock(&self.0.unfinished).insert(place.path.clone(), Some(stat.st_mode));
+            let opened = Unfinished::Opened(stat.st_mode);
+            lock(&self.0.unfinished).insert(place.path.clone(), opened);
+        }
+    }
+
+    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away. If we may not, what sets the mode
+    /// says so.
+    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) {
+        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return };
+        let Ok(dir) = self.0.root.dir(path, Use::Pass) else { return };
+        let Ok(is) = fs::fstat(&dir) else { return };
+        if (is.st_mode ^ mode) & SETGID != 0 {
+            let _ = set_mode(&dir, is.st_mode ^ SETGID);
+            self.0.heritages.clear();
         }
     }
 
@@ -240,6 +279,22 @@ impl LocalStore {
         }
     }
 
+    /// Whether these are names in one directory that was made here and that nothing is in, enough of them to be worth asking:
+    /// a first copy looks at nothing else.
+    fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
+        let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
+        let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
+        let known = lock(&self.0.unfinished).get(&dir).copied();
+        let is_made = matches!(known, Some(Unfinished::Plain | Unfinished::Heir));
+        is_made && paths.iter().all(|path| is_right_in(&dir, path)) && self.is_empty(&dir)
+    }
+
+    fn is_empty(&self, dir: &RelPath) -> bool {
+        let mut is_empty = true;
+        let held = self.0.root.dir(dir, Use::Read);
+        held.and_then(|held| held.for_each_name(|_| is_empty = false)).is_ok() && is_empty
+    }
+
     fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
         let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
         if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
@@ -257,6 +312,16 @@ impl Inner {
         match (&self.temp, whose) {
             (Some(temp), Whose::Temp) => temp,
             _ => &self.stages,
+        }
+    }
+
+    /// What the directory of `place` hands down.
+    pub(super) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
+        let known = lock(&self.unfinished).get(&place.dir_path).copied();
+        match known {
+            // Nothing has given it anything to hand down yet.
+            Some(Unfinished::Plain) => Ok(Heritage::default()),
+            _ => self.heritages.of(place),
         }
     }
 
@@ -412,6 +477,9 @@ impl Store for LocalStore {
     }
 
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        if self.are_in_bare_dir(paths) {
+            return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
+        }
         let mut last = None;
         paths.iter().map(|path| self.look_after(path, &mut last)).collect()
     }
@@ -458,30 +526,40 @@ impl Store for LocalStore {
         LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 
-    fn make_dir(&self, path: &RelPath) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
         let action = "make directory";
         if path.is_root() {
             return Ok(());
         }
-        let place = self.place(action, path)?;
         if self.0.root.keeps_link(path) {
+            self.hand_down_as(path, mode);
             return Ok(());
         }
+        let place = self.place(action, path)?;
         // A second time, should something be in the way.
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(&place);
+                    self.hand_down_as(path, mode);
                     return Ok(());
                 }
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(action, path)?;
-                    lock(&self.0.unfinished).insert(path.clone(), None);
-                    if self.0.heritages.of(&place).is_ok_and(|above| above.closes_to_owner()) {
+                    let above = self.0.heritage(&place);
+                    let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
+                    let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
+                    lock(&self.0.unfinished).insert(path.clone(), lacks);
+                    let above = above.unwrap_or_default();
+                    if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
                         made.and_then(open).at(action, path)?;
+                    }
+                    // One that is not setgid has our group, and so hands it down in any case.
+                    if above.group.is_some() {
+                        self.hand_down_as(path, mode);
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
@@ -535,7 +613,7 @@ impl Store for LocalStore {
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let made = lock(&self.0.unfinished).remove(path);
+        let made = lock(&self.0.unfinished).remove(path).map(Unfinished::old_mode);
         let attrs = self.attrs(meta, keep, made);
         let place = || self.place(SET_META, path);
         match &meta.kind {
@@ -599,5 +677,14 @@ impl Store for LocalStore {
     }
 }
 
+/// Whether `path` is that of an entry of `dir`, which is not the root.
+fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
+    let name = path.as_bytes().strip_prefix(dir.as_bytes());
+    let name = name.and_then(|rest| rest.strip_prefix(b"/"));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/'))
+}
+
+/// So many names take more calls to look at than it takes to list their directory.
+const WORTH_LISTING: usize = 4;
 const LOOK: &str = "look at";
 const SET_META: &str = "set metadata of";

@@ -8,6 +8,7 @@ mod kill;
 mod mounts;
 mod race;
 mod sources;
+mod whole;
 mod writing;
 
 use std::cell::RefCell;
@@ -223,7 +224,7 @@ fn a_directory_made_here_gets_a_mode_and_an_old_one_keeps_its_own() {
     fs::set_permissions(root.path().join("old"), fs::Permissions::from_mode(0o711)).unwrap();
     let meta = Meta { kind: Kind::Dir, mode: 0o2777, ..file_meta() };
     for at in ["old", "new"] {
-        store.make_dir(&path(at)).unwrap();
+        store.make_dir(&path(at), None).unwrap();
         store.set_meta(&path(at), &meta, Keep::default()).unwrap();
     }
     let mode = |at| fs::metadata(root.path().join(at)).unwrap().mode() & 0o7777;
@@ -272,7 +273,7 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
     let (_root, store) = new_store();
     let mut dir = RelPath::root();
     while let Ok(deeper) = dir.join(&deltic_core::Name::new(b"d").unwrap()) {
-        store.make_dir(&deeper).unwrap();
+        store.make_dir(&deeper, None).unwrap();
         dir = deeper;
     }
     assert_eq!(store.remove(&path("d")).unwrap(), deltic_core::path::MAX_DEPTH as u64);
@@ -307,10 +308,10 @@ fn commits_and_sweeps_do_not_hinder_each_other() {
 #[test]
 fn every_directory_with_a_changed_name_is_flushed_once() {
     let (_root, store) = new_store();
-    store.make_dir(&path("dir")).unwrap();
+    store.make_dir(&path("dir"), None).unwrap();
     put(&store, "dir/a", b"x").unwrap();
     put(&store, "dir/b", b"x").unwrap();
-    store.make_dir(&path("gone")).unwrap();
+    store.make_dir(&path("gone"), None).unwrap();
     put(&store, "gone/file", b"x").unwrap();
     store.remove(&path("gone")).unwrap();
     let touched = store.touched_dirs();

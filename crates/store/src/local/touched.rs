@@ -30,8 +30,11 @@ impl Touched {
     }
 
     pub(super) fn add(&self, dir: &RelPath) {
+        if !self.is_durable() {
+            return;
+        }
         let mut dirs = lock(&self.dirs);
-        if self.is_durable() && !dirs.contains(dir) {
+        if !dirs.contains(dir) {
             dirs.insert(dir.clone());
         }
     }

@@ -4,7 +4,7 @@
 //! What a [`LocalRebuild`](super::rebuild::LocalRebuild) does besides is for versions that grow for a while: to give the
 //! file its length, to look whether the staged one is still ours, to leave it to the next run.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs;
 use rustix::io::Errno;
@@ -23,10 +23,14 @@ pub(super) fn put_new(
     place: &Place,
     (file, keep): (&Whole<'_>, Keep),
 ) -> Result<(), StoreError> {
-    let heritage = store.heritages.of(place).at("commit", &place.path)?;
+    let heritage = store.heritage(place).at("commit", &place.path)?;
     let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
+    let what = (file.bytes, &attrs);
+    if let Some(put) = put_nameless(store, place, what) {
+        return put;
+    }
     let staged = store.stages.create_as(place, attrs.birth_mode(store.owner))?;
-    let put = fill(store, place, (&staged, file.bytes, &attrs));
+    let put = fill(store, place, &staged.file, what).and_then(|()| land(store, place, &staged));
     if put.is_err()
         && let Ok(dir) = store.stages.dir(&staged.home)
     {
@@ -36,12 +40,41 @@ pub(super) fn put_new(
     put
 }
 
-fn fill(
+/// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or because
+/// this file system or kernel wants it so.
+fn put_nameless(
     store: &Inner,
     place: &Place,
-    (Staged { file, home, name, .. }, bytes, attrs): (&Staged, &[u8], &Attrs<'_>),
+    what: (&[u8], &Attrs<'_>),
+) -> Option<Result<(), StoreError>> {
+    if store.touched.is_durable() {
+        return None;
+    }
+    let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.owner))?;
+    if let Err(error) = fill(store, place, &file, what) {
+        return Some(Err(error));
+    }
+    match place.dir.put(&file, &place.name) {
+        Ok(()) => {
+            store.settle(place, (Whose::Own, &home));
+            Some(Ok(()))
+        }
+        Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
+        // If it is not that, a rename will say what it is.
+        Err(_) => {
+            store.stages.need_names();
+            None
+        }
+    }
+}
+
+/// Gives a file that was just made its content and all else.
+fn fill(
+    store: &Inner,
+    Place { path, .. }: &Place,
+    file: &OwnedFd,
+    (bytes, attrs): (&[u8], &Attrs<'_>),
 ) -> Result<(), StoreError> {
-    let path = &place.path;
     let born = fs::fstat(file).at("create", path)?;
     if !bytes.is_empty() {
         write_at(file.as_fd(), 0, bytes).at("write", path)?;
@@ -50,6 +83,16 @@ fn fill(
     if store.touched.is_durable() {
         fs::fsync(file).at("flush", path)?;
     }
+    Ok(())
+}
+
+/// Moves it to its place.
+fn land(
+    store: &Inner,
+    place: &Place,
+    Staged { home, name, .. }: &Staged,
+) -> Result<(), StoreError> {
+    let path = &place.path;
     let dir = store.stages.dir(home).at("commit", path)?;
     match place.land_new(&dir, name) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),

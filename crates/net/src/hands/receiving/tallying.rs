@@ -73,7 +73,11 @@ impl<S: Store> ReceivingHands<S> {
         let Some((dir, entries)) = dir.and_then(|dir| self.found.take(&dir)) else {
             return self.store.look_all(paths);
         };
-        let found = found_of(&dir, entries, paths);
+        let (found, rest) = found_of(&dir, entries, paths);
+        if !rest.is_empty() {
+            // A long directory is listed in parts.
+            self.found.keep(&dir, rest);
+        }
         let unseen = paths.iter().zip(&found).filter(|(_, meta)| meta.is_none());
         let unseen: Vec<RelPath> = unseen.map(|(path, _)| path.clone()).collect();
         let mut looked = self.store.look_all(&unseen).into_iter();
@@ -85,15 +89,21 @@ impl<S: Store> ReceivingHands<S> {
     }
 }
 
-/// What of `paths` is among the `entries` of `dir`, both in order. What is not may be there all the same: rules hide names.
-fn found_of(dir: &RelPath, entries: Vec<Entry>, paths: &[RelPath]) -> Vec<Option<Meta>> {
+/// What of `paths` is among the `entries` of `dir`, both in order, and the entries behind them. What is not may be there all the
+/// same: rules hide names.
+fn found_of(
+    dir: &RelPath,
+    entries: Vec<Entry>,
+    paths: &[RelPath],
+) -> (Vec<Option<Meta>>, Vec<Entry>) {
     let mut entries = entries.into_iter().peekable();
     let find = |path: &RelPath| {
         let (_, name) = path.split_last().filter(|(above, _)| above == dir)?;
         while entries.next_if(|entry| entry.name < name).is_some() {}
         entries.next_if(|entry| entry.name == name).map(|entry| entry.meta)
     };
-    paths.iter().map(find).collect()
+    let found = paths.iter().map(find).collect();
+    (found, entries.collect())
 }
 
 /// What was found in directories that are unlike, until they are listed: so that it is not looked at twice. What changes
@@ -165,9 +175,11 @@ mod tests {
     #[test]
     fn what_was_found_is_of_its_own_name_and_directory() {
         let paths = ["d/a", "d/b", "d/c", "d/e", "other/f", "d/g"].map(path);
-        let found = found_of(&path("d"), entries(&["b", "c", "d", "f", "g"]), &paths);
+        let names = ["b", "c", "d", "f", "g", "h", "i"];
+        let (found, rest) = found_of(&path("d"), entries(&names), &paths);
         let lens: Vec<_> = found.into_iter().map(|meta| meta.map(|meta| meta.len)).collect();
         assert_eq!(lens, [None, Some(1), Some(2), None, None, Some(5)]);
+        assert_eq!(rest, entries(&names)[5..]);
     }
 
     #[test]

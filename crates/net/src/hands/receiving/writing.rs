@@ -284,7 +284,7 @@ fn named(
         let (chunk, after) = rest.split_at(piece.span.len as usize);
         rest = after;
         let fingerprint = names.of(chunk);
-        piece.short.is_none_or(|short| short == fingerprint.short()).then_some(fingerprint)
+        piece.brief.is_none_or(|brief| brief.begins(&fingerprint)).then_some(fingerprint)
     };
     within(Stage::Sum, || pieces.iter().map(check).collect())
 }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use deltic_core::recipe::{Chunk, Grouper};
-use deltic_core::{ChunkNo, Index, ShortFingerprint};
+use deltic_core::{BriefLen, ChunkNo, Index};
 
 use crate::message::{ChunkLine, GroupLine};
 use crate::receiver::KeptChunk;
@@ -56,7 +56,7 @@ impl Keeping {
     pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<usize> {
         let no = self.at(start)?;
         let Chunk { len, fingerprint } = self.0[no].chunk;
-        (len == line.len && fingerprint.short() == line.short).then_some(no)
+        (len == line.len && line.brief.begins(&fingerprint)).then_some(no)
     }
 
     pub(super) fn chunks(&self, range: Range<usize>) -> Vec<Chunk> {
@@ -66,8 +66,7 @@ impl Keeping {
     /// Where old has kept chunk `no` as well: it may be the neighbour of a gap.
     pub(super) fn in_old(&self, no: usize, index: &Index) -> Option<ChunkNo> {
         let Chunk { len, fingerprint } = self.0[no].chunk;
-        let short: ShortFingerprint = fingerprint.short();
-        index.find_chunk(short, len, None)
+        index.find_chunk(fingerprint.brief(BriefLen::MAX), len, None)
     }
 }
 

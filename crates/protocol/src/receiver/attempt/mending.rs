@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
 use deltic_core::{ChunkNo, GapSums, Span};
 
 use crate::error::PeerError;
@@ -16,6 +17,8 @@ use crate::message::{FileNo, GapLine, Payload, ToSender};
 use crate::receiver::{Facing, Mended, OldGap, Patch, Place, Receiver, Work};
 use crate::work::{Handle, Setback, Turn};
 
+use super::facing::{Facings, Parts};
+use super::probing::{Role, Waiting};
 use super::{Attempt, By, Origin, State};
 
 /// The gaps of one attempt.
@@ -23,11 +26,26 @@ use super::{Attempt, By, Origin, State};
 pub(super) struct Gaps {
     /// Found, and not surveyed.
     found: VecDeque<Gap>,
+    /// Those of long runs that wait for what others show.
+    waiting: Waiting,
     /// The last run that was spelled out, where it may go on.
     open: Option<Range<u32>>,
+    /// Where the last run that was told began, if it may go on: what follows has the same neighbour in front.
+    told: Option<Told>,
     /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
     asked: HashMap<u32, Gap>,
     surveyed: u64,
+}
+
+/// The beginning of a run that was told before its end was known.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// The first chunk that was not told.
+    end: u32,
+    /// The run's first byte in new.
+    start: u64,
+    /// Where old goes on behind the neighbour in front of it.
+    from: Option<u64>,
 }
 
 /// A run of chunks that nothing matched, and what old has in its place.
@@ -36,92 +54,48 @@ pub(in crate::receiver) struct Gap {
     chunks: Range<u32>,
     len: u32,
     old: OldGap,
+    edits: u32,
+    /// The run that it shows something of, by its first chunk.
+    probes: Option<u32>,
 }
 
 impl Gap {
-    /// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
-    /// several in each.
     fn facing(&self) -> Facing {
-        let chunks = self.chunks.end - self.chunks.start;
-        let edits = match chunks {
-            0..=2 => 1,
-            3..=4 => 2 * chunks,
-            5.. => 8 * chunks,
-        };
-        Facing { old: self.old.clone(), edits }
+        Facing { old: self.old.clone(), edits: self.edits }
+    }
+
+    /// It is told against nothing.
+    pub(super) fn comes_as_it_is(&mut self) {
+        self.old.clear();
+    }
+
+    /// Whether `copied` bytes of it saved more than the sums of what it was told against cost.
+    fn was_worth(&self, copied: u64) -> bool {
+        copied * u64::from(BlockLen::MIN) > bytes_of(&self.old) * SHORT_SUM_BYTES as u64
     }
 }
 
-/// The lengths in bytes of the old versions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parts<'a> {
-    pub(super) lens: &'a [u64],
-    /// Whether the first is the one in place.
-    pub(super) in_place: bool,
+/// How many bytes of old these are.
+pub(super) fn bytes_of(old: &OldGap) -> u64 {
+    old.iter().map(|span| u64::from(span.len)).sum()
 }
 
-impl Parts<'_> {
-    /// Where the part ends that the byte before `at` is in, all parts laid end to end.
-    fn end_behind(self, at: u64) -> u64 {
-        self.ends().find(|end| at <= *end).unwrap_or(at)
-    }
-
-    /// Where the part starts that the byte at `at` is in.
-    fn start_before(self, at: u64) -> u64 {
-        self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
-    }
-
-    fn ends(self) -> impl Iterator<Item = u64> {
-        self.lens.iter().scan(0, |end, len| {
-            *end += len;
-            Some(*end)
-        })
+/// In how many places a gap of so many chunks probably differs.
+///
+/// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
+/// several in each.
+const fn edits(chunks: u32) -> u32 {
+    match chunks {
+        0..=2 => 1,
+        3..=4 => 2 * chunks,
+        5.. => MANY_EDITS * chunks,
     }
 }
 
-/// What old has in the places of the gaps of one run.
-struct Facings<'a> {
-    /// The run's bytes in new.
-    run: Range<u64>,
-    between: (Option<u64>, Option<u64>),
-    parts: Parts<'a>,
-}
-
-impl Facings<'_> {
-    /// What old has between the neighbours of a gap: of much no more than could be of use, and nothing that is as far
-    /// from either neighbour as nobody knows how far it moved.
-    fn of(&self, gap: &Range<u64>) -> OldGap {
-        let len = gap.end - gap.start;
-        let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
-        if len > GAP_BYTES {
-            return Vec::new();
-        }
-        if let (Some(from), Some(to)) = self.between
-            && from <= to
-            && (to - from).abs_diff(self.run.end - self.run.start) <= len
-        {
-            // All that came in or went may have done so in front of the gap, or behind it.
-            let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
-            let start = one.min(other).max(from);
-            return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
-        }
-        let near = |distance: &u64| *distance < GUESSED_BYTES;
-        let after = self.between.0.filter(|_| near(&ahead_of)).map(|from| {
-            let end = self.parts.end_behind(from);
-            (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
-        });
-        let before = self.between.1.filter(|_| near(&behind)).map(|to| {
-            let start = self.parts.start_before(to);
-            to.saturating_sub(behind + len).max(start)..to.saturating_sub(behind).max(start)
-        });
-        as_spans(after.into_iter().chain(before))
-    }
-}
-
+/// In how many places a chunk differs where many do in a row.
+const MANY_EDITS: u32 = 8;
 /// A run of so many bytes is told, though it may go on.
 const OPEN_BYTES: u64 = 4 << 20;
-/// How far from its last known neighbour a gap is still told against what would be there if nothing had moved.
-const GUESSED_BYTES: u64 = 1 << 20;
 
 impl Gaps {
     pub(super) fn out(&self) -> u64 {
@@ -153,20 +127,38 @@ impl Attempt {
                 self.gaps.open = Some(run);
                 break;
             }
-            let (bytes, between) = (self.bytes_of(&run), self.between(&run, parts));
-            let facings = Facings { run: bytes, between, parts };
-            for chunks in self.gaps_of(run) {
+            let facings = self.facings(&run, parts);
+            let (first, gaps) = (run.start, self.parts_of(run, &facings));
+            let probes = gaps.iter().filter(|(_, role)| *role == Role::Probe).count();
+            let mut waiting = VecDeque::new();
+            for (chunks, role) in gaps {
                 let bytes = self.bytes_of(&chunks);
                 let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
                 if old.is_empty() && chunks.start >= spelled_from {
                     rest.push(chunks);
-                } else {
-                    chunks.clone().for_each(|chunk| self.needs_gap(chunk));
-                    self.gaps.found.push_back(Gap { chunks, len: len as u32, old });
+                    continue;
                 }
+                chunks.clone().for_each(|chunk| self.needs_gap(chunk));
+                let count = chunks.end - chunks.start;
+                let edits = if probes > 0 { MANY_EDITS * count } else { edits(count) };
+                let probes = (role == Role::Probe).then_some(first);
+                let gap = Gap { chunks, len: len as u32, old, edits, probes };
+                let waits = role == Role::Waits && !gap.old.is_empty();
+                if waits { &mut waiting } else { &mut self.gaps.found }.push_back(gap);
             }
+            self.gaps.waiting.hold(first, waiting, probes);
         }
         rest
+    }
+
+    /// What old has in the places of the gaps of a run, which may be the rest of one.
+    fn facings<'a>(&mut self, run: &Range<u32>, parts: Parts<'a>) -> Facings<'a> {
+        let (mut bytes, mut between) = (self.bytes_of(run), self.between(run, parts));
+        if let Some(told) = self.gaps.told.filter(|told| told.end == run.start) {
+            (bytes.start, between.0) = (told.start, told.from);
+        }
+        self.gaps.told = Some(Told { end: run.end, start: bytes.start, from: between.0 });
+        Facings { run: bytes, between, parts }
     }
 
     /// Whether the group behind a run is still to be spelled out: then the run may be longer, and what faces it is not
@@ -181,7 +173,7 @@ impl Attempt {
     }
 
     /// A run of chunks as gaps, none longer than allowed unless it is a single chunk.
-    fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
+    pub(super) fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
         for chunk in run.clone() {
             if chunk > first && self.place_of(chunk + 1) - self.place_of(first) > GAP_BYTES {
@@ -189,12 +181,14 @@ impl Attempt {
                 first = chunk;
             }
         }
-        gaps.push(first..run.end);
+        if first < run.end {
+            gaps.push(first..run.end);
+        }
         gaps
     }
 
     /// Where these chunks are in new, in bytes.
-    fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
+    pub(super) fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
         self.place_of(chunks.start)..self.place_of(chunks.end)
     }
 
@@ -234,7 +228,7 @@ impl Attempt {
     fn take_gaps(&mut self, most: u64) -> Vec<Gap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.gaps.found.front() {
-            let old: u64 = gap.old.iter().map(|span| u64::from(span.len)).sum();
+            let old = bytes_of(&gap.old);
             if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
                 break;
             }
@@ -244,12 +238,6 @@ impl Attempt {
         self.gaps.surveyed += taken.len() as u64;
         taken
     }
-}
-
-/// Those that are not empty; none is longer than two gaps.
-fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
-    let ranges = ranges.into_iter().filter(|range| !range.is_empty());
-    ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
 }
 
 impl Receiver {
@@ -363,13 +351,19 @@ impl Attempt {
             covered.expect("a gap is received once, in its own place");
             written += len;
         }
+        let copied = written - literal;
         self.literal += literal;
-        self.matched += written - literal;
+        self.matched += copied;
+        if let Some(run) = gap.probes {
+            let released = self.gaps.waiting.release(run, gap.was_worth(copied));
+            self.gaps.found.extend(released);
+        }
     }
 
     /// These were told wrongly, because sums of blocks are short: they are to come as they are.
     fn found_again(&mut self, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| self.needs_gap(chunk));
-        self.gaps.found.push_back(Gap { chunks, len, old: Vec::new() });
+        let gap = Gap { chunks, len, old: Vec::new(), edits: 0, probes: None };
+        self.gaps.found.push_back(gap);
     }
 }

@@ -80,7 +80,7 @@ impl Patched {
                     if *len == 0 || u64::from(*len) > told.len() - told.end {
                         return Err(PeerError::Limit("bytes of a patch"));
                     }
-                    pieces.push(Piece { span: Span::new(told.end, *len), short: None });
+                    pieces.push(Piece { span: Span::new(told.end, *len), brief: None });
                     told.end += u64::from(*len);
                 }
                 PatchStep::Copy(blocks) => {

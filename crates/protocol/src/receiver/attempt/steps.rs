@@ -14,7 +14,7 @@ use crate::receiver::{Place, Receiver, Small, Work};
 use crate::report::{Action, Differs, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Turn};
 
-use super::mending::Parts;
+use super::facing::Parts;
 use super::{Attempt, By, Copies, IndexPart, batches, copy_runs, runs};
 
 impl Receiver {
@@ -452,10 +452,11 @@ impl Receiver {
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = &incoming.attempt else { return };
         let similar = incoming.similar.as_ref().filter(|_| attempt.matched > 0);
-        let existed = incoming.candidate.old.is_some();
+        let action = incoming.candidate.action();
+        let content = checksum && action == Action::Updated;
         let done = Done::Replaced {
-            action: if existed { Action::Updated } else { Action::Created },
-            differs: Differs { content: checksum && existed, ..incoming.candidate.differs },
+            action,
+            differs: Differs { content, ..incoming.candidate.differs },
             literal: attempt.literal,
             matched: attempt.matched,
             from: similar.map(|similar| similar.path.clone()),

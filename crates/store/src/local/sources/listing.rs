@@ -5,7 +5,6 @@ use std::path::Path;
 
 use deltic_core::meta::Linked;
 use deltic_core::{Entry, Mounts, Name, RelPath};
-use rustix::io::Errno;
 
 use super::source::device_of;
 use super::{SourceOptions, Sources};
@@ -156,7 +155,7 @@ impl Sources {
             let again = self.again.get(self.args[no].arg.path.as_bytes());
             for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
                 let source = &self.args[no];
-                if let Some(Err(errno @ (Errno::NOENT | Errno::NOTDIR))) = source.look() {
+                if let Some(errno) = source.is_nothing(&self.options) {
                     let error = source.arg.error("look at", errno);
                     match source.dir {
                         // As in rsync, only a last name may be missing.
@@ -193,9 +192,8 @@ impl Sources {
             };
             missing.retain(|(no, name, _)| !is_deeper(no) || !dirs.contains(name));
         }
-        if !self.options.ignore_missing {
-            all.errors.extend(missing.into_iter().map(|(_, _, error)| error));
-        }
+        let told = |error: &StoreError| !(self.options.ignore_missing && is_missing(error));
+        all.errors.extend(missing.into_iter().map(|(_, _, error)| error).filter(told));
         entries
     }
 
@@ -212,11 +210,11 @@ impl Sources {
         }
         let mut above = Some(dir.clone());
         while let Some(at) = above {
-            let named = self.by_path.get(at.as_bytes()).map(|no| &self.args[*no]);
-            if named.is_some_and(|source| {
-                let goes_in = self.options.recursive
-                    || self.options.dirs && source.arg.contents && at == *dir;
-                goes_in && !source.is_left_out(&self.options)
+            let first = self.by_path.get(at.as_bytes()).into_iter();
+            let mut named = first.chain(self.again.get(at.as_bytes()).into_iter().flatten());
+            if named.any(|no| {
+                let source = &self.args[*no];
+                source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
             }) {
                 return true;
             }
@@ -300,7 +298,7 @@ impl Sources {
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
         if self.takes_contents(dir) && !mounted {
             let sharers = self.sharers(dir);
-            if sharers.len() > 1 || (self.args.len() > 1 && self.leads_on(dir)) {
+            if !sharers.is_empty() || (self.args.len() > 1 && self.leads_on(dir)) {
                 return self.list_shared(dir, &sharers, part);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltic_core::{Entry, Meta, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::{SourceArg, SourceOptions};
@@ -11,7 +11,7 @@ use crate::error::At;
 use crate::filter::{Fate, Scopes};
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
-use crate::local::snapshot::look_at;
+use crate::local::snapshot::{look_at, look_behind};
 use crate::{Listing, StoreError, check_path};
 
 /// An argument with its directory held. Arguments in one directory share a handle.
@@ -36,19 +36,36 @@ impl Source {
         self.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
     }
 
-    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held.
-    pub(super) fn look(&self) -> Option<Result<Meta, Errno>> {
+    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it is what
+    /// it points at only where all links are.
+    pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
         let dir = match &self.dir {
             Ok(dir) => dir,
             Err(errno) => return Some(Err(*errno)),
         };
         let (above, name) = self.arg.path.split_last()?;
-        Some(dir.dir(&above, Use::Pass).and_then(|dir| look_at(&dir, &name, See::default())))
+        let look = if follow == Follow::All { look_behind } else { look_at };
+        Some(dir.dir(&above, Use::Pass).and_then(|dir| look(&dir, &name, See::default())))
     }
 
     /// Whether nothing is there that it could stand for.
-    pub(super) fn is_missing(&self) -> bool {
-        matches!(self.look(), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    pub(super) fn is_missing(&self, follow: Follow) -> bool {
+        matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    }
+
+    /// Why nothing comes of it and no directory is made on the way to it, if so.
+    pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
+        match self.look(options.follow)? {
+            Err(errno) => Some(errno),
+            // A link that is followed and leads nowhere.
+            Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
+                let (above, name) = self.arg.path.split_last()?;
+                let held = self.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
+                let how = (options.follow, See::default());
+                follow::look(&held, (&name, &self.arg.path), how).err()
+            }
+            Ok(_) => None,
+        }
     }
 
     /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
@@ -65,6 +82,11 @@ impl Source {
         };
         held.and_then(look)
             .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+    }
+
+    /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
+    pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
+        options.recursive || options.dirs && self.arg.contents && self.arg.path == *dir
     }
 
     /// Lists the directory `dir` below its own.

@@ -30,7 +30,7 @@ impl LocalStore {
         let above = match (made, keep.modes) {
             (Some(None), false) if !path.is_root() => {
                 let place = self.place(SET_META, path)?;
-                self.0.heritages.of(&place).at(SET_META, path)?
+                self.0.heritage(&place).at(SET_META, path)?
             }
             _ => Heritage::default(),
         };
@@ -157,7 +157,7 @@ impl LocalStore {
         set: impl FnOnce(&Dir, &Name, Heritage) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         let place = self.place(action, path)?;
-        let heritage = self.0.heritages.of(&place).at(action, path)?;
+        let heritage = self.0.heritage(&place).at(action, path)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
         self.0.back_up(&place, Goes::Replaced)?;

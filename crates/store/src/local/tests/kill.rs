@@ -23,7 +23,7 @@ fn the_process_that_is_killed() {
 #[test]
 fn what_a_killed_process_wrote_is_held_until_then_and_found_after() {
     let (root, store) = new_store();
-    store.make_dir(&path("dir")).unwrap();
+    store.make_dir(&path("dir"), None).unwrap();
     let mut child = at_work_in(root.path());
     assert!(store.leftovers(&path("dir/file")).unwrap().is_empty());
     assert_eq!(store.sweep().unwrap(), 0);

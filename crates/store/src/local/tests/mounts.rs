@@ -83,7 +83,7 @@ fn a_file_on_another_mount_is_staged_there_and_swept_there() {
     let inner = root.path().join("mount");
     fs::create_dir(&inner).unwrap();
     let Some(_mounted) = tmpfs(&inner, "size=8m") else { return };
-    store.make_dir(&path("mount/dir")).unwrap();
+    store.make_dir(&path("mount/dir"), None).unwrap();
     put(&store, "mount/dir/file", b"x").unwrap();
     store.make_symlink(&path("mount/dir/link"), b"x", &file_meta(), KEEP_ALL).unwrap();
     let rebuild = store.create(&path("mount/dir/file"), 1).unwrap();

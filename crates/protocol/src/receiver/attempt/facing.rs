@@ -1,0 +1,96 @@
+//! What old has in the places of gaps: between the same neighbours, or where it would be if nothing had moved since one of them.
+
+use std::ops::Range;
+
+use deltic_core::Span;
+
+use crate::limits::GAP_BYTES;
+use crate::receiver::OldGap;
+
+/// The lengths in bytes of the old versions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) lens: &'a [u64],
+    /// Whether the first is the one in place.
+    pub(super) in_place: bool,
+}
+
+impl Parts<'_> {
+    /// Where the part ends that the byte before `at` is in, all parts laid end to end.
+    fn end_behind(self, at: u64) -> u64 {
+        self.ends().find(|end| at <= *end).unwrap_or(at)
+    }
+
+    /// Where the part starts that the byte at `at` is in.
+    fn start_before(self, at: u64) -> u64 {
+        self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
+    }
+
+    fn ends(self) -> impl Iterator<Item = u64> {
+        self.lens.iter().scan(0, |end, len| {
+            *end += len;
+            Some(*end)
+        })
+    }
+}
+
+/// What old has in the places of the gaps of one run.
+pub(super) struct Facings<'a> {
+    /// The run's bytes in new.
+    pub(super) run: Range<u64>,
+    pub(super) between: (Option<u64>, Option<u64>),
+    pub(super) parts: Parts<'a>,
+}
+
+impl Facings<'_> {
+    /// By how many bytes what lies between the neighbours has grown or shrunk, where both are known.
+    pub(super) fn drift(&self) -> Option<u64> {
+        let (from, to) = self.between()?;
+        Some((to - from).abs_diff(self.run.end - self.run.start))
+    }
+
+    /// What old has between the neighbours, where both are known and still in order.
+    fn between(&self) -> Option<(u64, u64)> {
+        let (from, to) = (self.between.0?, self.between.1?);
+        (from <= to).then_some((from, to))
+    }
+
+    /// What old has between the neighbours of a gap: of much no more than could be of use, and nothing that is as far
+    /// from either neighbour as nobody knows how far it moved.
+    pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
+        let len = gap.end - gap.start;
+        let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
+        if len > GAP_BYTES {
+            return Vec::new();
+        }
+        let between = self.between();
+        if let Some((from, to)) = between
+            && self.drift().is_some_and(|drift| drift <= len)
+        {
+            // All that came in or went may have done so in front of the gap, or behind it.
+            let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
+            let start = one.min(other).max(from);
+            return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
+        }
+        let near = |distance: &u64| *distance < GUESSED_BYTES;
+        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it.
+        let after = self.between.0.filter(|_| near(&ahead_of)).map(|from| {
+            let end = between.map_or_else(|| self.parts.end_behind(from), |(_, to)| to);
+            (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
+        });
+        let before = self.between.1.filter(|_| near(&behind)).map(|to| {
+            let start = between.map_or_else(|| self.parts.start_before(to), |(from, _)| from);
+            to.saturating_sub(behind + len).max(start)..to.saturating_sub(behind).max(start)
+        });
+        as_spans(after.into_iter().chain(before))
+    }
+}
+
+/// Those that are not empty; none is longer than two gaps.
+fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
+    let ranges = ranges.into_iter().filter(|range| !range.is_empty());
+    ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
+}
+
+/// How far from its last known neighbour a gap is still told against what would be there if nothing had moved.
+const GUESSED_BYTES: u64 = 1 << 20;

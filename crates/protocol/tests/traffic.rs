@@ -1,0 +1,167 @@
+//! What long changes cost: the new bytes and little more, whatever lies where they are now.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::Dice;
+use common::case::Case;
+use common::destination::DestinationFaults;
+use common::session::Session;
+use common::source::SourceFaults;
+use common::tree::{NOW, Node, Tree, path};
+use deltic_protocol::options::Options;
+
+/// What became of a stretch of old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Stays,
+    /// Other bytes are in its place.
+    Replaced,
+    /// As many other bytes come before it.
+    Preceded,
+    Gone,
+    /// A byte of each few dozen is another: no chunk is as it was.
+    Speckled,
+}
+
+/// Two versions of a file.
+#[derive(Default)]
+struct Versions {
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// Bytes that only new has, and those of it that are speckled.
+    fresh: u64,
+    speckled: u64,
+    stretches: u64,
+}
+
+impl Versions {
+    fn push(&mut self, change: Change, len: usize, dice: &mut Dice) {
+        let old = dice.bytes(len);
+        match change {
+            Change::Stays => self.new.extend(&old),
+            Change::Replaced => self.push_fresh(len, dice),
+            Change::Preceded => {
+                self.push_fresh(len, dice);
+                self.new.extend(&old);
+            }
+            Change::Gone => {}
+            Change::Speckled => {
+                self.new.extend((0..).zip(&old).map(|(at, byte)| byte ^ u8::from(at % 96 == 0)));
+                self.speckled += len as u64;
+            }
+        }
+        self.old.extend(old);
+        self.stretches += 1;
+    }
+
+    fn push_fresh(&mut self, len: usize, dice: &mut Dice) {
+        self.new.extend(dice.bytes(len));
+        self.fresh += len as u64;
+    }
+
+    /// Brings new over, in chunks of this mean length, if not as it is done by default; what travelled, and how much of it
+    /// as literals.
+    fn traffic(&self, seed: u64, block_bytes: Option<u32>) -> (u64, u64) {
+        let tree = |bytes: &Vec<u8>, len| {
+            let mut node = Node::file(bytes.clone(), NOW, 0o644);
+            node.meta.modified.nanos = len;
+            Tree([(path("a"), node)].into())
+        };
+        let mut case = Case::random(0);
+        (case.new, case.old) = (tree(&self.new, 8), tree(&self.old, 0));
+        (case.roots, case.cut) = (None, None);
+        case.leftovers.clear();
+        case.interrupted.clear();
+        (case.source_faults, case.destination_faults) =
+            (SourceFaults::default(), DestinationFaults::default());
+        case.options = Options { recursive: true, times: true, block_bytes, ..Options::default() };
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        let node = &session.destination.tree.0[&path("a")];
+        assert!(node == &case.new.0[&path("a")], "{seed}: the result is not the new version");
+        (session.bytes, totals.literal)
+    }
+}
+
+/// What chunks are told with: of all bytes of new at most, and twice that.
+const TOLD_SHARE: u64 = 100;
+/// What a change of one stretch costs beside its bytes: chunks at both ends, and probes.
+const STRETCH_BYTES: u64 = 40_000;
+
+#[test]
+fn new_bytes_cost_next_to_nothing_beside_themselves() {
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        for _ in 0..dice.between(1, 5) {
+            let kinds = [Change::Stays, Change::Replaced, Change::Preceded, Change::Gone];
+            let (change, len) = (*dice.pick(&kinds), dice.between(1, 1_500_000));
+            versions.push(change, len, &mut dice);
+        }
+        let (bytes, _) = versions.traffic(seed, None);
+        let told = versions.new.len() as u64 / TOLD_SHARE;
+        let most = versions.fresh + told + (versions.stretches + 1) * STRETCH_BYTES;
+        assert!(bytes <= most, "{seed}: {bytes}, more than {most}");
+    }
+}
+
+#[test]
+fn old_bytes_between_many_edits_are_not_sent_again() {
+    for seed in 0..10 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        let len = dice.between(400_000, 3_000_000);
+        versions.push(Change::Stays, 100_000, &mut dice);
+        versions.push(Change::Speckled, len, &mut dice);
+        versions.push(Change::Stays, 100_000, &mut dice);
+        let (bytes, literal) = versions.traffic(seed, None);
+        // Blocks have a third of what lies between two edits.
+        assert!(literal * 4 < versions.speckled * 3, "{seed}: {literal} of {len}");
+        assert!(bytes * 10 < versions.speckled * 9, "{seed}: {bytes} for {len}");
+    }
+}
+
+#[test]
+fn whatever_is_asked_for_first_the_new_version_arrives() {
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        let kinds = [
+            Change::Stays,
+            Change::Replaced,
+            Change::Preceded,
+            Change::Gone,
+            Change::Speckled,
+            Change::Speckled,
+        ];
+        for _ in 0..dice.between(1, 8) {
+            // Many are long, and many next to each other are one run.
+            let len = dice.between(1, 700_000);
+            versions.push(*dice.pick(&kinds), len, &mut dice);
+        }
+        let (bytes, _) = versions.traffic(seed, None);
+        let told = versions.new.len() as u64 / TOLD_SHARE;
+        // Sums are of old that faces what nothing matched, twice as much at most, and cost a sixteenth of it.
+        let faced = (versions.fresh + versions.speckled) / 8;
+        let changed = versions.fresh + versions.speckled + faced;
+        let most = changed + told + (versions.stretches + 1) * STRETCH_BYTES;
+        assert!(bytes <= most, "{seed}: {bytes}, more than {most}");
+    }
+}
+
+/// Chunks that are longer than a gap may be come as they are, also as part of a run that has probes.
+#[test]
+fn chunks_of_any_length_may_be_part_of_a_long_run() {
+    for seed in 0..16 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        for change in [Change::Stays, Change::Speckled, Change::Replaced, Change::Stays] {
+            let len = dice.between(1_000_000, 3_000_000);
+            versions.push(change, len, &mut dice);
+        }
+        for block_bytes in [512, 16 << 10, 64 << 10, 128 << 10] {
+            versions.traffic(seed, Some(block_bytes));
+        }
+    }
+}
