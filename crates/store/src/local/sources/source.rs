@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::{SourceArg, SourceOptions};
