@@ -122,6 +122,25 @@ fn old_bytes_between_many_edits_are_not_sent_again() {
     }
 }
 
+/// A log of equal lines: after a few bytes that came in no chunk is as it was, and how far its places moved no chunk tells.
+#[test]
+fn what_repeats_itself_is_found_again_behind_bytes_that_came_in() {
+    for (seed, period, places) in [(0, 100, 1), (1, 64, 3), (2, 2, 2), (3, 2, 5), (4, 4096, 2)] {
+        let mut dice = Dice::new(seed);
+        let line = dice.bytes(period);
+        let old: Vec<u8> = line.into_iter().cycle().take(12_000_000).collect();
+        let mut versions = Versions::default();
+        for part in old.chunks(old.len() / (places + 1) - 7) {
+            versions.new.extend(part);
+            versions.push_fresh(5, &mut dice);
+        }
+        versions.old = old;
+        let (bytes, literal) = versions.traffic(seed, None);
+        let len = versions.new.len() as u64;
+        assert!(literal < 100_000 && bytes < len / 12, "{seed}: {bytes}, {literal} of {len}");
+    }
+}
+
 #[test]
 fn whatever_is_asked_for_first_the_new_version_arrives() {
     for seed in 0..60 {

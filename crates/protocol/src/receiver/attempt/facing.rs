@@ -55,8 +55,8 @@ impl Facings<'_> {
         (from <= to).then_some((from, to))
     }
 
-    /// What old has between the neighbours of a gap: of much no more than could be of use, and nothing that is as far
-    /// from either neighbour as nobody knows how far it moved.
+    /// What old has between the neighbours of a gap: of much no more than could be of use. Far from a neighbour nobody knows
+    /// how far it moved: there the gaps of a run wait for its probes, and only the neighbour in front counts if there is one.
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
         let len = gap.end - gap.start;
         let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
@@ -72,10 +72,13 @@ impl Facings<'_> {
             let start = one.min(other).max(from);
             return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
-        let near = |distance: &u64| *distance < GUESSED_BYTES;
-        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it.
-        let after = self.between.0.filter(|_| near(&ahead_of)).map(|from| {
-            let end = between.map_or_else(|| self.parts.end_behind(from), |(_, to)| to);
+        let near = |distance: &u64| *distance < GUESSED_BYTES || self.between.0.is_none();
+        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it. But where
+        // old repeats itself, that neighbour may have been found anywhere: of long runs the probes tell.
+        let is_long = self.run.end - self.run.start > GUESSED_BYTES;
+        let clip = between.filter(|(from, to)| !is_long || to - from > GUESSED_BYTES);
+        let after = self.between.0.map(|from| {
+            let end = clip.map_or_else(|| self.parts.end_behind(from), |(_, to)| to);
             (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
         });
         let before = self.between.1.filter(|_| near(&behind)).map(|to| {
@@ -92,5 +95,5 @@ fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
     ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
 }
 
-/// How far from its last known neighbour a gap is still told against what would be there if nothing had moved.
+/// How far from the neighbour behind it a gap is still told against what would be there if nothing had moved since.
 const GUESSED_BYTES: u64 = 1 << 20;
