@@ -222,6 +222,11 @@ fn link_dest_links_what_is_equal_in_every_carried_attribute() {
             let same = world.inode(&format!("dst/{name}")) == world.inode(&format!("alt/{name}"));
             assert_eq!(same, linked, "{way:?} {name}");
         }
+        let run = world.sync(&words(way, "--link-dest=../none").split(' ').collect::<Vec<_>>());
+        assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+        let told =
+            run.stderr.contains("--link-dest: ") && run.stderr.contains("none: does not exist");
+        assert!(told, "{way:?} {run:#?}");
         // Again: nothing to do, and nothing is undone.
         world.ok(&words(way, "-pl --link-dest=../alt"));
         assert_eq!(world.inode("dst/same"), world.inode("alt/same"), "{way:?}");

@@ -53,7 +53,6 @@ fn more_than_a_thousand_names_stay_until_a_number_is_named() {
             "{run:#?}"
         );
         assert_eq!((extras(&world), world.read("dst/new")), (1100, b"still synced".to_vec()));
-        world.fails(25, &delete(way, "-n"));
         world.fails(25, &delete(way, "--max-delete 1102"));
         assert_eq!(extras(&world), 1100, "{way:?}");
         world.ok(&delete(way, "--max-delete 1103"));
@@ -115,7 +114,7 @@ fn at_a_terminal_the_user_decides_what_looks_like_an_accident() {
 #[test]
 fn nobody_is_asked_about_few_names_or_with_a_wish_said_aloud_or_in_a_dry_run() {
     for (extra, options, code) in
-        [(10, "", 0), (30, "--force-delete", 0), (30, "-n", 25), (30, "--max-delete 5", 25)]
+        [(10, "", 0), (30, "--force-delete", 0), (30, "-n", 0), (30, "--max-delete 5", 25)]
     {
         let world = world(extra);
         let (ended, shown) = asked(&world, &delete(Way::Push, options)).end();
@@ -139,15 +138,53 @@ fn what_goes_counts_though_its_directory_stays() {
 }
 
 #[test]
-fn an_empty_source_removes_nothing_unless_a_number_is_named() {
+fn an_empty_source_removes_nothing_whatever_number_is_named() {
     for way in WAYS {
         let world = world(2);
         fs::remove_dir_all(world.path("src")).unwrap();
         world.mkdir("src");
         world.fails(25, &delete(way, ""));
         assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
-        world.ok(&delete(way, "--max-delete 100"));
+        let run = world.fails(25, &delete(way, "--max-delete 100"));
+        assert!(run.stderr.contains("the source is empty; --force-delete allows it"), "{run:#?}");
+        assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
+        world.ok(&delete(way, "--force-delete"));
         world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_named_directory_that_is_empty_removes_nothing_either() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("src");
+        world.write("dst/src/old", "kept while nothing is mounted at src");
+        for option in ["", "--max-delete 100"] {
+            let words = format!("-a --delete {option} {} {}", way.from("src"), way.to("dst/"));
+            world.fails(25, &words);
+            assert!(world.exists("dst/src/old"), "{way:?} {option}");
+        }
+        world.write("src/new", "it is mounted");
+        world.ok(&format!("-a --delete {} {}", way.from("src"), way.to("dst/")));
+        world.assert_same("src", "dst/src");
+    }
+}
+
+#[test]
+fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
+    for way in WAYS {
+        for option in ["", "--max-delete 5"] {
+            let world = world(30);
+            let words = delete(way, &format!("-n -i {option}"));
+            let run =
+                world.sync(&words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+            assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+            let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
+            assert!(lines >= 31, "{way:?} {run:#?}");
+            let said = run.stderr.matches("without -n nothing is deleted: 33 names").count();
+            assert_eq!(said, 1, "{way:?} {run:#?}");
+            assert_eq!(extras(&world), 30, "{way:?}");
+        }
     }
 }
 

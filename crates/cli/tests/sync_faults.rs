@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -241,6 +242,83 @@ fn a_file_that_changes_while_it_is_read_is_never_a_mixture() {
         world.ok("-a src/ dst/");
         world.assert_same("src", "dst");
         world.assert_clean("dst");
+    }
+}
+
+/// Runs with `words` while `names` below `src` are added to, from before it begins until it is over.
+fn sync_while_they_grow(world: &World, names: &[&str], words: &str) -> Run {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for name in names {
+            let path = world.path(format!("src/{name}"));
+            let len = fs::metadata(&path).unwrap().len();
+            let (stop, log) = (&stop, path.clone());
+            scope.spawn(move || {
+                let mut file = fs::File::options().append(true).open(log).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    file.write_all(b"one more line\n").unwrap();
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            while fs::metadata(&path).unwrap().len() == len {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+        stop.store(true, Ordering::Relaxed);
+        run
+    })
+}
+
+#[test]
+fn a_file_that_is_added_to_arrives_as_far_as_it_was_there_and_is_never_called_synced() {
+    let old = noise(3_000_000, 1);
+    for way in WAYS {
+        for option in ["", "--no-whole-file", "--inplace", "--append", "-z", "--strategy rsync"] {
+            let world = World::new();
+            world.write("src/log", &old);
+            world.write("src/new", &old[..1_000_000]);
+            world.write("src/short", "a line\n");
+            world.write("dst/log", &old[..2_000_000]);
+            world.write("dst/extra", "goes: everything arrived");
+            world.set_time("dst/log", 1_000_000_000);
+            let words =
+                format!("-a --delete --no-fsync {option} {} {}", way.from("src/"), way.to("dst/"));
+            let run = sync_while_they_grow(&world, &["log", "new", "short"], &words);
+            assert!(matches!(run.code, Some(0 | 24)), "{way:?} {option} {run:#?}");
+            assert_eq!(run.code == Some(24), !run.stderr.is_empty(), "{way:?} {option} {run:#?}");
+            for (name, least) in [("log", 3_000_000), ("new", 1_000_000), ("short", 7)] {
+                let (is, was) =
+                    (world.read(format!("src/{name}")), world.read(format!("dst/{name}")));
+                assert!(was.len() > least && is.starts_with(&was), "{way:?} {option} {name}");
+                let said = format!("{name} grew while it was read");
+                let is_whole = is.len() == was.len();
+                assert!(is_whole || run.stderr.contains(&said) || run.code == Some(0));
+            }
+            assert!(!world.exists("dst/extra"), "{way:?} {option} {run:#?}");
+            world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst/")));
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+        }
+    }
+}
+
+#[test]
+fn a_source_that_changed_while_it_was_read_is_not_removed() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/log", noise(3_000_000, 1));
+        world.write("src/calm", "goes");
+        let words = format!("-a --remove-source-files {} {}", way.from("src/"), way.to("dst/"));
+        let run = sync_while_they_grow(&world, &["log"], &words);
+        assert!(!world.exists("src/calm"), "{way:?} {run:#?}");
+        match run.code {
+            Some(24) => {
+                let (is, was) = (world.read("src/log"), world.read("dst/log"));
+                assert!(was.len() > 3_000_000 && is.starts_with(&was), "{way:?} {run:#?}");
+            }
+            code => assert_eq!(code, Some(0), "{way:?} {run:#?}"),
+        }
     }
 }
 

@@ -262,19 +262,46 @@ fn a_source_link_is_a_link_and_with_a_slash_what_it_points_to() {
 }
 
 #[test]
-fn a_destination_inside_its_source_is_refused_before_anything_is_made() {
-    let world = world();
-    world.mkdir("src/backup");
-    world.link("../src", "other/back");
-    for to in ["src/new", "src/backup", "src/backup/", "src", "other/back/new"] {
-        for from in ["src", "src/"] {
-            let run = world.fails(1, &format!("-a {from} {to}"));
-            assert!(run.stderr.contains("inside the source"), "{from} {to}: {}", run.stderr);
-            assert!(!world.exists("src/new") && !world.exists("src/src"), "{from} {to}");
-            world.assert_clean("src");
+fn a_destination_inside_its_source_is_left_out_and_the_source_itself_refused() {
+    for (to, at) in [
+        ("src/new", "src/new"),
+        ("src/backup", "src/backup"),
+        ("src/backup/", "src/backup"),
+        ("src/in/it/", "src/in/it"),
+        ("other/back/new", "src/new"),
+    ] {
+        for delete in ["", "--delete"] {
+            let world = world();
+            world.mkdir("src/backup");
+            world.mkdir("src/in/it");
+            world.write("src/in/file", "beside it");
+            world.link("../src", "other/back");
+            let before = world.names("src");
+            for _ in 0..2 {
+                let run = world
+                    .sync(&format!("-a {delete} src/ {to}").split_whitespace().collect::<Vec<_>>());
+                assert_eq!(run.code, Some(0), "{to} {run:#?}");
+                let copied: Vec<_> =
+                    before.iter().filter(|name| format!("src/{name}") != at).cloned().collect();
+                assert_eq!(world.names(at), copied, "{to} {run:#?}");
+                assert_eq!(world.read(format!("{at}/in/file")), b"beside it");
+                assert!(!world.exists("src/in/it/in/it"), "{to} {run:#?}");
+                assert!(run.stderr.matches("it is the destination").count() <= 1, "{to} {run:#?}");
+            }
+            let run = world.sync(&["-a", "src/", to]);
+            assert!(run.stderr.contains("it is the destination"), "{to} {run:#?}");
+            // Not met, not told of.
+            let exclude = format!("--exclude=/{}", at.strip_prefix("src/").unwrap());
+            world.ok(&format!("-a {exclude} src/ {to}"));
+            world.assert_clean(at);
         }
     }
-    assert!(world.names("src/backup").is_empty());
+    let world = world();
+    for from in ["src", "src/"] {
+        let run = world.fails(1, &format!("-a {from} src"));
+        assert!(run.stderr.contains("is the source"), "{from}: {}", run.stderr);
+        assert!(!world.exists("src/src"));
+    }
     // Beside it, or above it, is no problem.
     world.ok("-a src srcnew");
 }

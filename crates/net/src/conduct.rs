@@ -24,6 +24,8 @@ pub(crate) struct Conduct {
     /// Where is kept what is known of files.
     pub(crate) cache: Option<PathBuf>,
     pub(crate) user: User,
+    /// The destination, where it lies in what is sent.
+    pub(crate) inside: Option<PathBuf>,
 }
 
 impl Conduct {

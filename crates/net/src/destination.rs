@@ -6,15 +6,13 @@ use std::path::Path;
 
 use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
-use deltic_protocol::options::{self, Options};
-use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::local::{Backup, LocalOptions, LocalStore, PartialDir, Writing, create_root};
 use deltic_store::{Durability, Filter, StoreError};
 
 use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
 use crate::place::exists;
-use crate::session::Watch;
 
 /// Makes a root that is not there; those above it as well, where that is asked for.
 pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
@@ -76,26 +74,36 @@ fn durability(options: &Options) -> Durability {
     if options.durable { Durability::Run } else { Durability::None }
 }
 
-/// Opens the other trees that are compared with, and says which are not there.
+/// Opens the other trees that are compared with, and says which cannot be.
 pub(crate) fn open_alternates(
     root: &Path,
     (options, see): (&Options, See),
-    watch: Watch<'_>,
-) -> Alternates<LocalStore> {
+) -> (Alternates<LocalStore>, Vec<String>) {
     // All names in them count, but not all attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
     let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
     let rules = Filter::new(&Rules { list, ..options.rules }, Side::Receiver);
+    let option = match options.compare.alternates.usage {
+        AlternateUse::Compare => "--compare-dest",
+        AlternateUse::Copy => "--copy-dest",
+        AlternateUse::Link => "--link-dest",
+    };
+    let mut warnings = Vec::new();
     let mut open = |dir: &[u8]| {
         let path = root.join(OsStr::from_bytes(dir));
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
         let opened = LocalStore::open(&path, local);
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
-            let message = format!("compare with {path}: {error}");
-            watch(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+            let why = match error {
+                StoreError::NotFound { .. } => "does not exist".into(),
+                StoreError::NotADir { .. } => "is not a directory".into(),
+                error => error.to_string(),
+            };
+            warnings.push(format!("{option}: {path}: {why}; the run goes on without it"));
         }
         opened.ok()
     };
-    Alternates::new(options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect())
+    let opened = options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect();
+    (Alternates::new(opened), warnings)
 }

@@ -68,6 +68,7 @@ pub fn run(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
     let start = Instant::now();
+    let mut inside = None;
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
         && (plan.options.recursive || plan.options.remove.sources)
         && !plan.options.select.list_only
@@ -78,7 +79,7 @@ pub fn run(
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
             if plan.options.recursive {
-                place::check_apart(from, plan.options.follow.follow, &resolved)?;
+                inside = place::inside(from, plan.options.follow.follow, &resolved)?;
             }
             if plan.options.remove.sources {
                 place::check_other(from, &resolved)?;
@@ -86,7 +87,8 @@ pub fn run(
         }
     }
     let (cache, user) = (plan.cache.clone(), user.clone());
-    let conduct = Conduct { bwlimit: plan.bwlimit, cache, user, ..Conduct::default() };
+    let inside = inside.map(|inside| inside.destination);
+    let conduct = Conduct { bwlimit: plan.bwlimit, cache, user, inside, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {

@@ -84,39 +84,62 @@ fn unusable(path: &Path, why: &str) -> SyncError {
     SyncError::Selection(format!("destination {name}: {why}"))
 }
 
-/// Refuses a destination that lies in one of the source directories: it would be copied into itself. A source that is a
-/// symlink which nobody follows is no directory.
+/// A destination that lies in a source directory.
+#[derive(Debug)]
+pub(crate) struct Inside<'a> {
+    /// Without links, whether or not it is there yet.
+    pub(crate) destination: PathBuf,
+    source: &'a Path,
+    /// Whether it is the source itself.
+    is_it: bool,
+}
+
+impl Inside<'_> {
+    /// Why it cannot be written to.
+    pub(crate) fn refusal(&self) -> SyncError {
+        let show = |path: &Path| deltic_core::path::printable(path.as_os_str().as_bytes());
+        let (there, source) = (show(&self.destination), show(self.source));
+        SyncError::Usage(match self.is_it {
+            true => format!("the destination {there} is the source {source}"),
+            false => format!("the destination {there} lies inside the source {source}"),
+        })
+    }
+}
+
+/// Whether the destination lies in one of the source directories, so that it would be copied into itself. A source that is
+/// a symlink which nobody follows is no directory.
 ///
 /// # Errors
-/// [`SyncError::Usage`], naming both.
-pub(crate) fn check_apart(
-    sources: &[PathBuf],
+/// [`SyncError::Usage`] where it is one of them.
+pub(crate) fn inside<'a>(
+    sources: &'a [PathBuf],
     follow: Follow,
     destination: &Resolved,
-) -> Result<(), SyncError> {
+) -> Result<Option<Inside<'a>>, SyncError> {
     // What is not there yet lies where the nearest directory above it does.
     let mut above = destination.root.clone();
     while !exists(&above) && above != Path::new(".") {
         above = parent(&above);
     }
-    let Ok(there) = above.canonicalize() else { return Ok(()) };
+    let Ok(there) = above.canonicalize() else { return Ok(None) };
     let there = there.join(destination.root.strip_prefix(&above).unwrap_or_else(|_| Path::new("")));
     let stays = |source: &Path| {
         let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
         follow == Follow::Never && !is_dir && source.is_symlink()
     };
+    let mut found = None;
     for source in sources.iter().filter(|source| !stays(source)) {
         let Ok(from) = source.canonicalize() else { continue };
-        if from.is_dir() && there.starts_with(&from) {
-            let show = |path: &Path| deltic_core::path::printable(path.as_os_str().as_bytes());
-            return Err(SyncError::Usage(format!(
-                "the destination {} lies inside the source {}",
-                show(&there),
-                show(source)
-            )));
+        if !from.is_dir() || !there.starts_with(&from) {
+            continue;
         }
+        let inside = Inside { destination: there.clone(), source, is_it: there == from };
+        if inside.is_it {
+            return Err(inside.refusal());
+        }
+        found = Some(inside);
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Refuses a destination that is where a source is, if sources are to be removed: they would be all there is.
@@ -180,22 +203,24 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_inside_a_source_is_refused() {
+    fn a_destination_inside_a_source_is_found_and_the_source_itself_refused() {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
         let resolved = |path: &Path| resolve(&argument(path), None, false).unwrap();
-        assert!(
-            check_apart(&sources, Follow::Never, &resolved(&dir.path().join("backup"))).is_err()
-        );
-        assert!(check_apart(&sources, Follow::Never, &resolved(dir.path())).is_err());
+        let found = |sources: &[PathBuf], follow, destination: &Path| {
+            let found = inside(sources, follow, &resolved(destination));
+            found.map(|found| found.map(|inside| inside.destination)).map_err(|_| ())
+        };
+        let (here, backup) = (dir.path().canonicalize().unwrap(), dir.path().join("backup"));
+        assert_eq!(found(&sources, Follow::Never, &backup), Ok(Some(here.join("backup"))));
+        assert_eq!(found(&sources, Follow::Never, dir.path()), Err(()));
         let other = tempfile::tempdir().unwrap();
-        assert!(check_apart(&sources, Follow::Never, &resolved(other.path())).is_ok());
+        assert_eq!(found(&sources, Follow::Never, other.path()), Ok(None));
         // A link is copied as one, unless it is followed or stands for what is in it.
         let link = [dir.path().join("link")];
         std::os::unix::fs::symlink(".", &link[0]).unwrap();
-        let backup = resolved(&dir.path().join("backup"));
-        assert!(check_apart(&link, Follow::Never, &backup).is_ok());
-        assert!(check_apart(&link, Follow::Dirs, &backup).is_err());
-        assert!(check_apart(&[link[0].join("")], Follow::Never, &backup).is_err());
+        assert_eq!(found(&link, Follow::Never, &backup), Ok(None));
+        assert!(found(&link, Follow::Dirs, &backup).unwrap().is_some());
+        assert!(found(&[link[0].join("")], Follow::Never, &backup).unwrap().is_some());
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Session {
     figures: Option<Figures>,
     cache: Option<PathBuf>,
     user: User,
+    /// The destination, where it lies in what is sent.
+    inside: Option<PathBuf>,
 }
 
 /// What the ends agreed on.
@@ -88,10 +90,12 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, cache, user, .. } = conduct;
+        let Conduct { further, cache, user, inside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
-        (Self { ours, arrivals, batches, writing, flow, further, figures, cache, user }, child)
+        let session =
+            Self { ours, arrivals, batches, writing, flow, further, figures, cache, user, inside };
+        (session, child)
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
@@ -222,7 +226,7 @@ impl Session {
                 return Err(SyncError::Usage(why.into()));
             }
         };
-        let sources = open(&paths, names, &options)?;
+        let sources = open(&paths, names, &options)?.without(self.inside.take());
         let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
@@ -396,8 +400,10 @@ impl Session {
         };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());
+            let see = options.metadata.seen_by_receiver(is_privileged);
+            let (_, warnings) = open_alternates(&root, (&options, see));
             let alternates = Alternates::new(Vec::new());
-            return self.receive_into((store, alternates), setting, agreed, watch).await;
+            return self.receive_into((store, alternates, warnings), setting, agreed, watch).await;
         }
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
@@ -409,13 +415,13 @@ impl Session {
         let see = options.metadata.seen_by_receiver(is_privileged);
         let local = local_options(&root, &options, see)?;
         let store = LocalStore::open(&root, local).map_err(unusable)?;
-        let alternates = open_alternates(&root, (&options, see), watch);
-        self.receive_into((store, alternates), setting, agreed, watch).await
+        let (alternates, warnings) = open_alternates(&root, (&options, see));
+        self.receive_into((store, alternates, warnings), setting, agreed, watch).await
     }
 
     async fn receive_into<S: Store>(
         &mut self,
-        (store, alternates): (S, Alternates<S>),
+        (store, alternates, warnings): (S, Alternates<S>, Vec<String>),
         setting: Setting,
         Agreed { terms, joining, .. }: Agreed,
         watch: Watch<'_>,
@@ -426,7 +432,9 @@ impl Session {
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
-        self.run((Receiver::new(setting), Arc::new(hands.knowing(digests))), course, watch).await
+        let mut machine = Receiver::new(setting);
+        warnings.into_iter().for_each(|message| machine.warn(message));
+        self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

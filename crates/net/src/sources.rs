@@ -88,6 +88,7 @@ fn source_options(options: &Options) -> SourceOptions {
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,
         see: options.metadata.seen_by_sender(),
+        destination: None,
     }
 }
 

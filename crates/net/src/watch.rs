@@ -34,7 +34,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::error::SyncError;
-use crate::plan::{Names, Plan, Sources};
+use crate::place;
+use crate::plan::{Destination, Names, Plan, Sources};
 use crate::sources::argument;
 use crate::{Outcome, runtime, told_to_end};
 use batch::{Batch, Fault};
@@ -323,7 +324,18 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
         _ if remove.sources => {
             usage("what is removed at the source (--remove-source-files) would count as a change")
         }
-        Sources::Local(paths) => Ok(paths),
+        Sources::Local(paths) => {
+            // What a round writes would be the next one's change.
+            let inside = match &plan.destination {
+                Destination::Local(to) => {
+                    let to = place::resolve(to.as_os_str().as_bytes(), None, select.mkpath).ok();
+                    to.map(|to| place::inside(paths, plan.options.follow.follow, &to))
+                        .transpose()?
+                }
+                Destination::Remote { .. } => None,
+            };
+            inside.flatten().map_or(Ok(paths), |inside| Err(inside.refusal()))
+        }
     }
 }
 

@@ -154,7 +154,9 @@ pub enum ToReceiver {
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
     /// The next bytes of new, as blocks of old and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The recipe is complete, the file did not change while it was read, and this proves the result.
+    /// The file changed while it was read: what was read is what `End`, which follows, proves.
+    Restless { file: FileNo },
+    /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the result.
     End { file: FileNo, digest: Digest },
     /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
@@ -507,6 +509,7 @@ frames!(ToReceiver {
     20 Chunks { file, groups, chunks }
     51 Recipe { file, chunks }
     21 Fill { file, chunks, payload }
+    54 Restless { file }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
     25 Mended { file, gaps, bytes, payload }

@@ -128,6 +128,7 @@ pub enum Delete {
     /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
     /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
     Guarded,
-    /// Yes, up to this many names (`--max-delete`), whatever they are.
+    /// Yes, up to this many names (`--max-delete`), whatever they are, but not from an empty source; without a limit if that
+    /// is the highest number (`--force-delete`).
     AtMost(u64),
 }

@@ -50,6 +50,7 @@ impl ToReceiver {
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::Offer { .. }
+            | Self::Restless { .. }
             | Self::End { .. }
             | Self::Failed { .. }
             | Self::Trouble(_) => Purpose::Control,

@@ -430,6 +430,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
             let line = DigestLine { file: A, digest: None };
             ToReceiver::Digests(vec![line; 2])
         }),
+        ("Restless", ToReceiver::Restless { file: A }),
+        ("Restless.foreign", ToReceiver::Restless { file: foreign }),
         ("End", end()),
         ("Failed", failed(1)),
         ("Failed.later", failed(9)),
@@ -2270,7 +2272,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         mended(one(0..1), 1000),
     ]
     .into();
-    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..14usize, 1..3u32).prop_map(
+    let about = (prop::sample::select(vec![0, 1, 3, 4]), 0..15usize, 1..3u32).prop_map(
         |(file, which, attempt)| {
             let frame = [
                 start(3000),
@@ -2281,6 +2283,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 fill(one(0..1), 1000),
                 mended(one(0..2), 3000),
                 end(),
+                ToReceiver::Restless { file: A },
                 failed(attempt),
                 digests(A),
                 recipe(&[1000, 2000]),
@@ -2310,6 +2313,7 @@ fn numbered(frame: ToReceiver, file: FileNo) -> ToReceiver {
         ToReceiver::Mended { gaps, bytes, payload, .. } => {
             ToReceiver::Mended { file, gaps, bytes, payload }
         }
+        ToReceiver::Restless { .. } => ToReceiver::Restless { file },
         ToReceiver::End { digest, .. } => ToReceiver::End { file, digest },
         ToReceiver::Failed { attempt, trouble, .. } => {
             ToReceiver::Failed { file, attempt, trouble }
@@ -2817,7 +2821,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),
         Work::Open { .. } => {
             let meta = file_of([0, 5, 3000, i64::MAX as u64][luck as usize % 4]);
-            let body = (meta.len == 5).then(|| Body { payload: plain(5), digest: digest_of([]) });
+            let body =
+                (meta.len == 5).then(|| Body { payload: plain(5), sealed: digest_of([]).into() });
             Answer::Opened(Ok(Opened { meta, body }))
         }
         Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
@@ -2827,9 +2832,9 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
         }
         Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
         Work::Seal { proof: Sealing::Chunks(chunks), .. } => {
-            Answer::Sealed(Ok(digest_of(chunks.iter())))
+            Answer::Sealed(Ok(digest_of(chunks.iter()).into()))
         }
-        Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest)),
+        Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest.into())),
         Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
         Work::Sum { summing, digest, portion, .. } => {
             Answer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest)))

@@ -111,6 +111,14 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A symlink that is to be followed leads to nothing.
+    #[error("{action} {path}: the symlink has no referent")]
+    Dangling {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
     /// The root itself, the staging directory, or a name that this file system does not take.
     #[error("{action} {path}: not a name that can be used here")]
     BadName {

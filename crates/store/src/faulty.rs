@@ -8,7 +8,7 @@ mod plan;
 use std::ops::Range;
 
 use deltic_core::names::Rest;
-use deltic_core::{Meta, Name, RelPath};
+use deltic_core::{Meta, Name, RelPath, Timestamp};
 
 use crate::{
     Commit, Content, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
@@ -91,6 +91,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     fn check_settled(&self) -> Result<(), StoreError> {
         self.plan.enter(Call::Check, &self.path)?;
         self.inner.check_settled()
+    }
+
+    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
+        self.inner.now()
     }
 
     fn identity(&self) -> Option<crate::Version> {

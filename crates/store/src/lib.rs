@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
 use deltic_core::names::Rest;
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
 pub use cache::Cache;
 pub use error::{StoreError, Unset, reason};
@@ -96,6 +96,8 @@ pub struct Listing {
     pub partial: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
+    /// The directory that is written to, which takes no part.
+    pub destination: Option<RelPath>,
     /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
     pub rest: Option<Box<Rest>>,
 }
@@ -135,6 +137,14 @@ pub trait Snapshot: Send + Sync + 'static {
     /// As [`Snapshot::check_unchanged`].
     fn check_settled(&self) -> Result<(), StoreError> {
         self.check_unchanged()
+    }
+
+    /// Length in bytes and modification time that the file has by now, as far as it can be written to where it is.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
+        Ok((self.meta().len, self.meta().modified))
     }
 
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.

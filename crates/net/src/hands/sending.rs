@@ -16,7 +16,7 @@ use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sender, Sums, Work,
+    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sender, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Summing};
@@ -109,11 +109,11 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
         let (mut paths, mut rest) = (Vec::new(), Vec::new());
         for work in works {
-            let Work::Open { handle, path, how, zstd, key } = work else {
+            let Work::Open { handle, path, how, zstd, key, bears } = work else {
                 unreachable!("{work:?} may not join")
             };
             paths.push(path);
-            rest.push(((handle, key), (how, zstd)));
+            rest.push(((handle, key), (how, zstd, bears)));
         }
         let opened = self.tree.open_all(&paths).into_iter();
         rest.into_iter()
@@ -125,9 +125,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, key } => {
+            Work::Open { handle, path, how, zstd, key, bears } => {
                 let opened = self.tree.open(&path);
-                self.opened((handle, key), (how, zstd), opened)
+                self.opened((handle, key), (how, zstd, bears), opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -137,11 +137,13 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
-            Work::Seal { handle, proof } => Answer::Sealed(
-                (self.snapshot(handle).check_settled())
-                    .map(|()| match proof {
-                        Sealing::Chunks(chunks) => digest_of(chunks.iter()),
-                        Sealing::Bytes(digest) => digest,
+            Work::Seal { handle, proof, bears } => Answer::Sealed(
+                is_restless(&*self.snapshot(handle), bears)
+                    .map(|restless| match proof {
+                        Sealing::Chunks(chunks) => {
+                            Sealed { digest: digest_of(chunks.iter()), restless }
+                        }
+                        Sealing::Bytes(digest) => Sealed { digest, restless },
                     })
                     .map_err(|error| trouble(&error)),
             ),
@@ -254,7 +256,11 @@ impl<T: Tree> SendingHands<T> {
             kind: TroubleKind::Skipped,
             message: format!("skip directory {path}"),
         });
-        let troubles = listing.errors.iter().map(sort).chain(skipped).collect();
+        let destination = listing.destination.iter().map(|path| Trouble {
+            kind: TroubleKind::Skipped,
+            message: format!("skip directory {path}: it is the destination"),
+        });
+        let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination).collect();
         let missing = match dir.is_root() {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
@@ -280,7 +286,7 @@ impl<T: Tree> SendingHands<T> {
     fn opened(
         &self,
         (handle, key): (Handle, Option<Key>),
-        (how, zstd): (How, bool),
+        (how, zstd, bears): (How, bool, Bears),
         snapshot: Result<T::Snapshot, StoreError>,
     ) -> Answer {
         if let Some(key) = key {
@@ -288,7 +294,7 @@ impl<T: Tree> SendingHands<T> {
             lock(&self.resumed).insert(handle, names);
         }
         let zstd = self.packs(zstd);
-        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd)));
+        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd, bears)));
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
@@ -297,15 +303,32 @@ impl<T: Tree> SendingHands<T> {
         &self,
         handle: Handle,
         snapshot: T::Snapshot,
-        (how, zstd): (How, Option<i32>),
+        (how, zstd, bears): (How, Option<i32>, Bears),
     ) -> Result<Opened, StoreError> {
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
-            let body = Some(read_body(&snapshot, &self.agreed().names, zstd)?);
+            let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
         Ok(Opened { meta, body: None })
+    }
+
+    /// Reads all of a file that is one block, or empty.
+    fn read_body(
+        &self,
+        snapshot: &T::Snapshot,
+        zstd: Option<i32>,
+        bears: Bears,
+    ) -> Result<Body, StoreError> {
+        let mut bytes = vec![0; snapshot.meta().len as usize];
+        // A file that has become shorter is not the one that was opened.
+        let got = snapshot.read_at(0, &mut bytes)?;
+        let bears = if got < bytes.len() { Bears::Nothing } else { bears };
+        let restless = is_restless(snapshot, bears)?;
+        let chunk = (!bytes.is_empty()).then(|| self.agreed().names.chunk(&bytes));
+        let digest = digest_of(chunk.iter());
+        Ok(Body { payload: packed(bytes, zstd), sealed: Sealed { digest, restless } })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -470,19 +493,15 @@ impl Patches {
     }
 }
 
-/// Reads all of a file that is one block, or empty.
-fn read_body(
-    snapshot: &impl Snapshot,
-    names: &Fingerprinter,
-    zstd: Option<i32>,
-) -> Result<Body, StoreError> {
-    let mut bytes = vec![0; snapshot.meta().len as usize];
-    // A file that has become shorter is not the one that was opened.
-    snapshot.read_at(0, &mut bytes)?;
-    snapshot.check_settled()?;
-    let chunk = (!bytes.is_empty()).then(|| names.chunk(&bytes));
-    let digest = digest_of(chunk.iter());
-    Ok(Body { payload: packed(bytes, zstd), digest })
+/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has.
+fn is_restless(snapshot: &impl Snapshot, bears: Bears) -> Result<bool, StoreError> {
+    let changed = match snapshot.check_settled() {
+        Ok(()) => return Ok(false),
+        Err(changed @ StoreError::Changed { .. }) => changed,
+        Err(error) => return Err(error),
+    };
+    let is_borne = bears == Bears::Growth && snapshot.now()?.0 > snapshot.meta().len;
+    if is_borne { Ok(true) } else { Err(changed) }
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.

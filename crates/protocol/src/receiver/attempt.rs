@@ -81,6 +81,8 @@ pub(super) struct Attempt {
     matched: u64,
     literal: u64,
     end: Option<Digest>,
+    /// Whether the source changed while it was read.
+    pub(super) restless: bool,
     settling: bool,
     /// Where it comes by a strategy of the papers.
     talk: Option<Box<Talk>>,
@@ -165,6 +167,7 @@ impl Attempt {
             matched: 0,
             literal: 0,
             end: None,
+            restless: false,
             settling: false,
             talk,
         }
@@ -391,6 +394,14 @@ impl Attempt {
             return Err(PeerError::Unexpected("recipe"));
         }
         self.tell_chunks(lines)
+    }
+
+    /// The source changed while it was read: said once, before what proves the whole.
+    fn tell_restless(&mut self) -> Result<(), PeerError> {
+        if self.end.is_some() || std::mem::replace(&mut self.restless, true) {
+            return Err(PeerError::Unexpected("restless"));
+        }
+        Ok(())
     }
 
     /// Takes what proves the whole, behind all of it.

@@ -18,6 +18,9 @@ use super::{Extra, Place, Receiver, Removed, Work, ends};
 /// Removals that are under way, or told in one go.
 const REMOVALS_AT_ONCE: usize = 256;
 
+/// What `--force-delete` allows.
+const NO_LIMIT: u64 = u64::MAX;
+
 /// What is to go, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Deleting {
@@ -33,6 +36,8 @@ pub(super) struct Deleting {
     cleared: u64,
     /// Whether the user is being asked if they go.
     asked: bool,
+    /// Directories at the root.
+    root_dirs: u64,
 }
 
 impl Deleting {
@@ -67,12 +72,14 @@ impl Deleting {
     }
 }
 
-/// How many names may be removed where so many are listed: by accident, few; by will, as many as were said.
+/// How many names may be removed where so many are listed: by accident, few; by will, as many as were said. A number is said
+/// of what goes day by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
 fn most_deletes(delete: Delete, listed: u64) -> u64 {
     match delete {
         Delete::Never => 0,
+        Delete::AtMost(NO_LIMIT) => NO_LIMIT,
+        Delete::Guarded | Delete::AtMost(_) if listed == 0 => 0,
         Delete::AtMost(most) => most,
-        Delete::Guarded if listed == 0 => 0,
         // A third of what is listed is a quarter of what was there.
         Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
     }
@@ -114,6 +121,10 @@ impl Receiver {
         section: &Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
+        if section.dir.is_root() {
+            let dirs = section.entries.iter().filter(|entry| entry.meta.is_dir());
+            self.deleting.root_dirs += dirs.count() as u64;
+        }
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
@@ -187,7 +198,14 @@ impl Receiver {
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         let names = self.deleting.names_to_go();
-        if names <= most_deletes(self.setting.options.delete, self.list.known()) {
+        if names <= most_deletes(self.setting.options.delete, self.in_sources()) {
+            self.remove_all();
+        } else if self.setting.options.dry_run {
+            let (why, allows) = self.held_back_for(names);
+            let message = format!(
+                "without -n nothing is deleted: {names} names would go, and {why}; {allows} allows it"
+            );
+            self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             self.remove_all();
         } else if self.setting.options.asks() {
             self.ask(names);
@@ -236,14 +254,29 @@ impl Receiver {
         }
     }
 
+    /// How many names the sources have: directories that were named do not count where there is nothing in any. Paths that
+    /// were named (`-R`) lead to what is no root.
+    const fn in_sources(&self) -> u64 {
+        let (known, named) = (self.list.known(), self.deleting.root_dirs);
+        let is_named = !self.root_is_whole && !self.setting.options.select.relative;
+        if is_named && known == named { 0 } else { known }
+    }
+
+    /// Why so many names do not go, and what lets them.
+    fn held_back_for(&self, names: u64) -> (&'static str, String) {
+        match self.in_sources() {
+            0 => ("the source is empty", "--force-delete".into()),
+            _ => {
+                let allows = format!("--max-delete={names} or --force-delete");
+                ("that looks like an accident", allows)
+            }
+        }
+    }
+
     fn hold_back(&mut self, names: u64) {
-        let why = if self.list.known() == 0 {
-            "the source is empty"
-        } else {
-            "that looks like an accident"
-        };
+        let (why, allows) = self.held_back_for(names);
         let message = format!(
-            "delete nothing: {names} names would go, and {why}; --max-delete={names} or --force-delete allows it (-n --force-delete lists them)"
+            "delete nothing: {names} names would go, and {why}; {allows} allows it (-n lists them)"
         );
         self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
     }
@@ -308,7 +341,9 @@ mod tests {
         assert_eq!(guarded(3 * FEW_DELETES + 3), FEW_DELETES + 1);
         assert_eq!(guarded(u64::MAX), GUARDED_DELETES);
         assert_eq!(most_deletes(Delete::Never, 100), 0);
-        assert_eq!(most_deletes(Delete::AtMost(7), 0), 7);
+        assert_eq!(most_deletes(Delete::AtMost(7), 1), 7);
+        assert_eq!(most_deletes(Delete::AtMost(7), 0), 0, "nor does a number");
+        assert_eq!(most_deletes(Delete::AtMost(NO_LIMIT), 0), NO_LIMIT);
     }
 
     #[test]

@@ -171,6 +171,13 @@ impl Incoming {
     }
 }
 
+/// What is said of a file that is in place as it was read, while it changed.
+fn restless_told(path: &RelPath) -> Trouble {
+    let message =
+        format!("{path} grew while it was read: what was there at first is in place; run again");
+    Trouble { kind: TroubleKind::Vanished, message }
+}
+
 impl Receiver {
     /// Starts as many files as may be under way at once.
     pub(super) fn activate(&mut self) {
@@ -428,6 +435,7 @@ impl Receiver {
         let Some(incoming) = self.files.remove(file) else { return };
         self.take_offer(file);
         let Incoming { candidate, reported, attempt, similar, .. } = incoming;
+        let restless = attempt.as_ref().is_some_and(|attempt| attempt.restless);
         attempt.into_iter().for_each(|attempt| self.load.end(&attempt));
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
@@ -436,11 +444,17 @@ impl Receiver {
         }
         match done {
             Done::Failed(_) => self.miss(file),
+            // Its source stays; other names of it are linked to what came.
+            Done::Same { .. } | Done::Replaced { .. } if restless => {
+                self.stays_there(file);
+                self.came(file);
+            }
             Done::Same { .. } | Done::Replaced { .. } => {
                 self.arrive(file);
                 self.waits(file, &candidate.path);
             }
         }
+        let change_told = restless.then(|| restless_told(&candidate.path));
         let (path, item) = (candidate.path, Item::File);
         let mut facts = Facts::of(&candidate.meta);
         let change = match &done {
@@ -473,6 +487,7 @@ impl Receiver {
             self.notices.push_back(Notice::Changed(Change { path, item, action, differs, facts }));
         }
         self.frames.push_back(ToSender::Done { file, done });
+        change_told.into_iter().for_each(|trouble| self.tell_trouble(trouble));
         self.give_back(similar);
     }
 

@@ -257,6 +257,7 @@ impl Receiver {
             ToReceiver::Sums { file, sums, extent } => self.sums(file, sums, extent)?,
             ToReceiver::Deny { file, chunks } => self.deny(file, &chunks)?,
             ToReceiver::Patch { file, steps, payload } => self.patch(file, &steps, payload)?,
+            ToReceiver::Restless { file } => self.restless(file)?,
             ToReceiver::End { file, digest } => self.end(file, digest)?,
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(file, attempt, trouble)?;

@@ -3,7 +3,7 @@
 use deltic_core::{Meta, RelPath};
 
 use crate::message::ToSender;
-use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble};
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 
 use super::Receiver;
 
@@ -12,6 +12,11 @@ impl Receiver {
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         self.totals.failed += 1;
         self.tell_trouble(trouble);
+    }
+
+    /// Tells both ends' users what the driver found before it began.
+    pub fn warn(&mut self, message: String) {
+        self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
     }
 
     pub(super) fn tell_trouble(&mut self, trouble: Trouble) {

@@ -21,13 +21,14 @@ pub enum Work {
     /// it. Answer with [`Answer::Listed`].
     List { dir: RelPath, tally: bool, rest: Option<Box<Rest>> },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
-    /// `Read`) and seal it. Chunks of this attempt are named with `key`, if there is one, and not with the session's.
-    /// Answer with [`Answer::Opened`].
-    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key> },
+    /// `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not with the
+    /// session's. Answer with [`Answer::Opened`].
+    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key>, bears: Bears },
     /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, then take the digest; answer with [`Answer::Sealed`].
-    Seal { handle: Handle, proof: Sealing },
+    /// Check that the file did not change since it was opened, but in what the attempt `bears`, then take the digest; answer
+    /// with [`Answer::Sealed`].
+    Seal { handle: Handle, proof: Sealing, bears: Bears },
     /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with [`Answer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
@@ -67,6 +68,32 @@ pub enum Sealing {
     Bytes(Digest),
 }
 
+/// How a file may change while it is read for what was read of it to be sent all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bears {
+    /// Not at all: another attempt may find it at rest.
+    Nothing,
+    /// By becoming longer. So it goes to files that are added to, such as logs: what was there when it was opened is a
+    /// beginning of what it is later.
+    Growth,
+}
+
+/// What was read of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Of all of it.
+    pub digest: Digest,
+    /// Whether the file changed meanwhile.
+    pub restless: bool,
+}
+
+impl From<Digest> for Sealed {
+    /// Of a file that did not change.
+    fn from(digest: Digest) -> Self {
+        Self { digest, restless: false }
+    }
+}
+
 /// Whether a read also takes each span's fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
@@ -85,8 +112,8 @@ pub enum Answer {
     Opened(Result<Opened, Trouble>),
     /// The chunks of a segment, all of which could be read.
     Scanned(Result<Run<Chunk>, Trouble>),
-    /// The digest, if the file is still the one that was opened.
-    Sealed(Result<Digest, Trouble>),
+    /// The digest, if the file is still the one that was opened, or differs in a way that is borne.
+    Sealed(Result<Sealed, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
     /// The gaps' deltas.
@@ -170,8 +197,8 @@ pub struct Opened {
 pub struct Body {
     /// Its bytes.
     pub payload: Payload,
-    /// Its digest; it did not change while it was read.
-    pub digest: Digest,
+    /// What proves them.
+    pub sealed: Sealed,
 }
 
 impl From<Trouble> for Listed {

@@ -5,21 +5,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
-use deltic_core::recipe::{Chunk, Digest, Group, Grouper};
+use deltic_core::recipe::{Chunk, Group, Grouper};
 use deltic_core::{BriefLen, Key, RelPath, Span, Strategy};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::limits::{
-    FILL_BYTES, GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES,
-    WHOLE_BLOCK_BYTES,
+    FILL_BYTES, GROUP_WINDOW, MAX_ATTEMPTS, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS,
+    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, How, Payload, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Handle, Turn};
 
 use super::telling::Talk;
-use super::{Body, Opened, Place, Sealing, Sender, Sums, Work};
+use super::{Bears, Body, Opened, Place, Sealed, Sealing, Sender, Sums, Work};
 
 /// Reads under way for one file that is sent whole.
 const WHOLE_READS: usize = 4;
@@ -56,7 +56,7 @@ pub(super) struct Outgoing {
     /// Whether all chunks are known and the proof was asked for.
     sealing: bool,
     /// The end of the recipe, as soon as it is known; it is said behind the last group.
-    digest: Option<Digest>,
+    sealed: Option<Sealed>,
     /// Groups told and not answered, a range for each frame.
     told: VecDeque<Range<u32>>,
     /// Chunks spelled out and not answered, ranges for each frame.
@@ -154,7 +154,7 @@ impl Outgoing {
             cutting: None,
             untold: VecDeque::new(),
             sealing: false,
-            digest: None,
+            sealed: None,
             told: VecDeque::new(),
             spelled: VecDeque::new(),
             needs: VecDeque::new(),
@@ -305,14 +305,14 @@ impl Sender {
     }
 
     /// Sends all of a file that is one block, or empty.
-    fn send_body(&mut self, file: FileNo, len: u64, Body { payload, digest }: Body) {
+    fn send_body(&mut self, file: FileNo, len: u64, Body { payload, sealed }: Body) {
         let outgoing = self.files.get_mut(&file).expect("the caller has the attempt");
         (outgoing.complete, outgoing.at_once, outgoing.settled) = (true, true, len);
         if len > 0 {
             let chunks = std::iter::once(0..1).collect();
             self.frames.push_back(ToReceiver::Fill { file, chunks, payload });
         }
-        self.frames.push_back(ToReceiver::End { file, digest });
+        self.frames.extend(ends(file, sealed));
         self.advance(file, len);
     }
 
@@ -367,9 +367,21 @@ impl Sender {
         let seal = complete.then(|| Arc::clone(&outgoing.chunks));
         self.scanners.push_back(file);
         if let Some(chunks) = seal {
-            let proof = Sealing::Chunks(chunks);
-            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
+            self.seal(handle, Sealing::Chunks(chunks));
         }
+    }
+
+    /// How the file may change in the last attempts.
+    pub(super) fn bears(&self, file: FileNo) -> Bears {
+        let attempts = self.entries.get(&file).map_or(0, |listing| listing.attempts);
+        if attempts + 1 < MAX_ATTEMPTS { Bears::Nothing } else { Bears::Growth }
+    }
+
+    /// Asks for the proof of what was read.
+    pub(super) fn seal(&mut self, handle: Handle, proof: Sealing) {
+        let Some(file) = self.handles.get(&handle) else { return };
+        let bears = self.bears(*file);
+        self.jobs.ask(Work::Seal { handle, proof, bears }, Place::Seal(handle));
     }
 
     /// Tells groups as the window allows, and behind the last the end.
@@ -387,21 +399,21 @@ impl Sender {
             }
         }
         if outgoing.untold.is_empty()
-            && let Some(digest) = outgoing.digest.take()
+            && let Some(sealed) = outgoing.sealed.take()
         {
             outgoing.complete = true;
-            self.frames.push_back(ToReceiver::End { file, digest });
+            self.frames.extend(ends(file, sealed));
             self.read_needs(file);
         }
     }
 
-    pub(super) fn sealed(&mut self, handle: Handle, digest: Result<Digest, Trouble>) {
-        let digest = match digest {
-            Ok(digest) => digest,
+    pub(super) fn sealed(&mut self, handle: Handle, sealed: Result<Sealed, Trouble>) {
+        let sealed = match sealed {
+            Ok(sealed) => sealed,
             Err(trouble) => return self.fail(handle, trouble),
         };
         let Some((file, outgoing)) = self.outgoing(handle) else { return };
-        outgoing.digest = Some(digest);
+        outgoing.sealed = Some(sealed);
         self.tell(file);
     }
 
@@ -489,7 +501,7 @@ impl Sender {
         if whole.reading == 0 && whole.next == whole.count {
             let chunks: Option<Vec<_>> = whole.blocks.iter().copied().collect();
             let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
-            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
+            self.seal(handle, proof);
         }
     }
 
@@ -541,6 +553,12 @@ pub(super) fn cut_otherwise(path: &RelPath) -> Trouble {
 
 fn whole_spec() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
+}
+
+/// What is said behind the last of a file.
+fn ends(file: FileNo, Sealed { digest, restless }: Sealed) -> impl Iterator<Item = ToReceiver> {
+    let restless = restless.then_some(ToReceiver::Restless { file });
+    restless.into_iter().chain([ToReceiver::End { file, digest }])
 }
 
 /// The frame that tells new groups; notes which await an answer.

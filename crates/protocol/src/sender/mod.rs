@@ -48,7 +48,9 @@ use leaving::Leaving;
 use listing::Lister;
 use offering::Offering;
 
-pub use ask::{Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work};
+pub use ask::{
+    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
+};
 
 /// A question is answered before what it is about is settled: what waits to be answered is within the window.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
@@ -304,7 +306,7 @@ impl Sender {
             (Place::ListOn, Answer::Listed(listed)) => self.listed_on(listed),
             (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
             (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
-            (Place::Seal(handle), Answer::Sealed(digest)) => self.sealed(handle, digest),
+            (Place::Seal(handle), Answer::Sealed(sealed)) => self.sealed(handle, sealed),
             (Place::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
@@ -373,7 +375,8 @@ impl Sender {
         self.check_active(file)?;
         let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
         let handle = self.start_attempt(file, (how, begins), strategy);
-        self.jobs.ask(Work::Open { handle, path, how, zstd, key }, Place::Open(handle));
+        let bears = self.bears(file);
+        self.jobs.ask(Work::Open { handle, path, how, zstd, key, bears }, Place::Open(handle));
         Ok(())
     }
 

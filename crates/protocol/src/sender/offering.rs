@@ -12,7 +12,7 @@ use crate::options::Append;
 use crate::report::Trouble;
 
 use super::file::Beginning;
-use super::{Inquiry, Place, Sender, Work};
+use super::{Bears, Inquiry, Place, Sender, Work};
 
 /// What has become of the one file that may be offered.
 #[derive(Debug, Default)]
@@ -52,8 +52,9 @@ impl Sender {
         let (path, how) = (listing.path.clone(), How::Recipe);
         let handle = self.start_attempt(file, (how, Beginning::Anew), self.options.way());
         self.offering = Offering::Told(file);
-        self.jobs
-            .ask(Work::Open { handle, path, how, zstd: false, key: None }, Place::Open(handle));
+        let bears = Bears::Nothing;
+        let work = Work::Open { handle, path, how, zstd: false, key: None, bears };
+        self.jobs.ask(work, Place::Open(handle));
     }
 
     /// The terms of the session are known by now: whether what was said before is good by them.

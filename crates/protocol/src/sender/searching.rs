@@ -83,7 +83,7 @@ impl Sender {
         if let Some(proof) = proof {
             let counts = searcher.counts();
             self.counts.add(counts.weak, counts.strong);
-            self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
+            self.seal(handle, proof);
         } else {
             self.search(handle, scanned, Search::On(searcher));
         }

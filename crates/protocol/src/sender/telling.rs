@@ -199,7 +199,7 @@ impl Sender {
                 Some(digest) => Sealing::Bytes(digest.finish()),
                 None => Sealing::Chunks(Arc::clone(&outgoing.chunks)),
             };
-            return self.jobs.ask(Work::Seal { handle, proof }, Place::Seal(handle));
+            return self.seal(handle, proof);
         }
         let summing = Summing { chunker, weak: talk.ways.weak, strong: talk.strong() };
         while talk.waiting.is_empty() || !talk.is_pipelined() {

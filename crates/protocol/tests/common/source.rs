@@ -215,7 +215,7 @@ impl Source {
                 let searched = read.map(|bytes| self.search(&bytes, start, (search, digest, zstd)));
                 Answer::Searched(searched)
             }
-            Work::Seal { handle, proof } => {
+            Work::Seal { handle, proof, .. } => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
                     let (path, opened) = &self.open[&handle];
                     let same = self.tree.0.get(path).is_some_and(|node| node == opened);
@@ -224,7 +224,7 @@ impl Source {
                         Sealing::Chunks(chunks) => digest_of(chunks.iter()),
                         Sealing::Bytes(digest) => *digest,
                     };
-                    if same { Ok(digest) } else { Err(changed()) }
+                    if same { Ok(digest.into()) } else { Err(changed()) }
                 });
                 Answer::Sealed(sealed)
             }
@@ -338,10 +338,10 @@ impl Source {
         let chunks: Vec<_> = (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
         if chunks.is_empty() {
             let payload = Payload::Plain(Vec::new());
-            return Ok(Body { payload, digest: digest_of([]) });
+            return Ok(Body { payload, sealed: digest_of([]).into() });
         }
         let (payload, _) = self.read(&bytes, &spans, (Sums::Known, zstd))?;
-        Ok(Body { payload, digest: digest_of(&chunks) })
+        Ok(Body { payload, sealed: digest_of(&chunks).into() })
     }
 
     /// What a read sees now, which need not be what was opened.

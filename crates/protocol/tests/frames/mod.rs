@@ -356,6 +356,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Want.strategy", ToSender::Want { file, how: How::Strategy }.encode()),
         ("Want.stronger", ToSender::Want { file, how: How::Stronger }.encode()),
+        ("Restless", ToReceiver::Restless { file }.encode()),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
@@ -481,6 +482,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), ranges()).prop_map(|(file, chunks)| ToReceiver::Deny { file, chunks }),
         (file(), vec(patch_step(), 0..4), payload())
             .prop_map(|(file, steps, payload)| ToReceiver::Patch { file, steps, payload }),
+        file().prop_map(|file| ToReceiver::Restless { file }),
         (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
             file,
             digest: Digest::from_bytes(digest)

@@ -87,7 +87,7 @@ pub(super) fn list_but(
     listing
 }
 
-fn inode(dir: &Dir) -> Result<Inode, Errno> {
+pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {
     fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
 }
 
@@ -175,10 +175,18 @@ fn look_at_some(
             Err(_) if !judge.admits(&name, false, fate) => {}
             Err(errno) => {
                 let path = path.join(&name).unwrap_or_else(|_| path.clone());
-                listing.errors.push(StoreError::new("look at", &path, errno));
+                listing.errors.push(match dangles(dir, &name, errno) {
+                    true => StoreError::Dangling { action: "look at", path },
+                    false => StoreError::new("look at", &path, errno),
+                });
             }
         }
     }
+}
+
+/// Whether `errno` says of `name` that it is a link which leads to nothing, and not one in a circle.
+pub(super) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
+    errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
 }
 
 /// Takes the extended attributes that `judge` excludes away from what `name` of `dir` is taken for.

@@ -136,6 +136,11 @@ impl Snapshot for LocalSnapshot {
         self.check_unchanged()
     }
 
+    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
+        let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
+        Ok((now.len, now.modified))
+    }
+
     fn identity(&self) -> Option<Version> {
         is_lasting(&self.file).then_some(self.version)
     }

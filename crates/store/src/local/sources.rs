@@ -58,6 +58,8 @@ pub struct SourceOptions {
     pub follow: Follow,
     /// What is looked at of an entry.
     pub see: See,
+    /// A directory that takes no part wherever it is met, whether or not it is there yet: what is written to.
+    pub destination: Option<PathBuf>,
 }
 
 impl SourceOptions {
@@ -126,6 +128,13 @@ impl Sources {
         let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
         let chosen = Mutex::default();
         Self { args, by_path, again, chosen, protects, names_of_one, options }
+    }
+
+    /// The same without this directory, wherever it is met.
+    #[must_use]
+    pub fn without(mut self, destination: Option<PathBuf>) -> Self {
+        self.options.destination = destination;
+        self
     }
 
     /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing

@@ -379,6 +379,17 @@ impl Receiver {
         }
     }
 
+    /// The source changed while it was read.
+    pub(in crate::receiver) fn restless(&mut self, file: FileNo) -> Result<(), PeerError> {
+        if self.offer_of(file).is_some() {
+            return Err(PeerError::Unexpected("restless"));
+        }
+        match self.attempt(file) {
+            Some((_, attempt)) => attempt.tell_restless(),
+            None => Ok(()),
+        }
+    }
+
     pub(in crate::receiver) fn end(
         &mut self,
         file: FileNo,

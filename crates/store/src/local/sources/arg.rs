@@ -1,6 +1,7 @@
 //! What one argument means, by how it is written.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -113,10 +114,19 @@ impl SourceArg {
 
     /// What the system answered to `action` on it.
     pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
+        self.error_of(action, errno.into())
+    }
+
+    /// Why there was no `action` on it.
+    pub(super) fn error_for(&self, action: &'static str, why: &str) -> StoreError {
+        self.error_of(action, io::Error::other(why))
+    }
+
+    fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
         let mut path = self.dir.clone();
         path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
         let argument = printable(path.as_os_str().as_bytes());
-        StoreError::Argument { action, argument, source: errno.into() }
+        StoreError::Argument { action, argument, source }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tree of all arguments as it is listed: what each brings, put together, and what is left out of that.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use deltic_core::meta::Linked;
 use deltic_core::{Entry, Mounts, Name, RelPath};
@@ -10,7 +11,7 @@ use super::{SourceOptions, Sources};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::Fate;
-use crate::local::list::{Part, list, look_at_names, names_for};
+use crate::local::list::{Part, inode, list, look_at_names, names_for};
 use crate::{Listing, StoreError, check_path, lock};
 
 /// Arguments that may have a directory of which each is asked for the names of all.
@@ -225,6 +226,9 @@ impl Sources {
     /// Takes out directories of other file systems, and those with nothing in them, as the options say.
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
+        if let Some(destination) = &self.options.destination {
+            self.leave_out(destination, listing, dir);
+        }
         if mounts == Mounts::LeaveOut {
             listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
         }
@@ -232,6 +236,21 @@ impl Sources {
             listing.retain(|entry| {
                 !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
             });
+        }
+    }
+
+    /// Takes out the directory that is written to: it would be copied into itself.
+    fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
+        let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
+        let is_it = |entry: &Entry| {
+            let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir())?;
+            let dir = self.source_of("look at", &path).ok()?.dir.as_ref().ok()?;
+            let there = dir.dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
+            (there == is).then_some(path)
+        };
+        listing.destination = listing.entries.iter().find_map(is_it);
+        if listing.destination.is_some() {
+            listing.retain(|entry| is_it(entry).is_none());
         }
     }
 

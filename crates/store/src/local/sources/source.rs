@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See};
+use deltic_core::{Entry, Follow, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::{SourceArg, SourceOptions};
@@ -10,7 +10,7 @@ use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes};
 use crate::local::follow;
-use crate::local::list::{Part, list, sift};
+use crate::local::list::{Part, dangles, list, sift};
 use crate::local::snapshot::{look_at, look_behind};
 use crate::{Listing, StoreError, check_path};
 
@@ -134,12 +134,20 @@ impl Source {
         let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
         let unseen = |errno| self.arg.error("look at", errno);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(unseen)?;
+        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(|errno| {
+            match dangles(&held, &name, errno) {
+                true => self.arg.error_for("look at", "the symlink has no referent"),
+                false => unseen(errno),
+            }
+        })?;
         // What an argument goes through is a directory, or there is nothing below it.
         let goes_through = path != self.arg.path || self.arg.contents;
         if goes_through && !meta.is_dir() {
-            let errno = if meta.kind == Kind::File { Errno::NOTDIR } else { Errno::LOOP };
-            return Err(self.arg.error("look at", errno));
+            let why = format!("{} is a symlink on the way, which is not followed", path);
+            return Err(match meta.is_symlink() {
+                true => self.arg.error_for("look at", &why),
+                false => self.arg.error("look at", Errno::NOTDIR),
+            });
         }
         if path != self.arg.path {
             sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
