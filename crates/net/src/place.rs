@@ -47,7 +47,7 @@ pub(crate) fn resolve(
     if exists(&path) {
         return Err(unusable(&path, "not a directory"));
     }
-    if !parent(&path).is_dir() && !mkpath {
+    if !has_parent(&path) && !mkpath {
         return Err(unusable(
             &parent(&path),
             "no such directory; only the last one is created (--mkpath creates all)",
@@ -72,7 +72,12 @@ pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-pub(crate) fn parent(path: &Path) -> PathBuf {
+/// Whether `path` is to be made in a directory that is there.
+pub(crate) fn has_parent(path: &Path) -> bool {
+    parent(path).is_dir()
+}
+
+fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_path_buf(),
         _ => PathBuf::from("."),

@@ -37,7 +37,7 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, parent, resolve};
+use crate::place::{Resolved, exists, expand, has_parent, resolve};
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
@@ -395,7 +395,7 @@ impl Session {
             rename,
             is_privileged,
             user_is_here,
-            root_is_new: missing && parent(&root).is_dir(),
+            root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
         };
         if missing && (options.dry_run || options.select.list_only) {
