@@ -213,7 +213,7 @@ impl Case {
         let names: u64 = extras.iter().map(|path| self.old.count(path)).sum();
         let most = match self.options.delete {
             Delete::Never => 0,
-            Delete::Guarded
+            Delete::Guarded | Delete::AtMost(_)
                 if !self.new.0.keys().any(|path| listed.contains_key(path) || told(path)) =>
             {
                 0
