@@ -251,16 +251,16 @@ fn sync_while_they_grow(world: &World, names: &[&str], words: &str) -> Run {
     thread::scope(|scope| {
         for name in names {
             let path = world.path(format!("src/{name}"));
-            let len = fs::metadata(&path).unwrap().len();
+            let len = fs::metadata(&path).expect("it is there").len();
             let (stop, log) = (&stop, path.clone());
             scope.spawn(move || {
-                let mut file = fs::File::options().append(true).open(log).unwrap();
+                let mut file = fs::File::options().append(true).open(log).expect("it is there");
                 while !stop.load(Ordering::Relaxed) {
-                    file.write_all(b"one more line\n").unwrap();
+                    file.write_all(b"one more line\n").expect("it is there");
                     thread::sleep(Duration::from_millis(1));
                 }
             });
-            while fs::metadata(&path).unwrap().len() == len {
+            while fs::metadata(&path).expect("it is there").len() == len {
                 thread::sleep(Duration::from_millis(1));
             }
         }

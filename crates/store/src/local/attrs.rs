@@ -174,7 +174,7 @@ impl<'a> Attrs<'a> {
         let mut wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
         let unread = self.meta.is_partly_unread();
         self.set_owner(on, &stat, unset);
-        if unset.why(OWNER).or(unset.why(GROUP)).is_some() {
+        if unset.why(OWNER).or_else(|| unset.why(GROUP)).is_some() {
             wanted &= !LENDING_BITS;
         }
         self.inherit_group(on, unset);
