@@ -67,6 +67,11 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     }
 }
 
+/// Whether what should be a directory on the way there is none.
+pub(crate) fn is_below_file(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
+}
+
 /// Whether anything is there.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()

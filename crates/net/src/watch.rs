@@ -372,7 +372,10 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
     let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
     let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();
-    dirs.chain(names).collect()
+    let args: Vec<_> = dirs.chain(names).collect::<Option<_>>()?;
+    // What was below a directory that is none any more is gone with it; that is another change.
+    let args: Vec<_> = args.into_iter().filter(|arg| !place::is_below_file(arg)).collect();
+    (!args.is_empty()).then_some(args)
 }
 
 /// A path without `/./`, which would say where the paths of a transfer begin.
