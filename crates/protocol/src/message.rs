@@ -16,10 +16,9 @@ use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::frame_behind;
-use crate::limits::MAX_BATCH;
 use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
-use crate::wire::{Bad, Wire, closed_set, whole};
+use crate::wire::{Bad, Wire, closed_set, items, whole};
 
 /// A listed entry's place in the sender's list, counted from 0 over all directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,7 +153,7 @@ pub enum ToReceiver {
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
     /// The next bytes of new, as blocks of old and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The file changed while it was read: what was read is what `End`, which follows, proves.
+    /// The file grew while it was read: its beginning is what `End`, which follows, proves.
     Restless { file: FileNo },
     /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the result.
     End { file: FileNo, digest: Digest },
@@ -316,16 +315,12 @@ impl Wire for ChunkLines {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let brief = BriefLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
-        let count = from.varint()?;
-        if count > MAX_BATCH as u64 {
-            return Err(Bad::Limit("items in one frame"));
-        }
-        let line = |_| {
+        let line = |from: &mut Reader<'_>| {
             let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
             let brief = BriefFingerprint::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
             Ok(ChunkLine { len, brief })
         };
-        (0..count).map(line).collect::<Result<_, _>>().map(Self)
+        items(from, line).map(Self)
     }
 }
 

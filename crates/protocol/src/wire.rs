@@ -55,12 +55,20 @@ impl<T: Wire> Wire for Vec<T> {
         self.iter().for_each(|item| item.put(to));
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let count = from.varint()?;
-        if count > MAX_BATCH as u64 {
-            return Err(Bad::Limit("items in one frame"));
-        }
-        (0..count).map(|_| T::take(from)).collect()
+        items(from, T::take)
     }
+}
+
+/// A count, then as many items as that.
+pub(crate) fn items<T>(
+    from: &mut Reader<'_>,
+    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Bad>,
+) -> Result<Vec<T>, Bad> {
+    let count = from.varint()?;
+    if count > MAX_BATCH as u64 {
+        return Err(Bad::Limit("items in one frame"));
+    }
+    (0..count).map(|_| take(from)).collect()
 }
 
 /// Reads a whole payload: nothing may be left over.

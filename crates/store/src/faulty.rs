@@ -8,7 +8,7 @@ mod plan;
 use std::ops::Range;
 
 use deltic_core::names::Rest;
-use deltic_core::{Meta, Name, RelPath, Timestamp};
+use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
     Commit, Content, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
@@ -93,8 +93,8 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.check_settled()
     }
 
-    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
-        self.inner.now()
+    fn len_now(&self) -> Result<u64, StoreError> {
+        self.inner.len_now()
     }
 
     fn identity(&self) -> Option<crate::Version> {

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
 use deltic_core::names::Rest;
-use deltic_core::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
 pub use error::{StoreError, Unset, reason};
@@ -139,12 +139,12 @@ pub trait Snapshot: Send + Sync + 'static {
         self.check_unchanged()
     }
 
-    /// Length in bytes and modification time that the file has by now, as far as it can be written to where it is.
+    /// Length in bytes that the file has by now, as far as it can be written to where it is.
     ///
     /// # Errors
     /// Where that cannot be said.
-    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
-        Ok((self.meta().len, self.meta().modified))
+    fn len_now(&self) -> Result<u64, StoreError> {
+        Ok(self.meta().len)
     }
 
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.

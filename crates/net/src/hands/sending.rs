@@ -495,13 +495,14 @@ impl Patches {
 
 /// Checks that the file is what was opened, or has only become longer where that is borne: whether it has.
 fn is_restless(snapshot: &impl Snapshot, bears: Bears) -> Result<bool, StoreError> {
-    let changed = match snapshot.check_settled() {
-        Ok(()) => return Ok(false),
-        Err(changed @ StoreError::Changed { .. }) => changed,
-        Err(error) => return Err(error),
-    };
-    let is_borne = bears == Bears::Growth && snapshot.now()?.0 > snapshot.meta().len;
-    if is_borne { Ok(true) } else { Err(changed) }
+    match snapshot.check_settled() {
+        Err(StoreError::Changed { .. })
+            if bears == Bears::Growth && snapshot.len_now()? > snapshot.meta().len =>
+        {
+            Ok(true)
+        }
+        settled => settled.map(|()| false),
+    }
 }
 
 /// Reads, cuts and sums one segment; nothing, where the file is shorter than that.

@@ -81,7 +81,7 @@ pub(super) struct Attempt {
     matched: u64,
     literal: u64,
     end: Option<Digest>,
-    /// Whether the source changed while it was read.
+    /// Whether the source grew while it was read.
     pub(super) restless: bool,
     settling: bool,
     /// Where it comes by a strategy of the papers.
@@ -396,7 +396,7 @@ impl Attempt {
         self.tell_chunks(lines)
     }
 
-    /// The source changed while it was read: said once, before what proves the whole.
+    /// The source grew while it was read: said once, before what proves the whole.
     fn tell_restless(&mut self) -> Result<(), PeerError> {
         if self.end.is_some() || std::mem::replace(&mut self.restless, true) {
             return Err(PeerError::Unexpected("restless"));

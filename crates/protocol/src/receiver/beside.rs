@@ -99,9 +99,9 @@ impl Receiver {
         let Some(best) = self.best(&waiting.meta, found) else {
             return self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None);
         };
-        let differs = self.differs_from(&waiting.meta, &best);
         match best.likeness {
             _ if waiting.meta.is_dir() => {
+                let differs = self.differs_from(&waiting.meta, &best.is);
                 self.new_dir(waiting.path, waiting.meta, (Action::Copied, differs));
             }
             Likeness::All if usage == AlternateUse::Compare => self.leave_out(file, waiting),
@@ -116,8 +116,8 @@ impl Receiver {
         }
     }
 
-    /// In what an entry differs from what an alternate has.
-    pub(super) fn differs_from(&self, meta: &Meta, Beside { is, .. }: &Beside) -> Differs {
+    /// In what an entry of this kind differs from what `is` here, or in an alternate.
+    pub(super) fn differs_from(&self, meta: &Meta, is: &Meta) -> Differs {
         let size = meta.is_file() && is.len != meta.len;
         Differs { size, ..attributes(&self.setting.options, meta, is) }
     }
@@ -232,7 +232,7 @@ impl Receiver {
 
     /// A file that comes from an alternate where it `is` so: told like what differs from there.
     fn copy_of(&self, Waiting { path, meta, .. }: &Waiting, is: &Meta) -> Change {
-        let differs = attributes(&self.setting.options, meta, is);
+        let differs = self.differs_from(meta, is);
         let (action, facts) = (Action::Copied, Facts::of(meta));
         Change { path: path.clone(), item: Item::File, action, differs, facts }
     }
@@ -290,8 +290,8 @@ impl Receiver {
                 let candidate = &incoming.candidate;
                 let was = candidate.beside.as_ref().map(|beside| beside.is.clone());
                 let meta = candidate.meta.clone();
-                let differs = |is| attributes(&self.setting.options, &meta, &is);
-                let (action, differs) = (Action::Copied, was.map(differs).unwrap_or_default());
+                let differs = was.map(|is| self.differs_from(&meta, &is)).unwrap_or_default();
+                let action = Action::Copied;
                 self.done(
                     file,
                     Done::Replaced { action, differs, literal: 0, matched, from: None },

@@ -42,12 +42,7 @@ impl Receiver {
         let mut found = found.into_iter();
         if let Some(own) = section.own {
             match found.next() {
-                Some(Ok(Some(old))) => {
-                    if self.setting.root_is_new {
-                        self.new_root(&own);
-                    }
-                    self.existing_dir(RelPath::root(), own, &old);
-                }
+                Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
                 Some(Err(trouble)) => self.trouble(trouble),
                 Some(Ok(None)) | None => {}
             }
@@ -204,7 +199,7 @@ impl Receiver {
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
         let differs = attributes(&self.setting.options, &meta, old);
         if path.is_root() && self.setting.root_is_new {
-            // That it was made is told.
+            self.new_root(&meta);
         } else if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
             let facts = Facts::of(&meta);
@@ -232,11 +227,7 @@ impl Receiver {
         beside: Option<Beside>,
     ) {
         let item = Item::of(&meta.kind);
-        let mut differs = match (&old, &beside) {
-            (Some(old), _) => attributes(&self.setting.options, &meta, old),
-            (None, Some(beside)) => self.differs_from(&meta, beside),
-            (None, None) => Differs::default(),
-        };
+        let mut differs = self.differs_from_known(&meta, (&old, &beside));
         if let Some(old) = old.as_ref().filter(|old| old.kind == meta.kind) {
             if !differs.time {
                 meta.modified = old.modified;
@@ -264,6 +255,16 @@ impl Receiver {
         } else {
             self.make_other(meta, change);
         }
+    }
+
+    /// In what an entry differs from the old version, or else from what an alternate has.
+    fn differs_from_known(
+        &self,
+        meta: &Meta,
+        (old, beside): (&Option<Meta>, &Option<Beside>),
+    ) -> Differs {
+        let known = old.as_ref().or_else(|| beside.as_ref().map(|beside| &beside.is));
+        known.map(|is| self.differs_from(meta, is)).unwrap_or_default()
     }
 
     pub(super) fn make_other(&mut self, meta: Meta, change: Change) {
@@ -299,14 +300,9 @@ impl Receiver {
         let options = &self.setting.options;
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
-        let differs = match (&old_file, &beside) {
-            (Some(old), _) => {
-                Differs { size: old.len != meta.len, ..attributes(options, &meta, old) }
-            }
-            (None, Some(beside)) => {
-                Differs { kind: seen.is_some(), ..self.differs_from(&meta, beside) }
-            }
-            (None, None) => Differs { kind: seen.is_some(), ..Differs::default() },
+        let differs = Differs {
+            kind: seen.is_some() && old_file.is_none(),
+            ..self.differs_from_known(&meta, (&old_file, &beside))
         };
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {

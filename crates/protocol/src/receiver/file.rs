@@ -171,7 +171,7 @@ impl Incoming {
     }
 }
 
-/// What is said of a file that is in place as it was read, while it changed.
+/// What is said of a file of which only the beginning is in place.
 fn restless_told(path: &RelPath) -> Trouble {
     let message =
         format!("{path} grew while it was read: what was there at first is in place; run again");

@@ -249,9 +249,10 @@ impl Receiver {
     /// Keeps what the first names of a section bring as this end understands it: whom their ACLs name.
     pub(super) fn know_linked(&mut self, section: &Section) {
         for (nth, entry) in section.entries.iter().enumerate() {
-            let file = FileNo(section.first + nth as u64);
-            let is_first = matches!(entry.meta.linked(), Some(Linked::First(_)));
-            if let Some(shared) = self.linking.files.get_mut(&file).filter(|_| is_first) {
+            if matches!(entry.meta.linked(), Some(Linked::First(_)))
+                && let Some(shared) =
+                    self.linking.files.get_mut(&FileNo(section.first + nth as u64))
+            {
                 shared.more = more_of(&entry.meta);
             }
         }

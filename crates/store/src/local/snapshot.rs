@@ -136,9 +136,8 @@ impl Snapshot for LocalSnapshot {
         self.check_unchanged()
     }
 
-    fn now(&self) -> Result<(u64, Timestamp), StoreError> {
-        let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        Ok((now.len, now.modified))
+    fn len_now(&self) -> Result<u64, StoreError> {
+        Ok(Version::of(&fs::fstat(&self.file).at("read", &self.path)?).len)
     }
 
     fn identity(&self) -> Option<Version> {

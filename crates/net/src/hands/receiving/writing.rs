@@ -247,8 +247,11 @@ impl<S: Store> ReceivingHands<S> {
 
     /// Notes that these are in place, as far as they are staged.
     fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, mut chunks: Vec<KeptChunk>) {
+        if !slot.noted.load(Ordering::Relaxed) {
+            return;
+        }
         chunks.retain(|kept| rebuild.has_staged(&(kept.start..kept.end())));
-        if slot.noted.load(Ordering::Relaxed) && !chunks.is_empty() {
+        if !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
             let _ = rebuild.note(&journal::chunks(chunks, self.terms));
         }

@@ -379,7 +379,7 @@ impl Receiver {
         }
     }
 
-    /// The source changed while it was read.
+    /// The source grew while it was read.
     pub(in crate::receiver) fn restless(&mut self, file: FileNo) -> Result<(), PeerError> {
         if self.offer_of(file).is_some() {
             return Err(PeerError::Unexpected("restless"));

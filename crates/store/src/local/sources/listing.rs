@@ -243,15 +243,14 @@ impl Sources {
     fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
         let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
         let is_it = |entry: &Entry| {
-            let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir())?;
+            let path = entry.meta.is_dir().then(|| dir.join(&entry.name).ok()).flatten()?;
             let dir = self.source_of("look at", &path).ok()?.dir.as_ref().ok()?;
             let there = dir.dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
-            (there == is).then_some(path)
+            (there == is).then(|| (path, entry.name.clone()))
         };
-        listing.destination = listing.entries.iter().find_map(is_it);
-        if listing.destination.is_some() {
-            listing.retain(|entry| is_it(entry).is_none());
-        }
+        let found: Vec<(RelPath, Name)> = listing.entries.iter().filter_map(is_it).collect();
+        listing.retain(|entry| found.iter().all(|(_, name)| entry.name != *name));
+        listing.destination = found.into_iter().next().map(|(path, _)| path);
     }
 
     fn is_mount(&self, dir: &RelPath, entry: &Entry) -> bool {
