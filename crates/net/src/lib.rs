@@ -63,7 +63,7 @@ pub struct Outcome {
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
 pub fn run(
-    plan: &Plan,
+    plan: Plan,
     user: &User,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
@@ -170,8 +170,8 @@ pub fn join() -> Result<(), SyncError> {
     result
 }
 
-async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
-    let (link, further) = connect(plan)?;
+async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
+    let (link, further) = connect(&plan)?;
     let is_remote = matches!(further, Further::Dial { .. });
     let counters = Arc::clone(&conduct.counters);
     let (session, child) = Session::new(link, Conduct { further, ..conduct });

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Name, RelPath};
+use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
@@ -39,7 +39,7 @@ use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, has_parent, resolve};
 use crate::plan::{self, Patience};
-use crate::sources::{expand_globs, expected, names_in_file, open};
+use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
@@ -150,40 +150,60 @@ impl Session {
     /// Asks to be sent these paths; then receives them.
     pub(crate) async fn pull(
         mut self,
-        (paths, names): (&[OsString], &plan::Names),
+        (paths, names): (&[OsString], plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
-        let from = match names {
+        let from = match &names {
             plan::Names::None => NamesFrom::Nowhere,
             plan::Names::Here(_) => NamesFrom::Frames,
             plan::Names::There { path, nul } => {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
-        self.ask(&Request::Send { sources, names: from, options: options.clone() }).await?;
-        if let plan::Names::Here(names) = names {
-            for frame in Names::frames(names)? {
-                self.say(frame).await;
-            }
-        }
+        self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
+        let expect = match names {
+            plan::Names::None => expected(paths, &options),
+            plan::Names::Here(names) => self.tell_names(names, &options).await?,
+            plan::Names::There { .. } => None,
+        };
         let greeting = Greeting::new(self.ours.clone(), Role::Receives, options.strategy);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
         let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
-        let single = single.filter(|name| matches!(names, plan::Names::None) && is_it(name));
+        let single = single.filter(|name| from == NamesFrom::Nowhere && is_it(name));
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
             Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
         };
         self.end(result).await
+    }
+
+    /// Tells the names that a request is for; which names of the root they stand for, if not all.
+    async fn tell_names(
+        &mut self,
+        names: Packed,
+        options: &Options,
+    ) -> Result<Option<Expect>, SyncError> {
+        Names::check(&names)?;
+        let mut firsts = Some(Pile::default());
+        let names = names.into_iter().inspect(|line| {
+            let first = first_name(line, options);
+            firsts = firsts
+                .take()
+                .zip(first)
+                .and_then(|(mut firsts, first)| firsts.push(&first).is_ok().then_some(firsts));
+        });
+        for frame in Names::frames(names) {
+            self.say(frame).await;
+        }
+        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), globs: Vec::new() }))
     }
 
     /// What a destination means; nothing is looked at where nothing is brought there.
@@ -212,7 +232,7 @@ impl Session {
     /// Asks to receive, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
-        (paths, names): (&[PathBuf], &plan::Names),
+        (paths, names): (&[PathBuf], plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -220,14 +240,15 @@ impl Session {
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let names = match names {
             plan::Names::None => None,
-            plan::Names::Here(names) => Some(&names[..]),
+            plan::Names::Here(names) => Some(names),
             plan::Names::There { .. } => {
                 let why = "--files-from: a list on the other machine is for sources there";
                 return Err(SyncError::Usage(why.into()));
             }
         };
+        let is_list = names.is_some();
         let sources = open(&paths, names, &options)?.without(self.inside.take());
-        let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
+        let single = if is_list { None } else { single_file(&sources, &options) };
         let destination = destination.as_bytes().into();
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
@@ -299,8 +320,9 @@ impl Session {
                     NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
-                let sources = open(&paths, names.as_deref(), &options)?;
-                let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
+                let is_list = names.is_some();
+                let sources = open(&paths, names, &options)?;
+                let single = if is_list { None } else { single_file(&sources, &options) };
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
@@ -317,8 +339,8 @@ impl Session {
     }
 
     /// Hears the names that a request is for, to the last.
-    async fn hear_names(&mut self) -> Result<Vec<Box<[u8]>>, SyncError> {
-        let (mut names, mut bytes) = (Vec::new(), 0);
+    async fn hear_names(&mut self) -> Result<Packed, SyncError> {
+        let (mut names, mut bytes) = (Packed::default(), 0);
         loop {
             let frame = self.hear().await?;
             let Names(more) = Names::decode(frame.kind, &frame.payload)?;
@@ -326,8 +348,8 @@ impl Session {
                 return Ok(names);
             }
             bytes += more.iter().map(|name| name.len()).sum::<usize>();
-            names.extend(more);
-            if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
+            let whole = more.iter().try_for_each(|name| names.push(name).map(drop));
+            if whole.is_err() || names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
                 return Err(PeerError::Limit("names").into());
             }
         }
@@ -503,7 +525,7 @@ fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
 /// What a plan asks of one end.
 pub(crate) async fn dial(
     mut session: Session,
-    plan: &plan::Plan,
+    plan: plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     if plan.by_blake3 {
@@ -516,13 +538,13 @@ pub(crate) async fn dial(
     }
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            session.pull((paths, &plan.names), to.as_os_str(), options, watch).await
+            session.pull((paths, plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            session.push((paths, &plan.names), to.as_os_str(), options, watch).await
+            session.push((paths, plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            session.push((paths, &plan.names), path, options, watch).await
+            session.push((paths, plan.names), path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
             Err(SyncError::Usage("source and destination are both remote".into()))

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::path::printable;
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
+use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Packed, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::frame::framed;
@@ -310,31 +310,37 @@ impl Wire for NamesFrom {
 pub struct Names(pub Vec<Box<[u8]>>);
 
 impl Names {
-    /// The frames that tell all of `names`, the last of them empty.
+    /// Checks that the other end takes all of `names`.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where they are more, or longer, than the other end takes.
-    pub fn frames(names: &[Box<[u8]>]) -> Result<Vec<Vec<u8>>, PeerError> {
-        let bytes: usize = names.iter().map(|name| name.len()).sum();
-        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    /// [`PeerError::Limit`] where they are more, or longer, than it does.
+    pub fn check(names: &Packed) -> Result<(), PeerError> {
+        let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
+        let longest = names.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
         if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
             return Err(PeerError::Limit("names"));
         }
-        let (mut frames, mut part) = (Vec::new(), Vec::new());
-        let mut weight = 0;
-        for name in names {
-            weight += name.len() + 3;
-            if weight > MAX_GREETING_BYTES - MAX_TEXT_BYTES || part.len() == MAX_BATCH {
-                frames.push(Self(std::mem::take(&mut part)).encode());
-                weight = name.len() + 3;
+        Ok(())
+    }
+
+    /// The frames that tell all of `names`, the last of them empty.
+    pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
+        let mut names = names.peekable();
+        let mut told = false;
+        std::iter::from_fn(move || {
+            let (mut part, mut weight) = (Vec::new(), 0);
+            let mut fits = |name: &Vec<u8>| {
+                weight += name.len() + 3;
+                weight <= MAX_GREETING_BYTES - MAX_TEXT_BYTES
+            };
+            while part.len() < MAX_BATCH
+                && let Some(name) = names.next_if(&mut fits)
+            {
+                part.push(name.into());
             }
-            part.push(name.clone());
-        }
-        if !part.is_empty() {
-            frames.push(Self(part).encode());
-        }
-        frames.push(Self::default().encode());
-        Ok(frames)
+            let is_last = part.is_empty();
+            (!std::mem::replace(&mut told, is_last)).then(|| Self(part).encode())
+        })
     }
 
     /// The frame of these.

@@ -25,7 +25,7 @@ pub(crate) const HELP: &str = "see `deltic sync --help`";
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    asked(args, HELP).map_or_else(|exit| exit, |request| sync(&request).1)
+    asked(args, HELP).map_or_else(|exit| exit, |request| sync(request).1)
 }
 
 /// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
@@ -60,11 +60,11 @@ fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit 
 }
 
 /// Runs one sync and tells of it; how it ended.
-pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
-    let mut teller = tell::teller(request, output(request));
+pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
+    let mut teller = tell::teller(&request, output(&request));
     // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
+    let (result, troubles) = watched(request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
     let written = teller.finish(&result, exit);
     let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
@@ -84,7 +84,7 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
 
 /// Runs the plan here while `teller` tells of it on another thread.
 pub(super) fn watched(
-    plan: &Plan,
+    plan: Plan,
     shows_progress: bool,
     teller: &mut dyn Teller,
 ) -> (Result<Outcome, SyncError>, Troubles) {

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         }
     };
     let mut teller = Differences::new(args, &plan);
-    let (result, troubles) = watched(&plan, true, &mut teller);
+    let (result, troubles) = watched(plan, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if teller.found > 0 => Exit::Different,
         exit => exit,

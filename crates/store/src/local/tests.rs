@@ -353,14 +353,14 @@ fn versions_are_told_without_opening_what_has_them() {
     for name in ["dir/a", "dir/b", "dir/deep/c"] {
         fs::write(root.path().join(name), name).unwrap();
     }
-    let args = vec![SourceArg::new(root.path().join("").as_os_str()).unwrap()];
+    let args = || sources::packed([SourceArg::new(root.path().join("").as_os_str()).unwrap()]);
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
-    let sources = Sources::new(args.clone(), options.clone());
+    let sources = Sources::new(args(), options.clone());
     check_versions(&store);
     check_versions(&sources);
     // What lies behind links is told by opening it.
     let follow = Follow::All;
-    let sources = Sources::new(args, SourceOptions { follow, ..options });
+    let sources = Sources::new(args(), SourceOptions { follow, ..options });
     assert_eq!(sources.versions(&[path("dir/a")]), [None]);
 }
 
