@@ -41,7 +41,7 @@ pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
 pub use names::{Names, Pile};
-pub use packed::Packed;
+pub use packed::{Packed, Shelf};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};

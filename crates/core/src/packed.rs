@@ -20,6 +20,23 @@ pub struct Packed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(u32);
 
+/// Byte strings that are taken again, in any order. A buffer of which all are taken is given back.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    parts: Vec<Part>,
+    /// Which one is being filled.
+    filling: usize,
+    /// The others that are empty.
+    free: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    bytes: Vec<u8>,
+    /// How many in it are not taken.
+    kept: usize,
+}
+
 /// There is no room for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many names")]
@@ -125,6 +142,55 @@ impl Iterator for Unpacked {
 
 impl ExactSizeIterator for Unpacked {}
 
+impl Shelf {
+    /// Adds one; where it is.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub fn put(&mut self, text: &[u8]) -> Result<At, Crowded> {
+        let is_full = |part: &Part| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
+        if self.parts.get(self.filling).is_none_or(is_full) {
+            self.filling = self.free.pop().unwrap_or(self.parts.len());
+        }
+        let no = self.filling;
+        if no == self.parts.len() {
+            if no == MAX_PARTS {
+                return Err(Crowded);
+            }
+            self.parts.push(Part::default());
+        }
+        let part = &mut self.parts[no];
+        let start = part.bytes.len();
+        part.bytes.put_prefixed(text);
+        part.kept += 1;
+        Ok(At((no * PART_BYTES + start) as u32))
+    }
+
+    /// Takes the one that is there.
+    ///
+    /// # Panics
+    /// Where none is there.
+    pub fn take(&mut self, at: At) -> Vec<u8> {
+        let (no, start) = (at.0 as usize / PART_BYTES, at.0 as usize % PART_BYTES);
+        let part = &mut self.parts[no];
+        let text = read(&part.bytes, start).0.to_vec();
+        part.kept -= 1;
+        if part.kept == 0 && no == self.filling {
+            part.bytes.clear();
+        } else if part.kept == 0 {
+            part.bytes = Vec::new();
+            self.free.push(no);
+        }
+        text
+    }
+
+    /// About the memory that they take, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes.len()).sum()
+    }
+}
+
 /// The one that begins at `start`, and where the next one does.
 fn read(part: &[u8], start: usize) -> (&[u8], usize) {
     const WHOLE: &str = "it was written whole";
@@ -176,5 +242,26 @@ mod tests {
         assert_eq!(packed.push(&vec![2; PART_BYTES]), Err(Crowded));
         assert_eq!(packed.push(b"no"), Err(Crowded));
         assert_eq!((packed.get(last).len(), packed.len()), (PART_BYTES, 2));
+    }
+    #[test]
+    fn what_is_put_on_a_shelf_is_taken_in_any_order_and_leaves_nothing() {
+        let mut shelf = Shelf::default();
+        for round in 0..3u8 {
+            let text =
+                |n: u32| [&[round][..], &n.to_le_bytes(), &vec![7; n as usize % 500]].concat();
+            let mut places: Vec<_> =
+                (0..20_000).map(|n| (n, shelf.put(&text(n)).unwrap())).collect();
+            assert!(shelf.held_bytes() > 4 * PART_BYTES);
+            // Each seventh, then all others from behind.
+            places.sort_by_key(|(n, _)| (n % 7 != 0, std::cmp::Reverse(*n)));
+            for (n, at) in places {
+                assert_eq!(shelf.take(at), text(n));
+            }
+            assert_eq!(shelf.held_bytes(), 0);
+            assert!(shelf.parts.len() < 10, "what is free is used again: {}", shelf.parts.len());
+        }
+        let long = shelf.put(&vec![1; 2 * PART_BYTES]).unwrap();
+        let next = shelf.put(b"next").unwrap();
+        assert_eq!((shelf.take(long).len(), &*shelf.take(next)), (2 * PART_BYTES, &b"next"[..]));
     }
 }
