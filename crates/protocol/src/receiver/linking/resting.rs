@@ -70,3 +70,54 @@ fn take(from: &mut Reader<'_>) -> Result<Shared, Bad> {
         waiting: VecDeque::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::{Kind, Timestamp};
+
+    fn shared(kind: Kind) -> Shared {
+        let modified = Timestamp { secs: -1, nanos: 999_999_999 };
+        Shared {
+            meta: Meta { user: Some(7), ..Meta::plain(kind, 0, modified, 0o7777) },
+            more: None,
+            path: RelPath::parse(b"dir/first").unwrap(),
+            path_bytes: 300,
+            untold: u32::MAX,
+            undecided: 0,
+            state: State::Here,
+            inode: Some(Inode { device: 1, number: u64::MAX }),
+            is_beside: true,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    #[test]
+    fn what_rested_is_as_it_was() {
+        let mut resting = Resting::default();
+        let kinds = [Kind::File, Kind::Fifo, Kind::Symlink(b"/to"[..].into())];
+        for (no, kind) in kinds.iter().enumerate() {
+            assert!(resting.keep(FileNo(no as u64), &shared(kind.clone())));
+        }
+        let plain = Shared { inode: None, is_beside: false, ..shared(Kind::File) };
+        assert!(resting.keep(FileNo(9), &plain));
+        for (no, kind) in kinds.into_iter().enumerate() {
+            let taken = resting.take(FileNo(no as u64)).unwrap();
+            assert_eq!(format!("{taken:?}"), format!("{:?}", shared(kind)));
+        }
+        assert_eq!(format!("{:?}", resting.take(FileNo(9)).unwrap()), format!("{plain:?}"));
+        assert!(resting.take(FileNo(9)).is_none());
+    }
+
+    #[test]
+    fn a_file_whose_names_wait_does_not_rest() {
+        let mut resting = Resting::default();
+        let busy = [
+            Shared { state: State::Coming, ..shared(Kind::File) },
+            Shared { undecided: 1, ..shared(Kind::File) },
+            Shared { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
+        ];
+        assert!(busy.iter().all(|shared| !resting.keep(FileNo(1), shared)));
+        assert!(resting.take(FileNo(1)).is_none());
+    }
+}

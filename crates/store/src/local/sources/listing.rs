@@ -184,8 +184,7 @@ impl Sources {
             };
             missing.extend(lacking.into_iter().filter(is_told).map(|(_, error)| error));
         }
-        let told = |error: &StoreError| !(self.options.ignore_missing && is_missing(error));
-        all.errors.extend(missing.into_iter().filter(told));
+        all.errors.extend(missing);
         entries
     }
 
@@ -207,6 +206,7 @@ impl Sources {
                     match source.base.dir {
                         // As in rsync, only a last name may be missing.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),
+                        Ok(_) if self.options.ignore_missing && is_missing(&error) => {}
                         _ => missing.push((source.path, error)),
                     }
                     continue;
