@@ -198,10 +198,13 @@ impl Sources {
         (!meta.is_dir() && !source.contents).then_some(name)
     }
 
-    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
+    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does. A
+    /// directory that nobody may read brings nothing, and not its mode either.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
-        let Base { dir, scopes, .. } = self.source(*self.at(&RelPath::root()).first()?).base;
+        let source = self.source(*self.at(&RelPath::root()).first()?);
+        source.hold().ok()?;
+        let Base { dir, scopes, .. } = source.base;
         let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;
         let judge = scopes.top(&RelPath::root());
         let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
