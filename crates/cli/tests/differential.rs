@@ -35,7 +35,8 @@
 //!   it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
 //! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
-//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
+//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is. Where nothing takes part nothing goes, and with
+//!   `-n` what it spares is named; both end with 25.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
 //! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
@@ -73,7 +74,8 @@
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
-//! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
+//! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays; and opens a full one that is in
+//!   a file's way, which stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
 //! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is

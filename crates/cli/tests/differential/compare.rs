@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use deltic_core::path::printable;
+
 use crate::case::{Case, End};
 use crate::common::attrs::{ACCESS, DEFAULT};
 use crate::common::look::{Kind, Look, look};
@@ -163,6 +165,14 @@ fn has_no_place(name: &Path, ours: &End) -> bool {
     is_partial && ours.stderr.lines().any(is_full)
 }
 
+/// Whether it is a full directory in the place of a file.
+fn is_in_the_way(name: &Path, ours: &End) -> bool {
+    let Ok(name) = name.strip_prefix("dst") else { return false };
+    let said =
+        format!("deltic: commit {}: directory not empty", printable(name.as_os_str().as_bytes()));
+    ours.stderr.lines().any(|line| line == said)
+}
+
 /// Whether it is a directory that backups are kept in.
 fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
@@ -189,7 +199,8 @@ impl Both<'_> {
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
             || self.wants_attributes_of_none(ours, theirs)
-            || self.counts_what_stays(ours, theirs);
+            || self.counts_what_stays(ours, theirs)
+            || self.spares_for_an_empty_source(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
@@ -261,6 +272,13 @@ impl Both<'_> {
         is_limited && (ours.code, theirs.code) == (Some(25), Some(0))
     }
 
+    /// Whether Deltic removes nothing because nothing takes part, whatever number was named.
+    fn spares_for_an_empty_source(&self, ours: &End, theirs: &End) -> bool {
+        self.asked.has("--max-delete=1000")
+            && (ours.code, theirs.code) == (Some(25), Some(0))
+            && ours.stderr.contains(" names would go, and the source is empty; ")
+    }
+
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
     /// Nor of a file that may not be read, for which rsync makes a new one.
@@ -289,8 +307,12 @@ impl Both<'_> {
             let name = line.strip_prefix("*deleting   ");
             name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
         };
-        let (ours, mut theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
+        let (mut ours, mut theirs) =
+            (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
         theirs.retain(|line| !is_meant(line));
+        // A dry run names what the limit spares.
+        ours.retain(|line| !limited || !line.starts_with("*deleting "));
         let only = |who, one: &BTreeSet<String>, other| {
             one.difference(other)
                 .map(|line| format!("told by {who} only: {line}"))
@@ -398,9 +420,10 @@ impl Both<'_> {
             let is_copy = self.is_backup(name) && self.asked.has("--inplace");
             let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
             let is_kept = follows || is_kept;
+            let is_in_the_way = is_in_the_way(name, ends.0);
             let told = |look: &Look| {
                 let told = self.told(name, look, (&linked, is_kept));
-                let mode = self.told_mode(name, look);
+                let mode = self.told_mode((name, is_in_the_way), look);
                 format!("{:o} {told}", if follows && !asked.perms() { 0 } else { mode })
             };
             let (here, was) = (ours.get(name).map(told), self.before.get(name).map(told));
@@ -647,7 +670,7 @@ impl Both<'_> {
     }
 
     /// What is to be equal of a name's mode.
-    fn told_mode(&self, name: &Path, look: &Look) -> u32 {
+    fn told_mode(&self, (name, is_in_the_way): (&Path, bool), look: &Look) -> u32 {
         if is_backup_dir(name, look) {
             return 0;
         }
@@ -660,9 +683,10 @@ impl Both<'_> {
             _ => 0o777,
         };
         let bits = if self.is_opened(name) { bits & 0o7577 } else { bits };
-        // A directory that its owner may only write in, rsync opens to him and leaves it so.
-        let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
-        let opened = if half_open { OWNER_BITS } else { 0 };
+        // A directory that its owner may only write in, rsync opens to him and leaves it so; and a full one that is in the way.
+        let is_opened = look.mode & 0o700 == 0o200 || is_in_the_way;
+        let is_opened = self.case.lowered && look.kind == Kind::Dir && is_opened;
+        let opened = if is_opened { OWNER_BITS } else { 0 };
         (look.mode | opened) & bits
     }
 

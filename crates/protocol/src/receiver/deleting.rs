@@ -26,7 +26,7 @@ const NO_LIMIT: u64 = u64::MAX;
 pub(super) struct Deleting {
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: Names,
-    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
+    /// The same of directories that are not in place yet: there may be something else, or what may not be listed so far.
     keep_later: HashMap<RelPath, Names>,
     /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
     extras: Extras,
@@ -140,7 +140,7 @@ impl Receiver {
         }
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.deleting.keep));
-            if self.setting.options.follow.keep_dirs && self.sections.awaits(&dir) {
+            if self.sections.awaits(&dir) {
                 self.deleting.keep_later.insert(dir, keep);
             } else {
                 self.ask_extra(dir, keep);
@@ -205,7 +205,12 @@ impl Receiver {
             let message = format!(
                 "without -n nothing is deleted: {names} names would go, and {why}; {allows} allows it"
             );
-            self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            // A number that was said decides how the dry run ends, too.
+            let kind = match self.setting.options.delete {
+                Delete::AtMost(_) => TroubleKind::DeleteLimit,
+                Delete::Guarded | Delete::Never => TroubleKind::Skipped,
+            };
+            self.tell_trouble(Trouble { kind, message });
             self.remove_all();
         } else if self.setting.options.asks() {
             self.ask(names);
