@@ -78,6 +78,7 @@
 //!   0700 stays; and opens a full one that is in
 //!   a file's way, which stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
+//! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
 //! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
 //!   tried again with that directory empty.

@@ -190,6 +190,11 @@ fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
 }
 
+/// Whether rsync could not add a hole to what it had made room for, and gave up.
+fn cannot_add(theirs: &End) -> bool {
+    theirs.code == Some(11) && theirs.stderr.contains("rsync: [receiver] write failed on ")
+}
+
 /// The directory, with a slash, of which Deltic says that it stays.
 fn kept_dir(line: &str) -> Option<String> {
     let line = line.strip_prefix("deltic: keep ")?;
@@ -199,7 +204,9 @@ fn kept_dir(line: &str) -> Option<String> {
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
-        if self.case.way == Way::Pull && is_rejected(theirs) {
+        let fails = self.asked.has("--preallocate") && self.asked.has("-S");
+        let fails = fails && self.asked.part("--append") && cannot_add(theirs);
+        if self.case.way == Way::Pull && is_rejected(theirs) || fails {
             return Vec::new();
         }
         let mut all = Vec::new();
