@@ -229,7 +229,7 @@ fn a_directory_with_backups_in_it_stays_whatever_is_to_take_its_place() {
         let run = world.sync(&again.split(' ').collect::<Vec<_>>());
         let told = "deltic: keep gone: names in it are protected\n";
         assert_eq!((run.code, &*run.stderr), (Some(0), told), "{way:?}");
-        assert_eq!(world.names("dst/gone"), ["deep", "old~"], "{way:?}");
+        assert!(world.exists("dst/gone/old~"), "{way:?}");
         assert_eq!(world.names("dst/gone/deep"), ["x~"], "{way:?}");
     }
 }
