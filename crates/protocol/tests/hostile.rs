@@ -2424,7 +2424,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
             let item = deltic_protocol::report::Item::File;
-            let extra = deltic_protocol::receiver::Extra { name, item, names, stays: luck };
+            let extra = deltic_protocol::receiver::Extra { name, item, names, stays: names == 1 };
             Answer::Extra(Ok((vec![extra], None)))
         }
         Work::CountBelow { .. } if fails => Answer::Counted(Err(trouble(TroubleKind::Failed))),
