@@ -26,7 +26,7 @@ const NO_LIMIT: u64 = u64::MAX;
 pub(super) struct Deleting {
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: Names,
-    /// The same of directories that are not in place yet: there may be something else, or what may not be listed so far.
+    /// The same of directories that are not in place yet: what is there now may be a link, or closed to us.
     keep_later: HashMap<RelPath, Names>,
     /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
     extras: Extras,
