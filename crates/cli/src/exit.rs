@@ -8,6 +8,7 @@ use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
 use crate::args::accepted::Unsupported;
+use crate::args::filters::Unread;
 
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,11 @@ impl Exit {
 
     /// How a run ends that never began.
     pub(crate) fn of_refusal(refusal: &anyhow::Error) -> Self {
-        if refusal.is::<Unsupported>() { Self::Unsupported } else { Self::Usage }
+        match refusal {
+            refusal if refusal.is::<Unsupported>() => Self::Unsupported,
+            refusal if refusal.is::<Unread>() => Self::Files,
+            _ => Self::Usage,
+        }
     }
 
     /// How a whole run ended. What failed outweighs what vanished, and that what was held back.
@@ -98,7 +103,7 @@ impl From<&SyncError> for Exit {
             SyncError::Incompatible(_) => Self::Incompatible,
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
-            SyncError::Refused(_) => Self::Files,
+            SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
             SyncError::Protocol(_)
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
@@ -162,6 +167,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::Selection(_)
         | SyncError::SelectionThere(_)
+        | SyncError::Files(_)
         | SyncError::Refused(_)
         | SyncError::Interrupted => None,
     }
@@ -195,6 +201,7 @@ mod tests {
             (SyncError::SelectionThere(String::new()), 3),
             (SyncError::Transport { action: "read", source: io() }, 10),
             (SyncError::Refused(String::new()), 11),
+            (SyncError::Files(String::new()), 11),
             (SyncError::Protocol(String::new()), 12),
             (SyncError::Disconnected(String::new()), 12),
             (SyncError::NoRemoteProgram, 127),

@@ -215,6 +215,25 @@ fn what_is_kept_beside_stays_even_where_all_goes_that_is_not_sent() {
     }
 }
 
+#[test]
+fn a_directory_with_backups_in_it_stays_whatever_is_to_take_its_place() {
+    for way in WAYS {
+        let world = world();
+        for name in ["file/full/old~", "gone/old~", "gone/deep/x"] {
+            world.path("dst/file").is_file().then(|| std::fs::remove_file(world.path("dst/file")));
+            world.write(format!("dst/{name}"), "kept");
+        }
+        let told = world.fails(23, &words(way, "--delete -b")).stderr;
+        assert_eq!(world.read("dst/file/full/old~"), b"kept", "{way:?} {told}");
+        let again = words(way, "--exclude=/file --delete -b");
+        let run = world.sync(&again.split(' ').collect::<Vec<_>>());
+        let told = "deltic: keep gone: names in it are protected\n";
+        assert_eq!((run.code, &*run.stderr), (Some(0), told), "{way:?}");
+        assert!(world.exists("dst/gone/old~"), "{way:?}");
+        assert_eq!(world.names("dst/gone/deep"), ["x~"], "{way:?}");
+    }
+}
+
 /// More names than an end looks at, or holds, at a time.
 const MANY: usize = 10_000;
 

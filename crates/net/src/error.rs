@@ -20,6 +20,9 @@ pub enum SyncError {
     /// The same, said by the other end of what is on its machine.
     #[error("the other end reports: {0}")]
     SelectionThere(String),
+    /// The files of this machine ended the run: a destination could not be made.
+    #[error("{0}")]
+    Files(String),
     /// The remote shell or program could not be started.
     #[error("start {program}: {}", reason(source))]
     Start {
@@ -90,6 +93,7 @@ impl SyncError {
     pub(crate) fn of_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),
+            Self::Refused(why) => Self::Files(why),
             other => other,
         }
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "looks at roots that users name, never below them")]
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,7 @@ pub(crate) struct Resolved {
 /// anything else into a new directory of that name.
 ///
 /// # Errors
-/// [`SyncError::Selection`] where neither is possible.
+/// [`SyncError::Selection`] where something else is in its place, [`SyncError::Files`] where it cannot be made.
 pub(crate) fn resolve(
     argument: &[u8],
     single: Option<&Name>,
@@ -44,11 +45,14 @@ pub(crate) fn resolve(
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if exists(&path) {
+    if path.exists() || is_below_file(&path) && !mkpath {
         return Err(unusable(&path, "not a directory"));
     }
+    if exists(&path) {
+        return Err(unmade(&path, "a symlink to nothing"));
+    }
     if !has_parent(&path) && !mkpath {
-        return Err(unusable(
+        return Err(unmade(
             &parent(&path),
             "no such directory; only the last one is created (--mkpath creates all)",
         ));
@@ -90,8 +94,18 @@ fn parent(path: &Path) -> PathBuf {
 }
 
 fn unusable(path: &Path, why: &str) -> SyncError {
+    SyncError::Selection(of_destination(path, why))
+}
+
+/// It cannot be made.
+pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
+    SyncError::Files(of_destination(path, why))
+}
+
+/// What is wrong with the destination `path`.
+pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
     let name = deltic_core::path::printable(path.as_os_str().as_bytes());
-    SyncError::Selection(format!("destination {name}: {why}"))
+    format!("destination {name}: {why}")
 }
 
 /// A destination that lies in a source directory.
@@ -208,7 +222,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         assert!(matches!(resolve(&argument(&file), None, false), Err(SyncError::Selection(_))));
         let deep = argument(&dir.path().join("no/such"));
-        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Files(_))));
         assert!(matches!(resolve(&deep, Some(&name("a")), false), Err(SyncError::Selection(_))));
     }
 

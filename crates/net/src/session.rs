@@ -37,7 +37,7 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, has_parent, resolve};
+use crate::place::{Resolved, exists, expand, has_parent, of_destination, resolve, unmade};
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
@@ -427,13 +427,10 @@ impl Session {
             let alternates = Alternates::new(Vec::new());
             return self.receive_into((store, alternates, warnings), setting, agreed, watch).await;
         }
-        let unusable = |error| {
-            let root = deltic_core::path::printable(root.as_os_str().as_bytes());
-            SyncError::Selection(format!("destination {root}: {error}"))
-        };
         if missing {
-            make(&root, &options).map_err(unusable)?;
+            make(&root, &options).map_err(|error| unmade(&root, error))?;
         }
+        let unusable = |error| SyncError::Selection(of_destination(&root, error));
         let see = options.metadata.seen_by_receiver(is_privileged);
         let local = local_options(&root, &options, see)?;
         let store = LocalStore::open(&root, local).map_err(unusable)?;

@@ -2424,7 +2424,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
             let item = deltic_protocol::report::Item::File;
-            Answer::Extra(Ok((vec![deltic_protocol::receiver::Extra { name, item, names }], None)))
+            let extra = deltic_protocol::receiver::Extra { name, item, names, stays: names == 1 };
+            Answer::Extra(Ok((vec![extra], None)))
         }
         Work::CountBelow { .. } if fails => Answer::Counted(Err(trouble(TroubleKind::Failed))),
         Work::CountBelow { .. } => Answer::Counted(Ok(u64::from(luck))),

@@ -94,6 +94,8 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
+    /// Whether rules left names out.
+    pub spares: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
     /// The directory that is written to, which takes no part.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::ArgAction;
 
 use super::COMPATIBLE;
@@ -77,10 +77,10 @@ pub(crate) struct Accepted {
     /// Refused: only rsync's daemons ask for a password
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) password_file: Option<OsString>,
-    /// Refused: only rsync's daemons take early input
+    /// Accepted: only rsync's daemons take early input
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
-    /// Refused: `deltic delta` writes what changed into a file
+    /// Accepted: it syncs, and writes no FILE; `deltic delta` writes what changed of one file
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) write_batch: Option<OsString>,
     /// Refused: `deltic delta` writes what changed into a file
@@ -109,6 +109,10 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// Refuses what Deltic does not do.
     pub(crate) fn check(&self) -> Result<()> {
+        ensure!(
+            self.password_file.is_none(),
+            "--password-file: only rsync's daemons have passwords"
+        );
         let converts = self.iconv.as_deref().is_some_and(|spec| !matches!(spec, "-" | "." | ""));
         for (asked, what, instead) in [
             (
@@ -123,13 +127,6 @@ impl Accepted {
                 "--copy-as",
                 "run deltic as the user whose files they shall be",
             ),
-            (
-                self.password_file.is_some(),
-                "--password-file",
-                "only rsync's daemons have passwords",
-            ),
-            (self.early_input.is_some(), "--early-input", "only rsync's daemons take early input"),
-            (self.write_batch.is_some(), "--write-batch", BATCHES),
             (self.only_write_batch.is_some(), "--only-write-batch", BATCHES),
             (self.read_batch.is_some(), "--read-batch", BATCHES),
         ] {
@@ -141,4 +138,4 @@ impl Accepted {
     }
 }
 
-const BATCHES: &str = "`deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";
+const BATCHES: &str = "there are no batch files: `deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

@@ -42,6 +42,13 @@ pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit
     let mut request =
         Request::new(args, terminals).map_err(|refusal| refuse(args, help, &refusal))?;
     request.view.help = help;
+    if args.accepted.write_batch.is_some() {
+        let why = "--write-batch: no batch file is written";
+        output::complain(
+            why,
+            Some("`deltic delta` and `deltic patch` make deltas of single files"),
+        );
+    }
     Ok(request)
 }
 
@@ -54,9 +61,12 @@ fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit 
         output.line(Event::refusal(refusal).line());
         output.flush();
     }
+    let exit = Exit::of_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
-    output::complain(&output::words(refusal), instead.or(Some(help)));
-    Exit::of_refusal(refusal)
+    // Words that make sense need no explanation.
+    let help = Some(help).filter(|_| exit != Exit::Files);
+    output::complain(&output::words(refusal), instead.or(help));
+    exit
 }
 
 /// Runs one sync and tells of it; how it ended.

@@ -175,7 +175,7 @@ fn options(args: &Args) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: args.cached, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules(false, None)?,
+        rules: args.filters.rules(false, (None, None))?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         // A B that is not there is a wrong word more often than an empty one.

@@ -334,6 +334,8 @@ pub struct Extra {
     pub item: Item,
     /// How many names removing it would remove, itself included.
     pub names: u64,
+    /// Whether it is a directory that stays, with what rules protect in it.
+    pub stays: bool,
 }
 
 /// What a user or group of the sender's becomes here.

@@ -201,6 +201,7 @@ impl Destination {
                             name: entry.name,
                             item: deltic_protocol::report::Item::File,
                             names,
+                            stays: false,
                         });
                     }
                 }
