@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use deltic_core::{Follow, Name};
 
@@ -75,6 +75,25 @@ pub(crate) fn is_below_file(path: &Path) -> bool {
 /// Whether anything is there.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
+}
+
+/// The same path without ways through directories that are not there and back up again: where it leads once they are made.
+pub(crate) fn past_missing(path: &Path) -> PathBuf {
+    let (mut there, mut missing) = (PathBuf::new(), 0);
+    for part in path.components() {
+        match part {
+            Component::ParentDir if missing > 0 => {
+                there.pop();
+                missing -= 1;
+            }
+            part => {
+                there.push(part);
+                let is_new = matches!(part, Component::Normal(_)) && !exists(&there);
+                missing += usize::from(missing > 0 || is_new);
+            }
+        }
+    }
+    there
 }
 
 /// Whether `path` is to be made in a directory that is there.

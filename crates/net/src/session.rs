@@ -20,16 +20,13 @@ use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalStore, Sources};
-use deltic_store::memory::MemoryStore;
-use deltic_store::{Filter, Store};
+use deltic_store::local::{LocalOptions, LocalStore, Sources};
 
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
-use crate::hands::alternates::Alternates;
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
@@ -398,37 +395,26 @@ impl Session {
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
         };
-        if missing && (options.dry_run || options.select.list_only) {
-            let store = MemoryStore::new(Filter::default());
-            let see = options.metadata.seen_by_receiver(is_privileged);
-            let (_, warnings) = open_alternates(&root, (&options, see));
-            let alternates = Alternates::new(Vec::new());
-            return self.receive_into((store, alternates, warnings), setting, agreed, watch).await;
-        }
+        let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| {
             let root = deltic_core::path::printable(root.as_os_str().as_bytes());
             SyncError::Selection(format!("destination {root}: {error}"))
         };
-        if missing {
-            make(&root, &options).map_err(unusable)?;
-        }
-        let see = options.metadata.seen_by_receiver(is_privileged);
-        let local = local_options(&root, &options, see)?;
-        let store = LocalStore::open(&root, local).map_err(unusable)?;
+        let store = if missing && (options.dry_run || options.select.list_only) {
+            let local = LocalOptions { see, ..LocalOptions::default() };
+            LocalStore::missing(&root, local).map_err(unusable)?
+        } else {
+            if missing {
+                make(&root, &options).map_err(unusable)?;
+            }
+            let local = local_options(&root, &options, see)?;
+            LocalStore::open(&root, local).map_err(unusable)?
+        };
         let (alternates, warnings) = open_alternates(&root, (&options, see));
-        self.receive_into((store, alternates, warnings), setting, agreed, watch).await
-    }
-
-    async fn receive_into<S: Store>(
-        &mut self,
-        (store, alternates, warnings): (S, Alternates<S>, Vec<String>),
-        setting: Setting,
-        Agreed { terms, joining, .. }: Agreed,
-        watch: Watch<'_>,
-    ) -> Result<(), SyncError> {
-        let threads = setting.options.threads;
-        let digests = Digests::new(self.cache.clone(), &setting.options);
-        let asked = (terms, &setting.options, terms.part());
+        let Agreed { terms, joining, .. } = agreed;
+        let threads = options.threads;
+        let digests = Digests::new(self.cache.clone(), &options);
+        let asked = (terms, &options, terms.part());
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };

@@ -114,9 +114,18 @@ impl Hello {
 /// Checks the first bytes of the stream.
 ///
 /// # Errors
-/// [`PeerError::NotDeltic`], with what came instead.
+/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::Rsync`].
 pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
-    if bytes == MAGIC { Ok(()) } else { Err(PeerError::NotDeltic(printable(bytes))) }
+    if bytes == MAGIC {
+        return Ok(());
+    }
+    // Its server begins with the version of its protocol, its daemon with a word.
+    let is_rsync = matches!(bytes, [27..=99, 0, 0, 0, ..]) || bytes.starts_with(b"@RSYNCD:");
+    if is_rsync {
+        return Err(PeerError::Rsync);
+    }
+    let magic = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
+    Err(PeerError::NotDeltic(printable(&bytes[..magic.unwrap_or(bytes.len())])))
 }
 
 /// What an end that knows a strategy says. The meaning of a name never changes.

@@ -34,6 +34,7 @@ fn setback(error: &StoreError) -> Setback {
     let then = match error {
         StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
         StoreError::Unset { .. } => Then::GoOn,
+        error if error.wants_room() => Then::WaitForRoom,
         _ => Then::GiveUp,
     };
     Setback { trouble: failed(error), then }

@@ -327,7 +327,7 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => {
-                self.left_out(removed.and_then(Removed::whole));
+                self.left_out(removed);
             }
             (Place::Link { file, change }, Answer::Done(done)) => {
                 self.linked_name(file, change, done);

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
-use deltic_core::meta::Owner;
+use deltic_core::meta::{Owner, Unread};
 use deltic_core::names::Rest;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
@@ -356,8 +356,13 @@ impl Sender {
             let source = (path.clone(), entry.meta.clone());
             self.leaving.push(FileNo(self.lister.next), source);
         }
-        if entry.meta.is_partly_unread() {
-            let message = format!("read attributes of {path}: too many, or not ours to read");
+        if let Some(unread) = entry.meta.unread() {
+            let why = match unread {
+                Unread::Denied => "permission denied",
+                Unread::TooMuch => "they are more than can be sent",
+                Unread::Other => "the system does not give them",
+            };
+            let message = format!("read attributes of {path}: {why}");
             self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         match entry.meta.kind {
