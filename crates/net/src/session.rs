@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use deltic_core::meta::Inode;
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Name, RelPath};
 use deltic_protocol::Purpose;
@@ -34,7 +35,7 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, has_parent, resolve};
+use crate::place::{Resolved, exists, expand, has_parent, inode_of, places, resolve};
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
@@ -45,6 +46,8 @@ use crate::user::User;
 
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Most places that an end says it reads or writes in.
+const MAX_PLACES: usize = 32;
 
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
@@ -52,6 +55,8 @@ pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
+    /// What the end said that dialled.
+    theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
@@ -90,8 +95,19 @@ impl Session {
         let Conduct { further, cache, user, inside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
-        let session =
-            Self { ours, arrivals, batches, writing, flow, further, figures, cache, user, inside };
+        let session = Self {
+            ours,
+            theirs: None,
+            arrivals,
+            batches,
+            writing,
+            flow,
+            further,
+            figures,
+            cache,
+            user,
+            inside,
+        };
         (session, child)
     }
 
@@ -144,6 +160,18 @@ impl Session {
         }
     }
 
+    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
+    /// the other's place.
+    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) -> Result<(), SyncError> {
+        let places = places(&self.ours, inodes);
+        if places.len() > MAX_PLACES {
+            let why = "--remove-source-files: sources in too many directories for one run";
+            return Err(SyncError::Usage(why.into()));
+        }
+        self.ours = self.ours.clone().at(&places);
+        Ok(())
+    }
+
     /// Asks to be sent these paths; then receives them.
     pub(crate) async fn pull(
         mut self,
@@ -160,6 +188,9 @@ impl Session {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
+        if removes_sources(&options) {
+            self.tell_places(inode_of(&expand(destination.as_bytes())))?;
+        }
         self.ask(&Request::Send { sources, names: from, options: options.clone() }).await?;
         if let plan::Names::Here(names) = names {
             for frame in Names::frames(names)? {
@@ -226,6 +257,9 @@ impl Session {
         let sources = open(&paths, names, &options)?.without(self.inside.take());
         let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
         let destination = destination.as_bytes().into();
+        if removes_sources(&options) {
+            self.tell_places(sources.places())?;
+        }
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
         let (tell, told) = oneshot::channel();
@@ -261,6 +295,7 @@ impl Session {
             Ok(Request::Receive { .. }) => negotiate(&theirs, &self.ours)?,
             Ok(Request::Send { .. }) | Err(_) => negotiate(&self.ours, &theirs)?,
         };
+        self.theirs = Some(theirs);
         let result = match request {
             Ok(request) => {
                 let patience = Patience::of_silence(request.silence());
@@ -297,12 +332,14 @@ impl Session {
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
                 let sources = open(&paths, names.as_deref(), &options)?;
+                self.check_elsewhere(&options, || sources.places())?;
                 let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
+                self.check_elsewhere(&options, || inode_of(&expand(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
@@ -311,6 +348,22 @@ impl Session {
                 self.receive(resolved, (options, expect), agreed, watch).await
             }
         }
+    }
+
+    /// Refuses to have sources removed that are what is written to: they would be all there is.
+    fn check_elsewhere<I: IntoIterator<Item = Inode>>(
+        &self,
+        options: &Options,
+        here: impl FnOnce() -> I,
+    ) -> Result<(), SyncError> {
+        let Some(theirs) = self.theirs.as_ref().filter(|_| removes_sources(options)) else {
+            return Ok(());
+        };
+        if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(why.into()));
+        }
+        Ok(())
     }
 
     /// Hears the names that a request is for, to the last.
@@ -470,6 +523,11 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether sources are to go.
+const fn removes_sources(options: &Options) -> bool {
+    options.remove.sources && !options.select.list_only
 }
 
 /// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and

@@ -268,7 +268,9 @@ impl Receiver {
             ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
                 self.list.growing()?;
-                self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
+                // What vanished before it was listed is not here, and is no failure.
+                let failed = !matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::Vanished);
+                self.totals.failed += u64::from(failed);
                 self.notices.push_back(Notice::Trouble(trouble));
             }
         }

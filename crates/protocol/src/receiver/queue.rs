@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE};
+use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;
 
 use super::file::Candidate;
@@ -16,8 +16,8 @@ pub(super) struct Queue {
     small: BTreeMap<FileNo, Candidate>,
     large: BTreeMap<FileNo, Candidate>,
     active: Active,
-    /// Those under way that found no room and wait until nothing else is: first the small ones, which go together, then the
-    /// large ones, each alone, the shortest first.
+    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together, then
+    /// each of the others alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
     alone: Option<FileNo>,
 }
@@ -78,7 +78,8 @@ impl Queue {
         let waits = self.at_work() > 1 || !self.crowded.is_empty();
         if waits {
             let Candidate { file, meta, .. } = candidate;
-            self.crowded.insert((candidate.is_large(), meta.len, *file));
+            let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
+            self.crowded.insert((goes_alone, meta.len, *file));
         }
         waits
     }
@@ -88,8 +89,8 @@ impl Queue {
         if self.at_work() > 0 {
             return Vec::new();
         }
-        let large = self.crowded.split_off(&(true, 0, FileNo(0)));
-        let small = std::mem::replace(&mut self.crowded, large);
+        let alone = self.crowded.split_off(&(true, 0, FileNo(0)));
+        let small = std::mem::replace(&mut self.crowded, alone);
         if small.is_empty() {
             self.alone = self.crowded.pop_first().map(|(.., file)| file);
             return self.alone.into_iter().collect();
