@@ -208,11 +208,11 @@ fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on(
         world.write(format!("dst/{dir}/extra"), "old");
     }
     world.write("dst/extra", "old");
-    // The sender is the first to open it.
-    let inject = "inject=openat2:error=ENOENT:when=1";
-    let traced = ["-qq", "-f", "-o", "trace", "-P", "gone-in-the-midst", "-e", inject];
-    let sync = [DELTIC, "sync", "-a", "--delete", "src/", "dst/"];
-    let run = Run::of(&mut world.command("strace", traced.iter().chain(&sync)));
+    // Of the two ends this is the sender.
+    let shell = "sh -c 'shift; exec strace -qq -f -o trace -P gone-in-the-midst \
+                 -e inject=openat2:error=ENOENT \"$@\"' rsh";
+    let words = ["sync", "-a", "--delete", "-e", shell, "--deltic-path", DELTIC, "h:src/", "dst/"];
+    let run = Run::of(&mut world.command(DELTIC, words));
     assert_eq!(run.code, Some(24), "{run:#?}");
     assert_eq!(run.stderr, "deltic: directory has vanished: gone-in-the-midst\n", "{run:#?}");
     assert!(world.exists("dst/gone-in-the-midst/extra"), "{run:#?}");

@@ -153,8 +153,9 @@ mod tests {
     fn what_found_no_room_is_tried_again_when_nothing_else_is_under_way() {
         let mut queue = Queue::default();
         let long = |file| candidate(file, u64::MAX - file);
-        let files = [candidate(0, 1), candidate(1, 1), long(2), long(3)];
-        files.iter().for_each(|file| queue.push(file.clone()));
+        let all = || [candidate(0, 1), candidate(1, 1), long(2), long(3)];
+        let files = all();
+        all().into_iter().for_each(|file| queue.push(file));
         assert_eq!(pop_all(&mut queue).len(), 4);
         assert!([2, 0, 1].iter().all(|file: &usize| queue.wait_for_room(&files[*file])));
         assert_eq!(queue.with_room(), [], "one is at work");
