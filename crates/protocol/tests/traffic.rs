@@ -142,6 +142,24 @@ fn what_repeats_itself_is_found_again_behind_bytes_that_came_in() {
 }
 
 #[test]
+fn scattered_bytes_in_what_is_all_equal_cost_little_more_than_themselves() {
+    for seed in 0..10 {
+        let mut dice = Dice::new(seed);
+        let len = dice.between(3_000_000, 8_000_000);
+        let old = vec![0; len];
+        let (mut new, edits) = (old.clone(), dice.between(5, 40));
+        for _ in 0..edits {
+            let (at, bytes) = (dice.between(0, new.len()), dice.bytes(200));
+            new.splice(at..at, bytes);
+        }
+        let versions = Versions { old, new, ..Versions::default() };
+        let (_, literal) = versions.traffic(seed, None);
+        // A chunk would be forty times as long.
+        assert!(literal < edits as u64 * 1_500, "{seed}: {literal} for {edits} edits in {len}");
+    }
+}
+
+#[test]
 fn whatever_is_asked_for_first_the_new_version_arrives() {
     for seed in 0..60 {
         let mut dice = Dice::new(seed);

@@ -19,7 +19,7 @@ use deltic_protocol::receiver::KeptChunk;
 use crate::hands::lock;
 
 /// Bytes of a pane: written at once they fit a second-level cache, and begin where large pages do.
-pub(super) const PANE_BYTES: u64 = 256 << 10;
+pub(super) const PANE_BYTES: u64 = 512 << 10;
 /// Sent bytes beyond which none more are held back for their pane. A kill may cost as many.
 const MAX_HELD_BYTES: usize = 1 << 20;
 

@@ -55,6 +55,12 @@ impl Facings<'_> {
         (from <= to).then_some((from, to))
     }
 
+    /// Whether old may repeat itself where this short run is, which has its neighbours right beside each other: the next
+    /// best place of what repeats itself is beside the last one. What came in shows that, and little is told in vain.
+    fn may_repeat(&self) -> bool {
+        self.run.end - self.run.start <= REPEATED_BYTES
+    }
+
     /// What old has between the neighbours of a gap: of much no more than could be of use. Far from a neighbour nobody knows
     /// how far it moved: there the gaps of a run wait for its probes, and only the neighbour in front counts if there is one.
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
@@ -63,7 +69,7 @@ impl Facings<'_> {
         if len > GAP_BYTES {
             return Vec::new();
         }
-        let between = self.between();
+        let between = self.between().filter(|(from, to)| from < to || !self.may_repeat());
         if let Some((from, to)) = between
             && self.drift().is_some_and(|drift| drift <= len)
         {
@@ -97,3 +103,5 @@ fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
 
 /// How far from the neighbour behind it a gap is still told against what would be there if nothing had moved since.
 const GUESSED_BYTES: u64 = 1 << 20;
+/// How much may come in between neighbours and is still told against what lies beyond them.
+const REPEATED_BYTES: u64 = 128 << 10;
