@@ -100,7 +100,7 @@ impl From<&SyncError> for Exit {
     fn from(error: &SyncError) -> Self {
         match error {
             SyncError::Usage(_) => Self::Usage,
-            SyncError::Incompatible(_) => Self::Incompatible,
+            SyncError::Incompatible(_) | SyncError::Unclean(_) => Self::Incompatible,
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
@@ -144,7 +144,16 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::Incompatible(_) => {
             Some("is the same deltic on both machines? --deltic-path names another one over there")
         }
-        SyncError::NoAnswer(_) => Some("does the remote shell connect? try `ssh HOST true`"),
+        SyncError::Unclean(_) => Some(
+            "is your shell clean? its start-up files there may print nothing: `ssh HOST true` shows what they print",
+        ),
+        // What ssh itself says where it does not connect.
+        SyncError::NoAnswer(status) if status.code() == Some(255) => {
+            Some("does the remote shell connect? try `ssh HOST true`")
+        }
+        SyncError::NoAnswer(_) => Some(
+            "is it deltic that is started there? --deltic-path names it; try `ssh HOST deltic --version`",
+        ),
         SyncError::NoRemoteProgram => {
             Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
         }

@@ -140,7 +140,7 @@ fn a_source_that_arrives_under_two_names_goes_once() {
 #[test]
 fn a_source_that_is_its_own_destination_stays() {
     let world = world();
-    world.fails(1, "--remove-source-files src/file src/");
+    world.fails(3, "--remove-source-files src/file src/");
     world.fails(1, "-r --remove-source-files src/ src/");
     assert!(world.exists("src/file"));
 }
@@ -269,6 +269,56 @@ fn many_names_go_where_they_may_and_only_there() {
     assert_eq!(world.names("dst/below/more").len(), MANY);
     let run = world.ok(&words(Way::Push, &format!("--stats --delete --max-delete={going}")));
     assert_eq!(world.names("dst"), ["file"], "{}", run.stdout);
+}
+
+/// Also where the other end is on this very machine: what was removed would be all there is.
+#[test]
+fn a_source_that_is_the_destination_is_not_removed() {
+    for way in WAYS {
+        let world = World::new();
+        let names = ["src/file", "src/sub/file", "src/sub/other"];
+        names.iter().for_each(|name| world.write(name, "all there is"));
+        world.link("src", "link");
+        for (options, from, to) in [
+            ("-r", "src/", "src/"),
+            ("-r", "src/", "link/"),
+            ("-rc", "link/.", "src"),
+            ("-r", "src", "."),
+            ("-R", "src/sub/file", "."),
+            ("", "src/sub/file", "src/sub"),
+            ("", "src/file", "src/file"),
+            ("", "src/file", "link/file"),
+            ("-rn", "src/", "src/"),
+        ] {
+            let (from, to) = (way.from(from), way.to(to));
+            let words = format!("{options} --remove-source-files {from} {to}");
+            let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+            let told = run.stderr.contains("the destination is where the source is")
+                || run.stderr.contains("is the source");
+            assert!(told && matches!(run.code, Some(1 | 3)), "{way:?} {words} {run:#?}");
+            assert!(names.iter().all(|name| world.exists(name)), "{way:?} {words}");
+        }
+        // These go to another place, though it is near.
+        world.ok(&format!(
+            "-r --remove-source-files {} {}",
+            way.from("src/sub/"),
+            way.to("src/new/")
+        ));
+        world.ok(&format!(
+            "--remove-source-files {} {}",
+            way.from("src/new/file"),
+            way.to("src/sub/")
+        ));
+        world.ok(&format!(
+            "--remove-source-files {} {}",
+            way.from("src/file"),
+            way.to("src/moved")
+        ));
+        for name in ["src/new/other", "src/sub/file", "src/moved"] {
+            assert_eq!(world.read(name), b"all there is", "{way:?} {name}");
+        }
+        assert!(!world.exists("src/new/file") && !world.exists("src/file"), "{way:?}");
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub fn run(
     let start = Instant::now();
     let mut inside = None;
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
-        && (plan.options.recursive || plan.options.remove.sources)
+        && plan.options.recursive
         && !plan.options.select.list_only
     {
         use std::os::unix::ffi::OsStrExt;
@@ -78,12 +78,7 @@ pub fn run(
         if let Ok(resolved) =
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
-            if plan.options.recursive {
-                inside = place::inside(from, plan.options.follow.follow, &resolved)?;
-            }
-            if plan.options.remove.sources {
-                place::check_other(from, &resolved)?;
-            }
+            inside = place::inside(from, plan.options.follow.follow, &resolved)?;
         }
     }
     let (cache, user) = (plan.cache.clone(), user.clone());

@@ -5,9 +5,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
-use deltic_core::{Follow, Name};
+use deltic_core::meta::Inode;
+use deltic_core::{Fingerprint, Follow, Name};
+use deltic_protocol::Hello;
 
 use crate::error::SyncError;
 
@@ -79,6 +82,25 @@ pub(crate) fn is_below_file(path: &Path) -> bool {
 /// Whether anything is there.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
+}
+
+/// The same path without ways through directories that are not there and back up again: where it leads once they are made.
+pub(crate) fn past_missing(path: &Path) -> PathBuf {
+    let (mut there, mut missing) = (PathBuf::new(), 0);
+    for part in path.components() {
+        match part {
+            Component::ParentDir if missing > 0 => {
+                there.pop();
+                missing -= 1;
+            }
+            part => {
+                there.push(part);
+                let is_new = matches!(part, Component::Normal(_)) && !exists(&there);
+                missing += usize::from(missing > 0 || is_new);
+            }
+        }
+    }
+    there
 }
 
 /// Whether `path` is to be made in a directory that is there.
@@ -166,22 +188,16 @@ pub(crate) fn inside<'a>(
     Ok(found)
 }
 
-/// Refuses a destination that is where a source is, if sources are to be removed: they would be all there is.
-///
-/// # Errors
-/// [`SyncError::Usage`], naming it.
-pub(crate) fn check_other(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
-    let Ok(there) = destination.root.canonicalize() else { return Ok(()) };
-    for source in sources {
-        let above = if source.is_dir() { source.clone() } else { parent(source) };
-        let same = |dir: PathBuf| dir.canonicalize().is_ok_and(|dir| dir == there);
-        if same(above) || same(parent(source)) {
-            let shown = deltic_core::path::printable(source.as_os_str().as_bytes());
-            let why = "--remove-source-files: the destination is where the source is";
-            return Err(SyncError::Usage(format!("{shown}: {why}")));
-        }
-    }
-    Ok(())
+/// Which directory or file `path` leads to, if anything is there.
+pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
+    let is = path.metadata().ok()?;
+    Some(Inode { device: is.dev(), number: is.ino() })
+}
+
+/// What `said` calls these entries, if this machine can be told from others.
+pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
+    let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
+    inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use deltic_core::meta::Inode;
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
@@ -20,16 +21,13 @@ use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalStore, Sources};
-use deltic_store::memory::MemoryStore;
-use deltic_store::{Filter, Store};
+use deltic_store::local::{LocalOptions, LocalStore, Sources};
 
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
-use crate::hands::alternates::Alternates;
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
@@ -37,7 +35,9 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, has_parent, of_destination, resolve, unmade};
+use crate::place::{
+    Resolved, exists, expand, has_parent, inode_of, of_destination, places, resolve, unmade,
+};
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
@@ -48,6 +48,8 @@ use crate::user::User;
 
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Most places that an end says it reads or writes in.
+const MAX_PLACES: usize = 32;
 
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
@@ -55,6 +57,8 @@ pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
+    /// What the end said that dialled.
+    theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
@@ -93,8 +97,19 @@ impl Session {
         let Conduct { further, cache, user, inside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
-        let session =
-            Self { ours, arrivals, batches, writing, flow, further, figures, cache, user, inside };
+        let session = Self {
+            ours,
+            theirs: None,
+            arrivals,
+            batches,
+            writing,
+            flow,
+            further,
+            figures,
+            cache,
+            user,
+            inside,
+        };
         (session, child)
     }
 
@@ -147,6 +162,18 @@ impl Session {
         }
     }
 
+    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
+    /// the other's place.
+    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) -> Result<(), SyncError> {
+        let places = places(&self.ours, inodes);
+        if places.len() > MAX_PLACES {
+            let why = "--remove-source-files: sources in too many directories for one run";
+            return Err(SyncError::Usage(why.into()));
+        }
+        self.ours = self.ours.clone().at(&places);
+        Ok(())
+    }
+
     /// Asks to be sent these paths; then receives them.
     pub(crate) async fn pull(
         mut self,
@@ -163,6 +190,9 @@ impl Session {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
+        if removes_sources(&options) {
+            self.tell_places(inode_of(&expand(destination.as_bytes())))?;
+        }
         self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
         let expect = match names {
             plan::Names::None => expected(paths, &options),
@@ -250,6 +280,9 @@ impl Session {
         let sources = open(&paths, names, &options)?.without(self.inside.take());
         let single = if is_list { None } else { single_file(&sources, &options) };
         let destination = destination.as_bytes().into();
+        if removes_sources(&options) {
+            self.tell_places(sources.places())?;
+        }
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
         let (tell, told) = oneshot::channel();
@@ -285,6 +318,7 @@ impl Session {
             Ok(Request::Receive { .. }) => negotiate(&theirs, &self.ours)?,
             Ok(Request::Send { .. }) | Err(_) => negotiate(&self.ours, &theirs)?,
         };
+        self.theirs = Some(theirs);
         let result = match request {
             Ok(request) => {
                 let patience = Patience::of_silence(request.silence());
@@ -322,12 +356,14 @@ impl Session {
                 };
                 let is_list = names.is_some();
                 let sources = open(&paths, names, &options)?;
+                self.check_elsewhere(&options, || sources.places())?;
                 let single = if is_list { None } else { single_file(&sources, &options) };
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
+                self.check_elsewhere(&options, || inode_of(&expand(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
@@ -336,6 +372,22 @@ impl Session {
                 self.receive(resolved, (options, expect), agreed, watch).await
             }
         }
+    }
+
+    /// Refuses to have sources removed that are what is written to: they would be all there is.
+    fn check_elsewhere<I: IntoIterator<Item = Inode>>(
+        &self,
+        options: &Options,
+        here: impl FnOnce() -> I,
+    ) -> Result<(), SyncError> {
+        let Some(theirs) = self.theirs.as_ref().filter(|_| removes_sources(options)) else {
+            return Ok(());
+        };
+        if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(why.into()));
+        }
+        Ok(())
     }
 
     /// Hears the names that a request is for, to the last.
@@ -420,34 +472,23 @@ impl Session {
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
         };
-        if missing && (options.dry_run || options.select.list_only) {
-            let store = MemoryStore::new(Filter::default());
-            let see = options.metadata.seen_by_receiver(is_privileged);
-            let (_, warnings) = open_alternates(&root, (&options, see));
-            let alternates = Alternates::new(Vec::new());
-            return self.receive_into((store, alternates, warnings), setting, agreed, watch).await;
-        }
-        if missing {
-            make(&root, &options).map_err(|error| unmade(&root, error))?;
-        }
-        let unusable = |error| SyncError::Selection(of_destination(&root, error));
         let see = options.metadata.seen_by_receiver(is_privileged);
-        let local = local_options(&root, &options, see)?;
-        let store = LocalStore::open(&root, local).map_err(unusable)?;
+        let unusable = |error| SyncError::Selection(of_destination(&root, error));
+        let store = if missing && (options.dry_run || options.select.list_only) {
+            let local = LocalOptions { see, ..LocalOptions::default() };
+            LocalStore::missing(&root, local).map_err(unusable)?
+        } else {
+            if missing {
+                make(&root, &options).map_err(|error| unmade(&root, error))?;
+            }
+            let local = local_options(&root, &options, see)?;
+            LocalStore::open(&root, local).map_err(unusable)?
+        };
         let (alternates, warnings) = open_alternates(&root, (&options, see));
-        self.receive_into((store, alternates, warnings), setting, agreed, watch).await
-    }
-
-    async fn receive_into<S: Store>(
-        &mut self,
-        (store, alternates, warnings): (S, Alternates<S>, Vec<String>),
-        setting: Setting,
-        Agreed { terms, joining, .. }: Agreed,
-        watch: Watch<'_>,
-    ) -> Result<(), SyncError> {
-        let threads = setting.options.threads;
-        let digests = Digests::new(self.cache.clone(), &setting.options);
-        let asked = (terms, &setting.options, terms.part());
+        let Agreed { terms, joining, .. } = agreed;
+        let threads = options.threads;
+        let digests = Digests::new(self.cache.clone(), &options);
+        let asked = (terms, &options, terms.part());
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
@@ -503,6 +544,11 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether sources are to go.
+const fn removes_sources(options: &Options) -> bool {
+    options.remove.sources && !options.select.list_only
 }
 
 /// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and

@@ -1,7 +1,7 @@
 //! `deltic sync`: plan, run, tell.
 
 use std::io::{self, IsTerminal, stderr, stdin, stdout};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use deltic_net::{Outcome, Plan, SyncError, User};
@@ -104,8 +104,13 @@ pub(super) fn watched(
         let telling = scope.spawn(move || tell::listen(&said, teller));
         // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
         let result = deltic_net::run(plan, &user, &mut |notice| {
-            if shows_progress || !matches!(notice, Notice::Settled { .. }) {
-                sender.send(Said::Notice(notice)).ok();
+            if !shows_progress && matches!(notice, Notice::Settled { .. }) {
+                return;
+            }
+            // The teller looks now and then, and wakes up where more waits than there is room for.
+            if let Err(TrySendError::Full(said)) = sender.try_send(Said::Notice(notice)) {
+                telling.thread().unpark();
+                sender.send(said).ok();
             }
         });
         sender.send(Said::Over).ok();

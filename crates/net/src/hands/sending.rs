@@ -102,8 +102,8 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
         }
     }
 
-    fn may_join(work: &Work) -> bool {
-        matches!(work, Work::Open { .. })
+    fn may_join(work: &Work, next: &Work) -> bool {
+        matches!((work, next), (Work::Open { .. }, Work::Open { .. }))
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {

@@ -322,15 +322,19 @@ impl Receiver {
         self.hold_back(self.deleting.names_to_go());
     }
 
-    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Result<Removed, Trouble>) {
+    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Removed) {
         self.deleting.out -= 1;
         // What went counts, though some of it stayed.
-        self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
-        match removed.and_then(Removed::whole) {
-            Ok(_) => self.deleted(path, item),
-            // What rules protect stays as the user wishes.
-            Err(trouble) if trouble.kind == TroubleKind::Skipped => self.tell_trouble(trouble),
-            Err(trouble) => self.trouble(trouble),
+        self.totals.deleted += removed.names;
+        if removed.troubles.is_empty() {
+            self.deleted(path, item);
+        }
+        for trouble in removed.troubles {
+            match trouble.kind {
+                // What rules protect stays as the user wishes.
+                TroubleKind::Skipped => self.tell_trouble(trouble),
+                _ => self.trouble(trouble),
+            }
         }
     }
 

@@ -10,19 +10,20 @@ mod arg;
 mod listing;
 mod source;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
 use deltic_core::packed::At;
 use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::Part;
+use super::list::{Part, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
@@ -196,6 +197,18 @@ impl Sources {
         let how = (self.options.follow, self.options.see.plain());
         let meta = follow::look(source.base.dir.as_ref().ok()?, (&name, &source.path), how).ok()?;
         (!meta.is_dir() && !source.contents).then_some(name)
+    }
+
+    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single_file) is all.
+    #[must_use]
+    pub fn places(&self) -> BTreeSet<Inode> {
+        let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
+        let file = self.single_file().and_then(|name| {
+            let stat = |base: &Base| base.dir.as_deref().ok()?.stat_behind(&name).ok();
+            let stat = self.bases.iter().find_map(stat)?;
+            Some(Inode { device: stat.st_dev, number: stat.st_ino })
+        });
+        dirs.chain(file).collect()
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does. A
