@@ -135,7 +135,7 @@ fn mkpath_makes_every_directory_on_the_way() {
         let world = world();
         let to = way.to("new/deep/er/");
         let fails = format!("-r {} {to}", way.from("src/"));
-        world.fails(3, &fails);
+        world.fails(11, &fails);
         world.ok(&format!("-n --mkpath {fails}"));
         assert!(!world.exists("new"));
         world.ok(&format!("--mkpath {fails}"));

@@ -349,7 +349,7 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
         ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
         ("-a --delay x src/ dst/", 1, "--delay"),
         ("-a missing/ dst/", 3, "missing"),
-        ("-a src/ no/such/dst/", 3, "no such directory"),
+        ("-a src/ no/such/dst/", 11, "no such directory"),
         ("-a src/ src/dst/", 1, "inside the source"),
     ] {
         let world = world();
