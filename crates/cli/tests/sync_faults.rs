@@ -178,7 +178,7 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
             syncing.join().unwrap()
         });
         assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
-        assert_eq!(run.stderr.matches("no such file or directory").count(), 10, "{way:?} {run:#?}");
+        assert_eq!(run.stderr.matches("file has vanished: \"3").count(), 10, "{way:?} {run:#?}");
         world.ok("-a --no-fsync src/ dst/");
         world.assert_same("src", "dst");
     }

@@ -230,3 +230,26 @@ fn what_only_root_reads_stays_unread_and_stops_nobody() {
     let told = run(&["-r", "--exclude-from=rules", "src/", "dst/"]);
     assert_eq!(told.code, Some(1), "{told:#?}");
 }
+
+#[test]
+fn a_mode_that_does_not_differ_is_nobodys_to_set() {
+    if !is_root() || !is_installed("setpriv") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/file", "new and longer");
+    world.write("dst/file", "old");
+    for name in ["", "dst", "src", "dst/file", "src/file"] {
+        world.chmod(name, 0o777);
+    }
+    world.set_time("src", 1_000_000_000);
+    let id = SOMEBODY.to_string();
+    let words = ["--reuid", &id, "--regid", &id, "--clear-groups", DELTIC, "sync"];
+    let words = words.into_iter().chain(["-rlpt", "--inplace", "src/", "dst/"]);
+    let run = Run::of(&mut world.command("setpriv", words));
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert!(run.stderr.contains("set metadata of .: times: "), "{run:#?}");
+    assert!(run.stderr.contains("set metadata of file: times: "), "{run:#?}");
+    assert!(!run.stderr.contains("mode"), "{run:#?}");
+    assert_eq!(world.read("dst/file"), b"new and longer");
+}

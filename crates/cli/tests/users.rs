@@ -142,7 +142,7 @@ const WORDS: &[(&str, i32)] = &[
         0,
     ),
     ("-rt --max-alloc=1g --port=1 --sockopts=x --address=x", 0),
-    ("-rt --password-file=list", 4),
+    ("-rt --password-file=list", 1),
     ("-rt --early-input=list", 4),
     ("-rt --write-batch=b", 4),
     ("-rt --only-write-batch=b", 4),

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use deltic_core::path::MAX_PATH_BYTES;
 use deltic_core::{Follow, Name};
 
 use crate::error::SyncError;
@@ -91,7 +92,18 @@ fn parent(path: &Path) -> PathBuf {
 
 fn unusable(path: &Path, why: &str) -> SyncError {
     let name = deltic_core::path::printable(path.as_os_str().as_bytes());
-    SyncError::Selection(format!("destination {name}: {why}"))
+    SyncError::Selection(format!("destination {}: {why}", deltic_store::shortened(&name)))
+}
+
+/// Refuses a destination that no frame could name.
+///
+/// # Errors
+/// [`SyncError::Selection`], if it is one.
+pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
+    if destination.len() > MAX_PATH_BYTES {
+        return Err(unusable(Path::new(destination), "file name too long"));
+    }
+    Ok(())
 }
 
 /// A destination that lies in a source directory.

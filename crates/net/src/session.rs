@@ -397,6 +397,7 @@ impl Session {
             user_is_here,
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
+            most_files: crate::bounds::files_at_once(),
         };
         if missing && (options.dry_run || options.select.list_only) {
             let store = MemoryStore::new(Filter::default());

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::ArgAction;
 
 use super::COMPATIBLE;
@@ -62,6 +62,9 @@ pub(crate) struct Accepted {
     /// Accepted: what a sender lists is checked in any case
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,
+    /// Accepted: links in the paths that were named here are followed, whoever made them
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) insecure_links: bool,
     /// Accepted: memory is bounded by the protocol
     #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
     pub(crate) max_alloc: Option<OsString>,
@@ -109,24 +112,20 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// Refuses what Deltic does not do.
     pub(crate) fn check(&self) -> Result<()> {
+        ensure!(
+            self.password_file.is_none(),
+            "--password-file is of no use: only rsync's daemons have passwords"
+        );
         let converts = self.iconv.as_deref().is_some_and(|spec| !matches!(spec, "-" | "." | ""));
         for (asked, what, instead) in [
-            (
-                self.server || self.sender,
-                "--server",
-                "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides",
-            ),
+            (self.server, "--server", OTHER_END),
+            (self.sender, "--sender", OTHER_END),
             (self.daemon, "--daemon", "Deltic starts itself over ssh, as host:path"),
             (converts, "--iconv", "names are bytes to Deltic; they arrive as they are"),
             (
                 self.copy_as.is_some(),
                 "--copy-as",
                 "run deltic as the user whose files they shall be",
-            ),
-            (
-                self.password_file.is_some(),
-                "--password-file",
-                "only rsync's daemons have passwords",
             ),
             (self.early_input.is_some(), "--early-input", "only rsync's daemons take early input"),
             (self.write_batch.is_some(), "--write-batch", BATCHES),
@@ -141,4 +140,6 @@ impl Accepted {
     }
 }
 
+const OTHER_END: &str =
+    "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides";
 const BATCHES: &str = "`deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

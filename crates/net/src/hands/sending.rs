@@ -115,7 +115,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             paths.push(path);
             rest.push(((handle, key), (how, zstd, bears)));
         }
-        let opened = self.tree.open_all(&paths).into_iter();
+        let opened = self.tree.open_all(&paths);
         rest.into_iter()
             .zip(opened)
             .map(|((of, how), opened)| self.opened(of, how, opened))
@@ -295,7 +295,14 @@ impl<T: Tree> SendingHands<T> {
         }
         let zstd = self.packs(zstd);
         let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd, bears)));
-        Answer::Opened(opened.map_err(|error| trouble(&error)))
+        Answer::Opened(opened.map_err(|error| match error {
+            // In the words that scripts know from rsync.
+            StoreError::NotFound { path, .. } => Trouble {
+                kind: TroubleKind::Vanished,
+                message: format!("file has vanished: \"{path}\""),
+            },
+            error => trouble(&error),
+        }))
     }
 
     /// Holds a file open, or reads all of it.
