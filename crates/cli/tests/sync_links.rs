@@ -149,3 +149,34 @@ fn a_source_that_is_a_link_to_around_the_destination_is_copied_as_a_link() {
     let run = world.fails(23, "-aL src/up dst/");
     assert!(run.stderr.contains("up/dst: it is the destination"), "{run:#?}");
 }
+
+#[test]
+fn a_dry_run_and_a_comparison_see_past_a_link_in_the_place_of_a_directory() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/dir/file", "new");
+        world.write("outside/file", "outside");
+        world.write("dst/gone", "old");
+        world.link("../outside", "dst/dir");
+        let words = format!("-ai --delete {} {}", way.from("src/"), way.to("dst/"));
+        let lines = |run: common::Run| {
+            let mut lines: Vec<_> = run.stdout.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let planned = lines(world.ok(&format!("-n {words}")));
+        assert!(
+            planned.iter().any(|line| line.ends_with("f+++++++++ dir/file")),
+            "{way:?} {planned:?}"
+        );
+        assert_eq!(lines(world.ok(&words)), planned, "{way:?}");
+        world.assert_same("src", "dst");
+        assert_eq!(world.read("outside/file"), b"outside");
+    }
+    let world = World::new();
+    world.write("src/dir/file", "new");
+    world.mkdir("dst");
+    world.link("../src/dir", "dst/dir");
+    let run = common::Run::of(&mut world.command(common::DELTIC, ["verify", "src", "dst"]));
+    assert_eq!((run.code, &*run.stderr), (Some(26), ""), "{run:#?}");
+}

@@ -251,3 +251,21 @@ fn many_names_go_where_they_may_and_only_there() {
     let run = world.ok(&words(Way::Push, &format!("--stats --delete --max-delete={going}")));
     assert_eq!(world.names("dst"), ["file"], "{}", run.stdout);
 }
+
+#[test]
+fn a_full_directory_that_gives_way_to_a_link_is_kept_and_all_is_well() {
+    for (way, words) in
+        WAYS.into_iter().zip(["-b --backup-dir=kept", "--force", "-b --backup-dir=kept"])
+    {
+        let world = World::new();
+        world.mkdir("src/sub");
+        world.link("a", "src/sub/link");
+        world.write("dst/sub/link/below/file", "old");
+        world.ok(&format!("-a --delete {words} {} {}", way.from("src/"), way.to("dst/")));
+        assert_eq!(
+            std::fs::read_link(world.path("dst/sub/link")).unwrap(),
+            std::path::Path::new("a")
+        );
+        assert_eq!(world.exists("dst/kept/sub/link/below/file"), words.contains("kept"), "{way:?}");
+    }
+}

@@ -186,6 +186,32 @@ fn a_list_may_be_standard_input_or_a_file_of_the_remote_side() {
 }
 
 #[test]
+fn a_listed_path_starts_behind_its_dot() {
+    for way in WAYS {
+        for (line, there) in [
+            ("a/./b/file", "b/file"),
+            ("./a/./b/./file", "b/file"),
+            ("a/b/../././b/file", "b/file"),
+            ("a/./../b/file", "b/file"),
+            ("a/b/./", "file"),
+            ("a/b/.", "a/b/file"),
+            // A slash behind a file says nothing.
+            ("a/b/file/", "a/b/file"),
+        ] {
+            let world = World::new();
+            world.write("src/a/b/file", "x");
+            world.write("list", line);
+            sync(&world, way, "-a --files-from=list", &["src/"]);
+            assert_eq!(
+                all(&world, "dst").last().map(String::as_str),
+                Some(there),
+                "{way:?} {line}"
+            );
+        }
+    }
+}
+
+#[test]
 fn no_directory_is_made_on_the_way_to_nothing() {
     for way in WAYS {
         let world = world();

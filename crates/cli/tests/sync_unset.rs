@@ -175,10 +175,26 @@ fn where_nothing_can_be_noted_files_arrive_and_what_only_a_note_would_make_does_
     assert!(!world.exists("dst/fifo"));
 }
 
+/// Whether it can be run as somebody else.
+fn can_be_somebody() -> bool {
+    let can = is_root() && is_installed("setpriv");
+    if !can {
+        skip("only root can run it as somebody else");
+    }
+    can
+}
+
+/// Runs it as an ordinary user.
+fn somebody(world: &World, words: &[&str]) -> Run {
+    let id = SOMEBODY.to_string();
+    let lower = ["--reuid", &id, "--regid", &id, "--clear-groups", DELTIC];
+    Run::of(&mut world.command("setpriv", lower.iter().chain(words)))
+}
+
 #[test]
 fn who_may_not_choose_the_group_gets_the_content() {
-    if !is_root() || !is_installed("setpriv") {
-        return skip("only root can run it as somebody else");
+    if !can_be_somebody() {
+        return;
     }
     let world = World::new();
     world.write("src/file", "content");
@@ -186,10 +202,7 @@ fn who_may_not_choose_the_group_gets_the_content() {
     own(&world.path("src/file"), 0, 0);
     world.chmod("", 0o755);
     world.chmod("dst", 0o777);
-    let id = SOMEBODY.to_string();
-    let lower = ["--reuid", &id, "--regid", &id, "--clear-groups", DELTIC];
-    let words = ["sync", "-rt", "-og", "--super", "src/", "dst/"];
-    let run = Run::of(&mut world.command("setpriv", lower.iter().chain(&words)));
+    let run = somebody(&world, &["sync", "-rt", "-og", "--super", "src/", "dst/"]);
     assert_eq!(run.code, Some(23), "{run:#?}");
     let told =
         "set metadata of file: group: operation not permitted, owner: operation not permitted";
@@ -228,4 +241,32 @@ fn a_file_whose_size_is_zero_is_empty_whatever_it_would_say() {
     let world = World::new();
     let run = world.sync(&["-rt", "/proc/version", "dst/"]);
     assert_eq!((run.code, world.read("dst/version")), (Some(0), Vec::new()), "{run:#?}");
+}
+
+#[test]
+fn a_directory_that_is_closed_at_either_end_closes_no_other() {
+    if !can_be_somebody() {
+        return;
+    }
+    let world = World::new();
+    world.chmod("", 0o777);
+    for dir in ["src/sub", "dst/sub/extra"] {
+        world.mkdir(dir);
+    }
+    let theirs = ["src", "src/sub", "dst", "dst/sub", "dst/sub/extra"];
+    theirs.into_iter().for_each(|dir| own(&world.path(dir), SOMEBODY, SOMEBODY));
+    // Nothing comes of a source that nobody may read, nor does its mode.
+    world.chmod("src", 0);
+    let run = somebody(&world, &["sync", "-a", "src/", "dst/"]);
+    assert_eq!((run.code, world.mode("dst")), (Some(23), 0o755), "{run:#?}");
+    // What may be listed and not looked at is opened first, as what may not be listed is.
+    world.chmod("src", 0o755);
+    for mode in [0o600, 0o200, 0] {
+        world.mkdir("dst/sub/extra");
+        world.chmod("dst/sub", mode);
+        let run = somebody(&world, &["sync", "-a", "--delete", "src/", "dst/"]);
+        assert_eq!((run.code, world.mode("dst/sub")), (Some(0), 0o755), "{run:#?}");
+        assert!(!world.exists("dst/sub/extra"), "{mode:o}");
+        own(&world.path("dst/sub"), SOMEBODY, SOMEBODY);
+    }
 }

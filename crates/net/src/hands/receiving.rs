@@ -143,6 +143,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                     Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
                         self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
                     }
+                    // A dry run makes no directory of the link that is on the way; all else fails there.
+                    Err(StoreError::OutsideRoot { .. }) => Ok(None),
                     found => found,
                 });
                 let found = found.map(|found| found.map_err(|error| failed(&error))).collect();

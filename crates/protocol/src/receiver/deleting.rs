@@ -26,7 +26,7 @@ const NO_LIMIT: u64 = u64::MAX;
 pub(super) struct Deleting {
     /// Names of the directory being listed, kept while deletions are asked for.
     keep: Names,
-    /// The same of directories in whose places there may be links that are taken for them, until those were looked at.
+    /// The same of directories that are not in place yet: what is there now may be a link, or closed to us.
     keep_later: HashMap<RelPath, Names>,
     /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
     extras: Extras,
@@ -140,7 +140,7 @@ impl Receiver {
         }
         if ends(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.deleting.keep));
-            if self.setting.options.follow.keep_dirs && self.sections.awaits(&dir) {
+            if self.sections.awaits(&dir) {
                 self.deleting.keep_later.insert(dir, keep);
             } else {
                 self.ask_extra(dir, keep);

@@ -153,10 +153,12 @@ impl Sources {
         (!meta.is_dir() && !arg.contents).then_some(name)
     }
 
-    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does.
+    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does. A
+    /// directory that nobody may read brings nothing, and not its mode either.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let source = self.args.iter().find(|source| source.arg.path.is_root())?;
+        source.hold().ok()?;
         let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
         let judge = source.scopes.top(&RelPath::root());
         let at =

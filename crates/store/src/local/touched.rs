@@ -72,8 +72,8 @@ impl Touched {
 
 fn flush_dir(root: &Dir, path: &RelPath) -> Result<(), StoreError> {
     match root.dir(path, Use::Read) {
-        // Gone again, and with it what was to last; its own directory is flushed as well.
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        // Gone again, and with it what was to last, or a file or a link by now; its own directory is flushed as well.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
         // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
         Err(Errno::ACCESS) => flush_all(root).at("flush", path),
         opened => opened.and_then(fs::fsync).at("flush", path),

@@ -60,24 +60,33 @@ impl SourceArg {
         }
     }
 
-    /// Reads a line of `--files-from`, whose paths start in `dir`. What would rise above it stays in it.
+    /// Reads a line of `--files-from`, whose path starts in `dir`, or behind its first `/./`. What would rise above that
+    /// stays in it.
     ///
     /// # Errors
     /// As [`SourceArg::new`].
     pub fn listed(dir: &OsStr, line: &[u8]) -> Result<Self, BadPath> {
-        let mut names: Vec<&[u8]> = Vec::new();
-        for name in line.split(|byte| *byte == b'/') {
-            match name {
+        let (mut names, mut start) = (Vec::<&[u8]>::new(), None);
+        let mut parts = line.split(|byte| *byte == b'/').peekable();
+        while let Some(part) = parts.next() {
+            match part {
+                b"." if start.is_none() && !names.is_empty() && parts.peek().is_some() => {
+                    start = Some(names.len());
+                }
                 b"" | b"." => {}
-                b".." => drop(names.pop()),
+                b".." if names.len() > start.unwrap_or(0) => drop(names.pop()),
+                b".." => {}
                 name => names.push(name),
             }
         }
-        let mut path = names.join(&b'/');
+        let below = names.split_off(start.unwrap_or(0));
+        let mut path = below.join(&b'/');
         if matches!(line, [.., b'/'] | [.., b'/', b'.'] | b".") {
             path.push(b'/');
         }
-        Self::below(path_of(dir.as_bytes()), &path)
+        let mut dir = PathBuf::from(dir);
+        dir.extend(names.into_iter().map(OsStr::from_bytes));
+        Self::below(dir, &path)
     }
 
     fn below(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {

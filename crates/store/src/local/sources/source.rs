@@ -140,8 +140,8 @@ impl Source {
                 false => unseen(errno),
             }
         })?;
-        // What an argument goes through is a directory, or there is nothing below it.
-        let goes_through = path != self.arg.path || self.arg.contents;
+        // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
+        let goes_through = path != self.arg.path || self.arg.contents && meta.is_symlink();
         if goes_through && !meta.is_dir() {
             let why = format!("{} is a symlink on the way, which is not followed", path);
             return Err(match meta.is_symlink() {
