@@ -203,8 +203,8 @@ fn what_cannot_be_done_is_no_answer() {
         ("a b c", 1),
         ("h:a h:b", 1),
         ("--delete a b", 1),
-        ("none b", 23),
-        ("h:none b", 23),
+        ("none b", 3),
+        ("h:none b", 3),
     ] {
         let run = verify(&world, words);
         assert_eq!(run.code, Some(code), "{words}: {run:#?}");

@@ -282,7 +282,7 @@ impl<T> At<T> for Result<T, Errno> {
 /// A path as people can bear it: of one that is very long, the middle is left out.
 #[must_use]
 pub fn shortened(path: &str) -> Cow<'_, str> {
-    if path.chars().nth(2 * SHOWN).is_none() {
+    if path.len() <= LONG_BYTES {
         return path.into();
     }
     let first: String = path.chars().take(SHOWN).collect();
@@ -290,7 +290,9 @@ pub fn shortened(path: &str) -> Cow<'_, str> {
     format!("{first}...{}", last.chars().rev().collect::<String>()).into()
 }
 
-/// Characters that are shown of either end of a path that is too long.
+/// A path of that length is still shown whole.
+const LONG_BYTES: usize = 1000;
+/// Characters that are shown of either end of a longer one.
 const SHOWN: usize = 60;
 
 /// The system's words without their number, in lower case: how messages end.
