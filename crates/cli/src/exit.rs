@@ -8,6 +8,7 @@ use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
 use crate::args::accepted::Unsupported;
+use crate::args::filters::Unread;
 
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,11 @@ impl Exit {
 
     /// How a run ends that never began.
     pub(crate) fn of_refusal(refusal: &anyhow::Error) -> Self {
-        if refusal.is::<Unsupported>() { Self::Unsupported } else { Self::Usage }
+        match refusal {
+            refusal if refusal.is::<Unsupported>() => Self::Unsupported,
+            refusal if refusal.is::<Unread>() => Self::Files,
+            _ => Self::Usage,
+        }
     }
 
     /// How a whole run ended. What failed outweighs what vanished, and that what was held back.
@@ -95,10 +100,10 @@ impl From<&SyncError> for Exit {
     fn from(error: &SyncError) -> Self {
         match error {
             SyncError::Usage(_) => Self::Usage,
-            SyncError::Incompatible(_) => Self::Incompatible,
+            SyncError::Incompatible(_) | SyncError::Unclean(_) => Self::Incompatible,
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
-            SyncError::Refused(_) => Self::Files,
+            SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
             SyncError::Protocol(_)
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
@@ -139,7 +144,16 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::Incompatible(_) => {
             Some("is the same deltic on both machines? --deltic-path names another one over there")
         }
-        SyncError::NoAnswer(_) => Some("does the remote shell connect? try `ssh HOST true`"),
+        SyncError::Unclean(_) => Some(
+            "is your shell clean? its start-up files there may print nothing: `ssh HOST true` shows what they print",
+        ),
+        // What ssh itself says where it does not connect.
+        SyncError::NoAnswer(status) if status.code() == Some(255) => {
+            Some("does the remote shell connect? try `ssh HOST true`")
+        }
+        SyncError::NoAnswer(_) => Some(
+            "is it deltic that is started there? --deltic-path names it; try `ssh HOST deltic --version`",
+        ),
         SyncError::NoRemoteProgram => {
             Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
         }
@@ -162,6 +176,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::Selection(_)
         | SyncError::SelectionThere(_)
+        | SyncError::Files(_)
         | SyncError::Refused(_)
         | SyncError::Interrupted => None,
     }
@@ -195,6 +210,7 @@ mod tests {
             (SyncError::SelectionThere(String::new()), 3),
             (SyncError::Transport { action: "read", source: io() }, 10),
             (SyncError::Refused(String::new()), 11),
+            (SyncError::Files(String::new()), 11),
             (SyncError::Protocol(String::new()), 12),
             (SyncError::Disconnected(String::new()), 12),
             (SyncError::NoRemoteProgram, 127),

@@ -9,7 +9,7 @@ use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
-use deltic_protocol::options::{Options, Select};
+use deltic_protocol::options::{Delete, Options, Select};
 
 use crate::args::SyncArgs;
 use crate::args::metadata::{Far, remote_words};
@@ -160,6 +160,14 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let partial_dir = args.writing.partial_dir(keeps);
     // What is added to a file is not all of it.
     let may_be_whole = args.strategy.is_none() && !args.writing.appends();
+    let remove = args.remove.remove(terminals.can_ask())?;
+    let delete =
+        args.remove.deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?;
+    // As in rsync: backups beside other names go with no directory.
+    let protects = delete != Delete::Never && !args.filters.delete_excluded;
+    let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
+    let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
+    let rules = args.filters.rules(args.select.ends_in_nuls(), made)?;
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
@@ -173,11 +181,9 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
         // The view knows.
         tells_unchanged: false,
         tells_owners: false,
-        delete: args
-            .remove
-            .deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?,
+        delete,
         follow: args.follow.links(),
-        remove: args.remove.remove(terminals.can_ask())?,
+        remove,
         compress,
         compress_level,
         durable: !args.no_fsync,
@@ -188,7 +194,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
         block_bytes: block_bytes(args.block_size)?,
         select,
         compare: args.compare.compare()?,
-        rules: args.filters.rules(args.select.ends_in_nuls(), partial_dir.as_deref())?,
+        rules,
         writing: args.writing.writing(args.whole_file, keeps)?,
         metadata,
     })
@@ -211,7 +217,6 @@ const fn recursive(args: &SyncArgs) -> bool {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
-    use deltic_protocol::options::Delete;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();

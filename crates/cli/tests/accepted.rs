@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DELTIC, Run, SHELL, World, rsync};
+use common::{DELTIC, Run, SHELL, World, is_installed, rsync};
 
 fn world() -> World {
     let world = World::new();
@@ -21,7 +21,7 @@ fn words_without_a_meaning_here_change_nothing() {
         "--old-dirs --no-old-dirs --old-d --no-d --insecure-links --no-insecure-links",
         "--trust-sender --fsync --partial -P --max-alloc=1g --port=2222 --no-motd",
         "--sockopts=SO_SNDBUF=1 --address=127.0.0.1 --iconv=. --no-iconv",
-        "--no-fsync --fsync",
+        "--no-fsync --fsync --early-input=p",
     ] {
         let world = world();
         let words: Vec<_> = words.split(' ').chain(["-a", "src/", "h:dst/"]).collect();
@@ -35,14 +35,12 @@ fn words_without_a_meaning_here_change_nothing() {
 fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_touched() {
     for (words, reason) in [
         ("--iconv=utf8,latin1", "names are bytes"),
-        ("--write-batch=b", "deltic delta"),
         ("--only-write-batch=b", "deltic delta"),
         ("--read-batch=b", "deltic patch"),
         ("--server --sender", "must be deltic too"),
         ("--sender", "must be deltic too"),
         ("--daemon", "starts itself over ssh"),
         ("--copy-as=nobody", "run deltic as the user"),
-        ("--early-input=p", "daemons"),
     ] {
         let world = world();
         let run = world.fails(4, &format!("-a {words} src/ dst/"));
@@ -53,6 +51,52 @@ fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_tou
         let word = words.split([' ', '=']).next().expect("there is one");
         assert!(run.stderr.contains(&format!("'{word}'")), "{run:#?}");
         assert!(!world.exists("dst"));
+    }
+}
+
+#[test]
+fn a_batch_is_asked_for_in_vain_and_the_run_is_made() {
+    let world = world();
+    let run = world.sync(&["-a", "--write-batch=batch", "src/", "dst/"]);
+    world.assert_same("src", "dst");
+    assert_eq!((run.code, world.exists("batch")), (Some(0), false));
+    assert_eq!(run.stderr.matches("deltic: ").count(), 1, "{run:#?}");
+    assert!(run.stderr.contains("no batch file is written") && run.stderr.contains("deltic delta"));
+}
+
+/// Words, and what they end with.
+const EARLY_ENDS: &[(&str, i32)] = &[
+    ("-r src/ file", 3),
+    ("-l src/file src/link file", 3),
+    ("src/file file/", 3),
+    ("-r src/ file/below", 3),
+    ("src/file none/file", 3),
+    ("-r src/ none/below", 11),
+    ("-r src/ nowhere", 11),
+    ("-r src/ /proc/none", 11),
+    ("-r --mkpath src/ file/below/it", 11),
+    ("-r --exclude-from=none src/ dst", 11),
+    ("-r --include-from=none src/ dst", 11),
+    ("-r --files-from=none src/ dst", 1),
+    ("-r --password-file=none src/ dst", 1),
+    ("-r --log-file=none/log src/ dst", 0),
+    ("-r none dst", 23),
+    ("-r -e none/shell src/ h:dst", 14),
+];
+
+#[test]
+fn what_ends_a_run_before_it_begins_has_the_code_that_it_has_with_rsync() {
+    for (words, code) in EARLY_ENDS {
+        let world = world();
+        world.write("file", "");
+        world.link("none", "nowhere");
+        let all: Vec<_> = words.split(' ').collect();
+        let run = Run::of(&mut world.command(DELTIC, ["sync"].iter().chain(&all)));
+        assert_eq!(run.code, Some(*code), "{words} {run:#?}");
+        if is_installed("rsync") {
+            let run = Run::of(&mut world.command("rsync", &all));
+            assert_eq!(run.code, Some(*code), "{words} {run:#?}");
+        }
     }
 }
 

@@ -24,7 +24,7 @@
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
 //!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
 //!   other names.
-//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first. What it makes of an alternate is not
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first, and with `-H` links nothing to it. What it makes of an alternate is not
 //!   looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
@@ -35,7 +35,8 @@
 //!   it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
 //! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
-//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is.
+//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is. Where nothing takes part nothing goes, and with
+//!   `-n` what it spares is named; both end with 25.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
 //! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
@@ -56,7 +57,7 @@
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
 //!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
-//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too.
+//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too; and other names of what it deletes.
 //! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there
 //!   before, or what its directory hands down (a default ACL).
 //! - `--partial-dir`: a file with a full directory in its place stays there; rsync does not begin with it.
@@ -73,15 +74,20 @@
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
-//! - The same takes for done what it made of a directory of mode 0200, to write in it: 0700 stays.
+//! - The same takes for done what it made of a directory of mode 0200, or of a new one that a default ACL closes, to write in it:
+//!   0700 stays; and opens a full one that is in
+//!   a file's way, which stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
+//! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
 //! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
 //!   tried again with that directory empty.
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
-//! - A directory that is not listed and holds protected names counts for `--max-delete`, though it stays.
+//! - `-b` with `--safe-links`: rsync does not keep links that lead out.
+//! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
+//! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
 //!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
@@ -227,6 +233,9 @@ const APART: &[(&str, &str)] = &[
     ("--files-from", "-C"),
     ("--files-from", "-F"),
     ("--compare-dest", "--filter"),
+    ("--compare-dest", "-f:"),
+    ("--compare-dest", "-F"),
+    ("--compare-dest", "-C"),
     ("--force", "--filter"),
     ("--remove-source-files", "-L"),
     ("--numeric-ids", "map="),

@@ -296,3 +296,35 @@ fn an_old_version_of_a_similar_name_is_matched_against() {
         assert!(run.stat("Literal data") < 50_000, "{way:?} {option} {run:#?}");
     }
 }
+
+/// The dry run looks at the other trees where the real one will: from a destination that is not there yet.
+#[test]
+fn a_dry_run_into_a_destination_that_is_not_there_tells_what_the_real_run_does() {
+    for way in WAYS {
+        for option in ["--compare-dest", "--copy-dest", "--link-dest"] {
+            for (to, up) in [("new/", "../prev"), ("deep/er/new/", "../../../prev")] {
+                for checksum in ["", "-c"] {
+                    let world = World::new();
+                    for (name, content) in [("same", "1"), ("sub/same", "22"), ("sub/other", "3")] {
+                        world.write(format!("src/{name}"), content);
+                        world.write(format!("prev/{name}"), content);
+                        world.set_time(format!("src/{name}"), 1_000_000_100);
+                        world.set_time(format!("prev/{name}"), 1_000_000_100);
+                    }
+                    world.write("prev/sub/other", "4");
+                    world.set_time("prev/sub/other", 1_000_000_000);
+                    let (from, to) = (way.from("src/"), way.to(to));
+                    let words =
+                        format!("-ai {checksum} --mkpath --no-fsync {option}={up} {from} {to}");
+                    let dry = world.ok(&format!("-n {words}"));
+                    assert!(!world.exists("new") && !world.exists("deep"), "{way:?}");
+                    let real = world.ok(&words);
+                    assert_eq!(dry.lines(), real.lines(), "{way:?} {words}");
+                    assert_eq!(dry.stderr, real.stderr, "{way:?} {words}");
+                    assert!(!real.stdout.contains("f+++++++++ same"), "{real:#?}");
+                    assert!(real.stdout.contains("sub/other"), "{real:#?}");
+                }
+            }
+        }
+    }
+}

@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use common::attrs::{SOMEBODY, own};
 use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, rsync};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, rsync};
 
 fn world(extra: usize) -> World {
     let world = World::new();
@@ -187,12 +189,13 @@ fn a_limit_that_was_named_is_named_where_it_is_passed() {
 #[test]
 fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
     for way in WAYS {
-        for option in ["", "--max-delete 5"] {
+        // A number that was said is rsync's: it decides how a dry run ends as well.
+        for (option, code) in [("", 0), ("--max-delete 5", 25)] {
             let world = world(30);
             let words = delete(way, &format!("-n -i {option}"));
             let run =
                 world.sync(&words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
-            assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+            assert_eq!(run.code, Some(code), "{way:?} {run:#?}");
             let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
             // A directory that goes is one line.
             assert_eq!(lines, 3, "{way:?} {run:#?}");
@@ -200,6 +203,37 @@ fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
             assert_eq!(said, 1, "{way:?} {run:#?}");
             assert_eq!(extras(&world), 30, "{way:?}");
         }
+    }
+}
+
+#[test]
+fn a_number_below_zero_deletes_as_little_as_zero() {
+    for option in ["--max-delete=-1", "--max-delete -7", "--max-delete=5 --max-delete=-1"] {
+        let world = world(1);
+        world.fails(25, &delete(Way::Local, option));
+        assert_eq!(extras(&world), 1, "{option}");
+    }
+}
+
+#[test]
+fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
+    for way in WAYS {
+        let world = world(1);
+        world.write("dst/sub/extra", "");
+        let mut command = Command::new(DELTIC);
+        command.arg("sync").args(delete(way, "").split(' ').filter(|word| !word.is_empty()));
+        command.args(["-e", SHELL, "--deltic-path", DELTIC]);
+        world.chmod("dst/sub", 0);
+        if is_root() {
+            world.chmod("", 0o755);
+            command.uid(SOMEBODY).gid(SOMEBODY);
+            for name in ["dst", "dst/sub", "dst/sub/c", "dst/a", "dst/b", "dst/extra 0"] {
+                own(&world.path(name), SOMEBODY, SOMEBODY);
+            }
+        }
+        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {run:#?}");
+        assert_eq!(world.names("dst/sub"), ["c"], "{way:?}");
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use common::attrs::note;
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, noise, skip};
 
 #[test]
@@ -25,6 +26,15 @@ fn a_missing_source_is_named_and_the_others_arrive() {
         assert!(run.stderr.contains("missing"), "{way:?} {run:#?}");
         assert!(world.exists("dst/one"));
     }
+}
+
+/// Syncs as somebody whose all below `tree` is; loudly nothing where that cannot be.
+fn sync_as_nobody_of(world: &World, words: &str, tree: &str) -> Option<Run> {
+    if is_root() {
+        let chown = ["-R", "65534:65534", tree];
+        Run::of(&mut world.command("chown", chown));
+    }
+    sync_as_nobody(world, words)
 }
 
 /// Syncs as somebody who may not do everything; loudly nothing where that cannot be.
@@ -178,10 +188,38 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
             syncing.join().unwrap()
         });
         assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
-        assert_eq!(run.stderr.matches("file has vanished: \"3").count(), 10, "{way:?} {run:#?}");
+        for n in 356..366 {
+            let told = format!("file has vanished: \"{n}\"\n");
+            assert_eq!(run.stderr.matches(&told).count(), 1, "{way:?} {n} {run:#?}");
+        }
         world.ok("-a --no-fsync src/ dst/");
         world.assert_same("src", "dst");
     }
+}
+
+#[test]
+fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on() {
+    if !is_installed("strace") {
+        return skip("strace is not installed, which has a directory vanish");
+    }
+    let world = World::new();
+    for dir in ["a", "gone-in-the-midst", "z"] {
+        world.write(format!("src/{dir}/file"), "new");
+        world.write(format!("dst/{dir}/extra"), "old");
+    }
+    world.write("dst/extra", "old");
+    // Of the two ends this is the sender.
+    let shell = "sh -c 'shift; exec strace -qq -f -o trace -P gone-in-the-midst \
+                 -e inject=openat2:error=ENOENT \"$@\"' rsh";
+    let words = ["sync", "-a", "--delete", "-e", shell, "--deltic-path", DELTIC, "h:src/", "dst/"];
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!(run.code, Some(24), "{run:#?}");
+    assert_eq!(run.stderr, "deltic: directory has vanished: \"gone-in-the-midst\"\n", "{run:#?}");
+    assert!(world.exists("dst/gone-in-the-midst/extra"), "{run:#?}");
+    for name in ["dst/extra", "dst/a/extra", "dst/z/extra"] {
+        assert!(!world.exists(name), "{name} {run:#?}");
+    }
+    assert!(world.exists("dst/a/file") && world.exists("dst/z/file"), "{run:#?}");
 }
 
 /// The value of each block of `bytes`; each must be of one value.
@@ -411,6 +449,45 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
     }
 }
 
+/// Files that grow side by side do not take the room from each other, or from small ones.
+#[test]
+fn on_a_nearly_full_disk_files_do_not_all_fail_together() {
+    for way in WAYS {
+        for (option, lens, arrive) in [
+            ("", [50, 60, 0], 1),
+            ("--whole-file", [50, 60, 0], 1),
+            ("--no-whole-file", [50, 60, 0], 1),
+            ("--delay-updates", [30, 40, 500], 2),
+            ("-W", [70, 75, 500], 1),
+        ] {
+            let world = World::new();
+            let Some(_disk) = Disk::mount(&world, "size=8M") else { return };
+            for (n, len) in (0..).zip(lens) {
+                world.write(format!("src/large {n}"), noise(len * 100_000, n));
+            }
+            for n in 0..10 {
+                world.write(format!("src/small {n}"), noise(1000, n));
+            }
+            let words = format!("-a {option} {} {}", way.from("src/"), way.to("dst/"));
+            let run = world.fails(23, &words);
+            let names = world.names("dst");
+            let came = |kind: &str| names.iter().filter(|name| name.starts_with(kind)).count();
+            let expected = arrive + usize::from(lens[2] == 0);
+            assert_eq!((came("large"), came("small")), (expected, 10), "{way:?} {option} {run:#?}");
+            for n in 0..3 {
+                let name = format!("large {n}");
+                let told = run.stderr.matches(&format!("{name}: no space left")).count();
+                let is_here = world.exists(format!("dst/{name}"));
+                assert_eq!(told, usize::from(!is_here), "{way:?} {option} {name} {run:#?}");
+                assert!(
+                    !is_here
+                        || world.read(format!("dst/{name}")) == world.read(format!("src/{name}"))
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn special_files_are_skipped_by_name() {
     let world = World::new();
@@ -457,5 +534,53 @@ fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_
         assert!(run.stderr.contains("allocate file: no space left"), "{way:?} {run:#?}");
         assert!(world.read("dst/file") == noise(6 << 20, 2), "{way:?}");
         assert_ne!(world.time("dst/file"), (0, 0), "{way:?}");
+    }
+}
+
+#[test]
+fn attributes_that_are_not_ours_to_read_are_told_as_such() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("dst");
+        world.write("src/secret", "content");
+        note(&world.path("src/secret"), "user.a", b"b");
+        world.chmod("src/secret", 0o000);
+        let words = format!("-rX -n {} {}", way.from("src/"), way.to("dst/"));
+        let Some(run) = sync_as_nobody(&world, &words) else { return };
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        let told = "read attributes of secret: permission denied\n";
+        assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+    }
+}
+
+/// One name keeps the directories above it and nothing else.
+#[test]
+fn each_name_that_could_not_be_deleted_is_told_once_with_its_reason() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/new", "content");
+        for name in ["a/goes", "a/b/goes", "a/b/c/1", "a/b/c/2", "a/b/d/e/3", "f/goes", "z"] {
+            world.write(format!("dst/{name}"), "content");
+        }
+        for dir in ["dst/a/b/c", "dst/a/b/d/e"] {
+            world.chmod(dir, 0o555);
+        }
+        let words = format!("-r --delete --stats {} {}", way.from("src/"), way.to("dst/"));
+        let run = sync_as_nobody_of(&world, &words, "dst");
+        world.chmod("dst/a/b/c", 0o755);
+        world.chmod("dst/a/b/d/e", 0o755);
+        let Some(run) = run else { return };
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        let mut told: Vec<_> = run.stderr.lines().filter(|line| line.contains("remove")).collect();
+        told.sort_unstable();
+        let stayed = ["a/b/c/1", "a/b/c/2", "a/b/d/e/3"];
+        let expected = stayed.map(|name| format!("deltic: remove {name}: permission denied"));
+        assert_eq!(told, expected, "{way:?} {run:#?}");
+        assert_eq!(run.stat("Number of deleted files"), 5, "{way:?} {run:#?}");
+        let mut names = world.names("dst");
+        names.sort_unstable();
+        assert_eq!(names, ["a", "new"], "{way:?}");
+        assert_eq!(world.names("dst/a"), ["b"], "{way:?}");
+        assert!(stayed.iter().all(|name| world.exists(format!("dst/{name}"))), "{way:?}");
     }
 }

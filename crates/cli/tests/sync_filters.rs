@@ -187,16 +187,16 @@ fn gitignore_leaves_out_what_git_does() {
 fn rules_that_are_wrong_are_refused_before_anything_starts() {
     let world = world(&["a"]);
     world.write("rules", "- a\n\nbad rule\n");
-    for (words, why) in [
-        (["-f", "bad"], "unknown filter rule: 'bad'"),
-        (["-f", "-z a"], "invalid modifier 'z'"),
-        (["-f", "- "], "unexpected end of filter rule"),
-        (["-f", ". rules"], "rules: line 3: unknown filter rule: 'bad rule'"),
-        (["-f", ". missing"], "read rules missing: "),
-        (["--exclude-from", "missing"], "read rules missing: "),
+    for (words, code, why) in [
+        (["-f", "bad"], 1, "unknown filter rule: 'bad'"),
+        (["-f", "-z a"], 1, "invalid modifier 'z'"),
+        (["-f", "- "], 1, "unexpected end of filter rule"),
+        (["-f", ". rules"], 1, "rules: line 3: unknown filter rule: 'bad rule'"),
+        (["-f", ". missing"], 11, "read rules missing: "),
+        (["--exclude-from", "missing"], 11, "read rules missing: "),
     ] {
         let run = sync(&world, Way::Local, &words);
-        assert_eq!(run.code, Some(1), "{words:?} {run:#?}");
+        assert_eq!(run.code, Some(code), "{words:?} {run:#?}");
         assert!(run.stderr.contains(why) && !world.exists("dst"), "{words:?} {run:#?}");
     }
 }
@@ -247,6 +247,25 @@ fn what_is_protected_stays_and_its_directories_with_it() {
             ["a", "gone/", "gone/keep", "keep", "x.o"].map(String::from).into(),
             "{way:?}"
         );
+    }
+}
+
+#[test]
+fn a_dry_run_and_a_limit_know_which_directories_stay() {
+    for way in WAYS {
+        let world = world(&["a"]);
+        world.write("dst/stays/deep/keep", "x");
+        let words = ["--delete", "-f", "P keep", "-i", "--max-delete=0"];
+        for words in [&[&words[..], &["-n"]].concat(), &words[..]] {
+            let run = sync(&world, way, words);
+            assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+            let told = "deltic: keep stays: names in it are protected\n";
+            assert_eq!((&*run.stderr, run.stdout.contains("*deleting")), (told, false), "{run:#?}");
+        }
+        world.write("dst/stays/goes", "x");
+        let run = sync(&world, way, &words);
+        assert_eq!((run.code, world.exists("dst/stays/goes")), (Some(25), true), "{run:#?}");
+        assert!(run.stderr.contains(" 1 names would go"), "{way:?} {run:#?}");
     }
 }
 

@@ -131,7 +131,9 @@ fn what_is_left_out_need_not_lead_anywhere() {
     world.link("nowhere", "src/link");
     world.write("src/file", "x");
     world.ok("-rL --exclude=link src/ dst/");
-    world.fails(23, "-rL --exclude=link/ src/ dst/");
+    // It may have led to a directory.
+    world.ok("-rL --exclude=link/ src/ dst/");
+    world.fails(23, "-rL --exclude=file src/ dst/");
 }
 
 #[test]

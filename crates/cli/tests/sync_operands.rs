@@ -216,7 +216,7 @@ fn what_is_not_there_stands_in_the_way_of_nothing() {
 fn a_missing_directory_is_made_but_only_one() {
     for way in WAYS {
         let world = world();
-        let run = world.fails(3, &format!("-a {} {}", way.from("src/"), way.to("no/such")));
+        let run = world.fails(11, &format!("-a {} {}", way.from("src/"), way.to("no/such")));
         assert!(run.stderr.contains("no such directory"), "{way:?}: {}", run.stderr);
         assert!(!world.exists("no"), "{way:?}");
         let run = world.fails(3, &format!("-a {} {}", way.from("one"), way.to("no/such")));

@@ -244,9 +244,9 @@ fn names_that_are_no_text_are_events_nevertheless() {
 fn an_early_end_is_an_error_event_with_the_exit_code() {
     let world = World::new();
     let (run, events) = events(&world, "-a --json src/ h:no/such");
-    assert_eq!(run.code, Some(3));
+    assert_eq!(run.code, Some(11));
     let last = events.last().expect("there is an end");
-    assert_eq!((&last["event"], &last["exit_code"]), (&"error".into(), &3.into()));
+    assert_eq!((&last["event"], &last["exit_code"]), (&"error".into(), &11.into()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::peer::{agreed, entry, hello, listing, sync_over, sync_with};
-use common::{DELTIC, Run, SHELL, World, noise};
+use common::{DELTIC, Run, SHELL, World, is_installed, noise, skip};
 use deltic_core::{Kind, Name};
 use deltic_protocol::hello::Reply;
 use deltic_protocol::message::{FileNo, How};
@@ -58,16 +58,43 @@ fn a_shell_that_prints_a_banner_is_quoted_and_told_from_another_protocol() {
         let shell = r#"sh -c 'shift; echo "Welcome to host!"; exec "$@"' rsh"#;
         let run = sync_over(&world(), shell, &operands);
         assert_ends(&run, &[2], "Welcome to host!");
-        assert!(run.stderr.contains("print something at login"), "{run:#?}");
+        assert!(run.stderr.contains("hint: is your shell clean?"), "{run:#?}");
         let run = sync_over(&world(), r#"sh -c 'echo hi; cat >/dev/null' rsh"#, &operands);
-        assert_ends(&run, &[2], "hi");
+        assert_ends(&run, &[2], "got \"hi\\n\"");
+        // What deltic says behind it is not what was printed.
+        let shell = r#"sh -c 'shift; { echo Hi; exec "$@"; }' rsh"#;
+        let run = sync_over(&world(), shell, &operands);
+        assert_ends(&run, &[2], "got \"Hi\\n\"\n");
+    }
+}
+
+#[test]
+fn rsync_in_the_place_of_deltic_is_recognised() {
+    if !is_installed("rsync") {
+        return skip("rsync is not installed");
+    }
+    for operands in [PUSH, PULL] {
+        let asks = "is the same deltic on both machines? --deltic-path names another one";
+        let shell = "sh -c 'exec rsync --server --sender -logDtpre.iLsfxC . . 2>/dev/null' rsh";
+        let run = sync_over(&world(), shell, &operands);
+        assert_ends(&run, &[2], "rsync answered, where deltic was expected");
+        assert!(run.stderr.contains(asks), "{run:#?}");
+        let run = sync_over(&world(), r#"sh -c 'echo "@RSYNCD: 32.0"; cat' rsh"#, &operands);
+        assert_ends(&run, &[2], "rsync answered");
+        // It takes `agent` for a file's name.
+        let words = ["sync", "-a", "-e", SHELL, "--rsync-path=rsync"];
+        let run = Run::of(&mut world().command(DELTIC, words.iter().chain(&operands)));
+        assert_eq!(run.code, Some(12), "{run:#?}");
+        assert!(run.stderr.contains("ended before deltic answered (exit status: 23)"), "{run:#?}");
+        assert!(run.stderr.contains("hint: is it deltic that is started there?"), "{run:#?}");
     }
 }
 
 #[test]
 fn an_other_end_that_closes_at_once_is_an_early_end_with_its_reason() {
     for operands in [PUSH, PULL] {
-        assert_ends(&sync_over(&world(), "true", &operands), &[12], "closed");
+        let ended = "the remote shell ended before deltic answered (exit status: 0)";
+        assert_ends(&sync_over(&world(), "true", &operands), &[12], ended);
         assert_ends(&sync_over(&world(), "sh -c 'exit 255' rsh", &operands), &[12], "255");
         let run = sync_over(&world(), "sh -c 'kill -9 $$' rsh", &operands);
         assert_ends(&run, &[12], "signal: 9");
@@ -410,5 +437,19 @@ fn a_sender_that_claims_one_file_gets_no_further_than_what_was_asked_for() {
     for entries in listings {
         let run = sync_with(&world, &said(&[listing(entries)]), &["h:x", "new"]);
         assert_ends(&run, &[12], "");
+    }
+}
+
+/// What the limit holds back is no silence, however slow it is and however short the patience.
+#[test]
+fn a_slow_limit_is_not_taken_for_a_silent_other_end() {
+    for operands in [PUSH, PULL, ["src/", "dst/"]] {
+        let world = world();
+        world.write("src/large", noise(3000, 3));
+        let words = ["sync", "-a", "--no-fsync", "--bwlimit=1", "--timeout=1", "-e", SHELL];
+        let path = ["--deltic-path", DELTIC];
+        let run = Run::of(&mut world.command(DELTIC, words.iter().chain(&path).chain(&operands)));
+        assert_eq!(run.code, Some(0), "{operands:?} {run:#?}");
+        world.assert_same("src", "dst");
     }
 }

@@ -140,7 +140,7 @@ fn a_source_that_arrives_under_two_names_goes_once() {
 #[test]
 fn a_source_that_is_its_own_destination_stays() {
     let world = world();
-    world.fails(1, "--remove-source-files src/file src/");
+    world.fails(3, "--remove-source-files src/file src/");
     world.fails(1, "-r --remove-source-files src/ src/");
     assert!(world.exists("src/file"));
 }
@@ -215,6 +215,25 @@ fn what_is_kept_beside_stays_even_where_all_goes_that_is_not_sent() {
     }
 }
 
+#[test]
+fn a_directory_with_backups_in_it_stays_whatever_is_to_take_its_place() {
+    for way in WAYS {
+        let world = world();
+        for name in ["file/full/old~", "gone/old~", "gone/deep/x"] {
+            world.path("dst/file").is_file().then(|| std::fs::remove_file(world.path("dst/file")));
+            world.write(format!("dst/{name}"), "kept");
+        }
+        let told = world.fails(23, &words(way, "--delete -b")).stderr;
+        assert_eq!(world.read("dst/file/full/old~"), b"kept", "{way:?} {told}");
+        let again = words(way, "--exclude=/file --delete -b");
+        let run = world.sync(&again.split(' ').collect::<Vec<_>>());
+        let told = "deltic: keep gone: names in it are protected\n";
+        assert_eq!((run.code, &*run.stderr), (Some(0), told), "{way:?}");
+        assert!(world.exists("dst/gone/old~"), "{way:?}");
+        assert_eq!(world.names("dst/gone/deep"), ["x~"], "{way:?}");
+    }
+}
+
 /// More names than an end looks at, or holds, at a time.
 const MANY: usize = 10_000;
 
@@ -250,6 +269,56 @@ fn many_names_go_where_they_may_and_only_there() {
     assert_eq!(world.names("dst/below/more").len(), MANY);
     let run = world.ok(&words(Way::Push, &format!("--stats --delete --max-delete={going}")));
     assert_eq!(world.names("dst"), ["file"], "{}", run.stdout);
+}
+
+/// Also where the other end is on this very machine: what was removed would be all there is.
+#[test]
+fn a_source_that_is_the_destination_is_not_removed() {
+    for way in WAYS {
+        let world = World::new();
+        let names = ["src/file", "src/sub/file", "src/sub/other"];
+        names.iter().for_each(|name| world.write(name, "all there is"));
+        world.link("src", "link");
+        for (options, from, to) in [
+            ("-r", "src/", "src/"),
+            ("-r", "src/", "link/"),
+            ("-rc", "link/.", "src"),
+            ("-r", "src", "."),
+            ("-R", "src/sub/file", "."),
+            ("", "src/sub/file", "src/sub"),
+            ("", "src/file", "src/file"),
+            ("", "src/file", "link/file"),
+            ("-rn", "src/", "src/"),
+        ] {
+            let (from, to) = (way.from(from), way.to(to));
+            let words = format!("{options} --remove-source-files {from} {to}");
+            let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+            let told = run.stderr.contains("the destination is where the source is")
+                || run.stderr.contains("is the source");
+            assert!(told && matches!(run.code, Some(1 | 3)), "{way:?} {words} {run:#?}");
+            assert!(names.iter().all(|name| world.exists(name)), "{way:?} {words}");
+        }
+        // These go to another place, though it is near.
+        world.ok(&format!(
+            "-r --remove-source-files {} {}",
+            way.from("src/sub/"),
+            way.to("src/new/")
+        ));
+        world.ok(&format!(
+            "--remove-source-files {} {}",
+            way.from("src/new/file"),
+            way.to("src/sub/")
+        ));
+        world.ok(&format!(
+            "--remove-source-files {} {}",
+            way.from("src/file"),
+            way.to("src/moved")
+        ));
+        for name in ["src/new/other", "src/sub/file", "src/moved"] {
+            assert_eq!(world.read(name), b"all there is", "{way:?} {name}");
+        }
+        assert!(!world.exists("src/new/file") && !world.exists("src/file"), "{way:?}");
+    }
 }
 
 #[test]

@@ -226,6 +226,34 @@ fn no_directory_is_made_on_the_way_to_nothing() {
 }
 
 #[test]
+fn what_a_list_names_below_a_file_is_not_there_whatever_stands_beside_it() {
+    for way in WAYS {
+        for list in ["top\ntop/no\n", "top\ntop.x\ntop/no\n"] {
+            let world = world();
+            world.write("src/top.x", "x");
+            world.write("list", list);
+            let run = world.sync(&["-a", "--files-from=list", &way.from("src/"), &way.to("dst/")]);
+            assert_eq!((run.code, world.exists("dst/top")), (Some(23), true), "{way:?} {run:#?}");
+            let told = run.stderr.matches("/top/no: not a directory").count();
+            assert_eq!(told, 1, "{way:?} {run:#?}");
+        }
+    }
+}
+
+/// Each as a value of its own, they take two hundred megabytes.
+#[test]
+fn a_list_of_many_names_takes_few_bytes_of_each() {
+    let world = world();
+    let names: Vec<_> = (0..400_000).map(|n| format!("some-directory/name-{n:07}")).collect();
+    world.write("list", names.join("\n"));
+    let script = "ulimit -d 100000 && exec \"$0\" \"$@\"";
+    let words = "sync --threads 2 -n -a --ignore-missing-args --files-from=list src/ dst/";
+    let words = ["-c", script, common::DELTIC].into_iter().chain(words.split(' '));
+    let run = Run::of(&mut world.command("sh", words));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
 fn a_long_list_travels_in_many_frames() {
     let world = World::new();
     let names: Vec<_> = (0..5000).map(|n| format!("{:0>40}/{n}", n % 7)).collect();

@@ -14,6 +14,7 @@ pub mod merge;
 pub mod meta;
 mod named;
 pub mod names;
+pub mod packed;
 pub mod path;
 pub mod recipe;
 #[doc(hidden)]
@@ -40,6 +41,7 @@ pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
 pub use names::{Names, Pile};
+pub use packed::{Packed, Shelf};
 pub use path::{Name, RelPath};
 pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};

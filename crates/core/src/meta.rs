@@ -179,7 +179,13 @@ impl Meta {
     /// Whether it has attributes that could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.unread)
+        self.unread().is_some()
+    }
+
+    /// Why it has some that could not be read, if it has.
+    #[must_use]
+    pub fn unread(&self) -> Option<Unread> {
+        self.more.as_ref()?.unread
     }
 }
 
@@ -207,7 +213,7 @@ pub struct More {
     pub xattrs: Vec<Xattr>,
     /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same keeps
     /// those it has.
-    pub unread: bool,
+    pub unread: Option<Unread>,
     /// Whose it is at the sender, where the receiver is to tell that. It does not travel.
     pub owner: Option<Owner>,
 }
@@ -218,6 +224,17 @@ impl More {
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
+}
+
+/// Why ACLs or extended attributes of an entry could not be read. It does not travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unread {
+    /// We may not.
+    Denied,
+    /// They are more than is carried.
+    TooMuch,
+    /// Whatever the system says, or the sender knows.
+    Other,
 }
 
 /// Which file a name is of that has other names.

@@ -12,6 +12,7 @@
 use std::cmp::Ordering;
 
 use crate::meta::Inode;
+use crate::packed::{Crowded, Packed, Unpacked};
 use crate::path::Name;
 
 /// Names of one directory in order, each once.
@@ -26,30 +27,12 @@ pub struct Names {
 
 /// Names of one directory in any order.
 #[derive(Debug, Default)]
-pub struct Pile {
-    /// The length of each name, then its bytes.
-    bytes: Vec<u8>,
-    /// Where each begins.
-    starts: Vec<u32>,
-}
+pub struct Pile(Packed);
 
-/// Those of a [`Pile`] that are not taken yet.
-#[derive(Debug)]
-pub struct Piled {
-    bytes: Vec<u8>,
-    at: usize,
-}
-
-/// Why a name is not kept.
+/// A name does not come behind the last one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// It does not come behind the last one.
-    #[error("names out of order")]
-    Order,
-    /// There are too many in one directory.
-    #[error("too many names")]
-    Crowded,
-}
+#[error("names out of order")]
+pub struct Unordered;
 
 /// Those of [`Names`] that are not taken yet, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +66,14 @@ impl Names {
     /// Adds a name behind the last one.
     ///
     /// # Errors
-    /// [`Unfit::Order`] where it does not come behind it.
-    pub fn push(&mut self, name: &Name) -> Result<(), Unfit> {
+    /// [`Unordered`] where it does not come behind it.
+    pub fn push(&mut self, name: &Name) -> Result<(), Unordered> {
         self.push_bytes(name.as_bytes())
     }
 
-    fn push_bytes(&mut self, name: &[u8]) -> Result<(), Unfit> {
+    fn push_bytes(&mut self, name: &[u8]) -> Result<(), Unordered> {
         if name <= &*self.last {
-            return Err(Unfit::Order);
+            return Err(Unordered);
         }
         let mut shared = 0;
         if self.len.is_multiple_of(BLOCK_NAMES) {
@@ -142,6 +125,17 @@ impl Names {
     }
 }
 
+impl FromIterator<Name> for Names {
+    /// All of them that there is room for.
+    fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
+        let mut pile = Pile::default();
+        for name in names {
+            pile.push(&name).ok();
+        }
+        pile.sorted()
+    }
+}
+
 impl IntoIterator for Names {
     type Item = Name;
     type IntoIter = Rest;
@@ -189,28 +183,21 @@ impl Pile {
     /// Adds a name.
     ///
     /// # Errors
-    /// [`Unfit::Crowded`] where there is no room for it.
-    pub fn push(&mut self, name: &Name) -> Result<(), Unfit> {
-        let name = name.as_bytes();
-        self.starts.push(u32::try_from(self.bytes.len()).map_err(|_| Unfit::Crowded)?);
-        self.bytes.push(name.len() as u8);
-        self.bytes.extend_from_slice(name);
-        Ok(())
+    /// [`Crowded`] where there is no room for it.
+    pub fn push(&mut self, name: &Name) -> Result<(), Crowded> {
+        self.0.push(name.as_bytes()).map(drop)
     }
 
     /// All of them in order, each once.
     #[must_use]
-    pub fn sorted(mut self) -> Names {
-        let bytes = &self.bytes;
-        let name = |start: u32| {
-            let start = start as usize;
-            &bytes[start + 1..start + 1 + usize::from(bytes[start])]
-        };
-        self.starts.sort_unstable_by(|one, other| name(*one).cmp(name(*other)));
+    pub fn sorted(self) -> Names {
+        let mut places = Vec::with_capacity(self.0.len());
+        places.extend(self.0.iter().map(|(at, _)| at));
+        places.sort_unstable_by(|one, other| self.0.get(*one).cmp(self.0.get(*other)));
         let mut names = Names::default();
-        for start in &self.starts {
+        for at in places {
             // The only ones that do not fit are there already.
-            names.push_bytes(name(*start)).ok();
+            names.push_bytes(self.0.get(at)).ok();
         }
         names
     }
@@ -218,21 +205,11 @@ impl Pile {
 
 impl IntoIterator for Pile {
     type Item = Name;
-    type IntoIter = Piled;
+    type IntoIter = std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>;
 
     /// In the order in which they were added.
-    fn into_iter(self) -> Piled {
-        Piled { bytes: self.bytes, at: 0 }
-    }
-}
-
-impl Iterator for Piled {
-    type Item = Name;
-
-    fn next(&mut self) -> Option<Name> {
-        let start = self.at + 1;
-        self.at = start + usize::from(*self.bytes.get(self.at)?);
-        Some(Name::new(&self.bytes[start..self.at]).expect("it was checked when it was pushed"))
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().map(|name| Name::new(&name).expect("it was checked when it was pushed"))
     }
 }
 
@@ -290,8 +267,8 @@ mod tests {
     fn names_out_of_order_are_not_kept() {
         let mut names = Names::default();
         names.push(&name(b"b")).unwrap();
-        assert_eq!(names.push(&name(b"b")), Err(Unfit::Order));
-        assert_eq!(names.push(&name(b"a")), Err(Unfit::Order));
+        assert_eq!(names.push(&name(b"b")), Err(Unordered));
+        assert_eq!(names.push(&name(b"a")), Err(Unordered));
         assert_eq!(names.len(), 1);
     }
 

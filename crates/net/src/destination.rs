@@ -12,7 +12,7 @@ use deltic_store::{Durability, Filter, StoreError};
 
 use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
-use crate::place::exists;
+use crate::place::{exists, past_missing};
 
 /// Makes a root that is not there; those above it as well, where that is asked for.
 pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
@@ -92,7 +92,7 @@ pub(crate) fn open_alternates(
     let mut open = |dir: &[u8]| {
         let path = root.join(OsStr::from_bytes(dir));
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened = LocalStore::open(&path, local);
+        let opened = LocalStore::open(&past_missing(&path), local);
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
             let why = match error {

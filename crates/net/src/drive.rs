@@ -243,12 +243,12 @@ fn perform_all<M: Machine, H: Hands<M>>(
     let mut bundle = bundle.peekable();
     while let Some((id, work)) = bundle.next() {
         let stage = H::stage(&work);
-        if !H::may_join(&work) {
+        if !bundle.peek().is_some_and(|(_, next)| H::may_join(&work, next)) {
             results.push((id, monitor.work(stage, || hands.perform(work))));
             continue;
         }
         let (mut ids, mut works) = (vec![id], vec![work]);
-        while let Some((id, work)) = bundle.next_if(|(_, next)| H::may_join(next)) {
+        while let Some((id, work)) = bundle.next_if(|(_, next)| H::may_join(&works[0], next)) {
             ids.push(id);
             works.push(work);
         }

@@ -20,6 +20,9 @@ pub enum SyncError {
     /// The same, said by the other end of what is on its machine.
     #[error("the other end reports: {0}")]
     SelectionThere(String),
+    /// The files of this machine ended the run: a destination could not be made.
+    #[error("{0}")]
+    Files(String),
     /// The remote shell or program could not be started.
     #[error("start {program}: {}", reason(source))]
     Start {
@@ -28,12 +31,16 @@ pub enum SyncError {
         /// Why it was not.
         source: io::Error,
     },
-    /// The remote shell ended before the program there said anything: it never connected, or was not let in.
+    /// The remote shell ended before the program there said anything: it never connected, was not let in, or the program is
+    /// another one.
     #[error("the remote shell ended before deltic answered ({0})")]
     NoAnswer(std::process::ExitStatus),
     /// The remote shell ran and did not find the program there.
     #[error("the remote shell did not find deltic there")]
     NoRemoteProgram,
+    /// What came is not what a Deltic says first: most likely something on the way there prints it.
+    #[error("{0}")]
+    Unclean(PeerError),
     /// The other end is no Deltic, or one that we share no capability with.
     #[error("{0}")]
     Incompatible(String),
@@ -90,6 +97,7 @@ impl SyncError {
     pub(crate) fn of_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),
+            Self::Refused(why) => Self::Files(why),
             other => other,
         }
     }
@@ -108,10 +116,10 @@ impl From<Abort> for SyncError {
 impl From<PeerError> for SyncError {
     fn from(error: PeerError) -> Self {
         match error {
-            PeerError::NotDeltic(_) => Self::Incompatible(format!(
-                "{error}; does the remote shell print something at login?"
-            )),
-            PeerError::NothingInCommon(_) => Self::Incompatible(error.to_string()),
+            PeerError::NotDeltic(_) => Self::Unclean(error),
+            PeerError::Rsync | PeerError::NothingInCommon(_) => {
+                Self::Incompatible(error.to_string())
+            }
             _ => Self::Protocol(error.to_string()),
         }
     }
@@ -142,7 +150,9 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
         | SyncError::SelectionThere(_)
         | SyncError::Transport { .. } => return None,
         SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
-        SyncError::Protocol(_) | SyncError::Incompatible(_) => AbortCause::Protocol,
+        SyncError::Protocol(_) | SyncError::Incompatible(_) | SyncError::Unclean(_) => {
+            AbortCause::Protocol
+        }
         SyncError::StreamLost => AbortCause::Stream,
         _ => AbortCause::Internal,
     };

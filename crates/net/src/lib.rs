@@ -64,7 +64,7 @@ pub struct Outcome {
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
 pub fn run(
-    plan: &Plan,
+    plan: Plan,
     user: &User,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
@@ -75,7 +75,7 @@ pub fn run(
         Destination::Remote { path, .. } => path,
     })?;
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
-        && (plan.options.recursive || plan.options.remove.sources)
+        && plan.options.recursive
         && !plan.options.select.list_only
     {
         use std::os::unix::ffi::OsStrExt;
@@ -83,12 +83,7 @@ pub fn run(
         if let Ok(resolved) =
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
-            if plan.options.recursive {
-                inside = place::inside(from, plan.options.follow.follow, &resolved)?;
-            }
-            if plan.options.remove.sources {
-                place::check_other(from, &resolved)?;
-            }
+            inside = place::inside(from, plan.options.follow.follow, &resolved)?;
         }
     }
     let (cache, user) = (plan.cache.clone(), user.clone());
@@ -175,8 +170,8 @@ pub fn join() -> Result<(), SyncError> {
     result
 }
 
-async fn converse(plan: &Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
-    let (link, further) = connect(plan)?;
+async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
+    let (link, further) = connect(&plan)?;
     let is_remote = matches!(further, Further::Dial { .. });
     let counters = Arc::clone(&conduct.counters);
     let (session, child) = Session::new(link, Conduct { further, ..conduct });

@@ -54,8 +54,8 @@ pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
     fn stage(work: &M::Work) -> Stage;
     fn perform(&self, work: M::Work) -> M::Answer;
 
-    /// Whether such pieces are cheaper if they are done together.
-    fn may_join(_: &M::Work) -> bool {
+    /// Whether such a piece and the one behind it are cheaper if they are done together.
+    fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
         false
     }
 

@@ -159,10 +159,10 @@ mod tests {
             let conduct = Conduct::default();
             let counters = Arc::clone(&conduct.counters);
             let (session, _) = Session::new(ours, conduct);
-            let mut watch = |_| ();
+            let (patience, mut watch) = (plan.patience, |_| ());
             tokio::select! {
-                result = dial(session, &plan, &mut watch) => result,
-                error = run_out(&plan.patience, &counters) => Err(error),
+                result = dial(session, plan, &mut watch) => result,
+                error = run_out(&patience, &counters) => Err(error),
             }
         };
         let both = async { tokio::join!(dialling, serving) };

@@ -3,11 +3,15 @@
 #![expect(clippy::disallowed_methods, reason = "looks at roots that users name, never below them")]
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
+use deltic_core::meta::Inode;
 use deltic_core::path::MAX_PATH_BYTES;
-use deltic_core::{Follow, Name};
+use deltic_core::{Fingerprint, Follow, Name};
+use deltic_protocol::Hello;
 
 use crate::error::SyncError;
 
@@ -24,7 +28,7 @@ pub(crate) struct Resolved {
 /// anything else into a new directory of that name.
 ///
 /// # Errors
-/// [`SyncError::Selection`] where neither is possible.
+/// [`SyncError::Selection`] where something else is in its place, [`SyncError::Files`] where it cannot be made.
 pub(crate) fn resolve(
     argument: &[u8],
     single: Option<&Name>,
@@ -45,11 +49,14 @@ pub(crate) fn resolve(
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if exists(&path) {
+    if path.exists() || is_below_file(&path) && !mkpath {
         return Err(unusable(&path, "not a directory"));
     }
+    if exists(&path) {
+        return Err(unmade(&path, "a symlink to nothing"));
+    }
     if !has_parent(&path) && !mkpath {
-        return Err(unusable(
+        return Err(unmade(
             &parent(&path),
             "no such directory; only the last one is created (--mkpath creates all)",
         ));
@@ -78,6 +85,25 @@ pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
+/// The same path without ways through directories that are not there and back up again: where it leads once they are made.
+pub(crate) fn past_missing(path: &Path) -> PathBuf {
+    let (mut there, mut missing) = (PathBuf::new(), 0);
+    for part in path.components() {
+        match part {
+            Component::ParentDir if missing > 0 => {
+                there.pop();
+                missing -= 1;
+            }
+            part => {
+                there.push(part);
+                let is_new = matches!(part, Component::Normal(_)) && !exists(&there);
+                missing += usize::from(missing > 0 || is_new);
+            }
+        }
+    }
+    there
+}
+
 /// Whether `path` is to be made in a directory that is there.
 pub(crate) fn has_parent(path: &Path) -> bool {
     parent(path).is_dir()
@@ -91,17 +117,27 @@ fn parent(path: &Path) -> PathBuf {
 }
 
 fn unusable(path: &Path, why: &str) -> SyncError {
+    SyncError::Selection(of_destination(path, why))
+}
+
+/// It cannot be made.
+pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
+    SyncError::Files(of_destination(path, why))
+}
+
+/// What is wrong with the destination `path`.
+pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
     let name = deltic_core::path::printable(path.as_os_str().as_bytes());
-    SyncError::Selection(format!("destination {}: {why}", deltic_store::shortened(&name)))
+    format!("destination {}: {why}", deltic_store::shortened(&name))
 }
 
 /// Refuses a destination that no frame could name.
 ///
 /// # Errors
-/// [`SyncError::Selection`], if it is one.
+/// [`SyncError::Files`], if it is one.
 pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     if destination.len() > MAX_PATH_BYTES {
-        return Err(unusable(Path::new(destination), "file name too long"));
+        return Err(unmade(Path::new(destination), "file name too long"));
     }
     Ok(())
 }
@@ -164,22 +200,16 @@ pub(crate) fn inside<'a>(
     Ok(found)
 }
 
-/// Refuses a destination that is where a source is, if sources are to be removed: they would be all there is.
-///
-/// # Errors
-/// [`SyncError::Usage`], naming it.
-pub(crate) fn check_other(sources: &[PathBuf], destination: &Resolved) -> Result<(), SyncError> {
-    let Ok(there) = destination.root.canonicalize() else { return Ok(()) };
-    for source in sources {
-        let above = if source.is_dir() { source.clone() } else { parent(source) };
-        let same = |dir: PathBuf| dir.canonicalize().is_ok_and(|dir| dir == there);
-        if same(above) || same(parent(source)) {
-            let shown = deltic_core::path::printable(source.as_os_str().as_bytes());
-            let why = "--remove-source-files: the destination is where the source is";
-            return Err(SyncError::Usage(format!("{shown}: {why}")));
-        }
-    }
-    Ok(())
+/// Which directory or file `path` leads to, if anything is there.
+pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
+    let is = path.metadata().ok()?;
+    Some(Inode { device: is.dev(), number: is.ino() })
+}
+
+/// What `said` calls these entries, if this machine can be told from others.
+pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
+    let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
+    inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()
 }
 
 #[cfg(test)]
@@ -220,7 +250,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         assert!(matches!(resolve(&argument(&file), None, false), Err(SyncError::Selection(_))));
         let deep = argument(&dir.path().join("no/such"));
-        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Selection(_))));
+        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Files(_))));
         assert!(matches!(resolve(&deep, Some(&name("a")), false), Err(SyncError::Selection(_))));
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use deltic_core::Packed;
 use deltic_protocol::options::Options;
 
 /// One run: every source on one side, one destination on the other. At most one side is remote.
@@ -71,7 +72,7 @@ pub enum Names {
     #[default]
     None,
     /// These.
-    Here(Vec<Box<[u8]>>),
+    Here(Packed),
     /// Those in a file on the remote side.
     There {
         /// Its path there.

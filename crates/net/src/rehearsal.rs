@@ -66,7 +66,7 @@ pub fn rehearse(
         // Its errors reach us as its last word.
         let serving = tokio::spawn(serve(far, theirs.clone()));
         let (session, _) = Session::new(near, ours.clone());
-        dial(session, plan, watch).await?;
+        dial(session, plan.clone(), watch).await?;
         tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
         Ok(())
     };

@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use deltic_core::meta::Inode;
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Name, RelPath};
+use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
@@ -20,16 +21,13 @@ use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalStore, Sources};
-use deltic_store::memory::MemoryStore;
-use deltic_store::{Filter, Store};
+use deltic_store::local::{LocalOptions, LocalStore, Sources};
 
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
-use crate::hands::alternates::Alternates;
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
@@ -37,9 +35,11 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, has_parent, resolve};
+use crate::place::{
+    Resolved, exists, expand, has_parent, inode_of, of_destination, places, resolve, unmade,
+};
 use crate::plan::{self, Patience};
-use crate::sources::{expand_globs, expected, names_in_file, open};
+use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
 use crate::streams::{Door, Joined, Joining, Role, beside};
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
@@ -48,6 +48,8 @@ use crate::user::User;
 
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Most places that an end says it reads or writes in.
+const MAX_PLACES: usize = 32;
 
 /// Told what happens.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
@@ -55,6 +57,8 @@ pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
+    /// What the end said that dialled.
+    theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<std::io::Result<()>>,
@@ -93,8 +97,19 @@ impl Session {
         let Conduct { further, cache, user, inside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
-        let session =
-            Self { ours, arrivals, batches, writing, flow, further, figures, cache, user, inside };
+        let session = Self {
+            ours,
+            theirs: None,
+            arrivals,
+            batches,
+            writing,
+            flow,
+            further,
+            figures,
+            cache,
+            user,
+            inside,
+        };
         (session, child)
     }
 
@@ -147,43 +162,78 @@ impl Session {
         }
     }
 
+    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
+    /// the other's place.
+    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) -> Result<(), SyncError> {
+        let places = places(&self.ours, inodes);
+        if places.len() > MAX_PLACES {
+            let why = "--remove-source-files: sources in too many directories for one run";
+            return Err(SyncError::Usage(why.into()));
+        }
+        self.ours = self.ours.clone().at(&places);
+        Ok(())
+    }
+
     /// Asks to be sent these paths; then receives them.
     pub(crate) async fn pull(
         mut self,
-        (paths, names): (&[OsString], &plan::Names),
+        (paths, names): (&[OsString], plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
-        let from = match names {
+        let from = match &names {
             plan::Names::None => NamesFrom::Nowhere,
             plan::Names::Here(_) => NamesFrom::Frames,
             plan::Names::There { path, nul } => {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
-        self.ask(&Request::Send { sources, names: from, options: options.clone() }).await?;
-        if let plan::Names::Here(names) = names {
-            for frame in Names::frames(names)? {
-                self.say(frame).await;
-            }
+        if removes_sources(&options) {
+            self.tell_places(inode_of(&expand(destination.as_bytes())))?;
         }
+        self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
+        let expect = match names {
+            plan::Names::None => expected(paths, &options),
+            plan::Names::Here(names) => self.tell_names(names, &options).await?,
+            plan::Names::There { .. } => None,
+        };
         let greeting = Greeting::new(self.ours.clone(), Role::Receives, options.strategy);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        let expect = expected(paths, names, &options);
         // The other end's word does not make one file of what was asked for as a directory.
         let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
-        let single = single.filter(|name| matches!(names, plan::Names::None) && is_it(name));
+        let single = single.filter(|name| from == NamesFrom::Nowhere && is_it(name));
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
             Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
         };
         self.end(result).await
+    }
+
+    /// Tells the names that a request is for; which names of the root they stand for, if not all.
+    async fn tell_names(
+        &mut self,
+        names: Packed,
+        options: &Options,
+    ) -> Result<Option<Expect>, SyncError> {
+        Names::check(&names)?;
+        let mut firsts = Some(Pile::default());
+        let names = names.into_iter().inspect(|line| {
+            let first = first_name(line, options);
+            firsts = firsts
+                .take()
+                .zip(first)
+                .and_then(|(mut firsts, first)| firsts.push(&first).is_ok().then_some(firsts));
+        });
+        for frame in Names::frames(names) {
+            self.say(frame).await;
+        }
+        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), globs: Vec::new() }))
     }
 
     /// What a destination means; nothing is looked at where nothing is brought there.
@@ -212,7 +262,7 @@ impl Session {
     /// Asks to receive, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
-        (paths, names): (&[PathBuf], &plan::Names),
+        (paths, names): (&[PathBuf], plan::Names),
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -220,15 +270,19 @@ impl Session {
         let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let names = match names {
             plan::Names::None => None,
-            plan::Names::Here(names) => Some(&names[..]),
+            plan::Names::Here(names) => Some(names),
             plan::Names::There { .. } => {
                 let why = "--files-from: a list on the other machine is for sources there";
                 return Err(SyncError::Usage(why.into()));
             }
         };
+        let is_list = names.is_some();
         let sources = open(&paths, names, &options)?.without(self.inside.take());
-        let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
+        let single = if is_list { None } else { single_file(&sources, &options) };
         let destination = destination.as_bytes().into();
+        if removes_sources(&options) {
+            self.tell_places(sources.places())?;
+        }
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
         let (tell, told) = oneshot::channel();
@@ -264,6 +318,7 @@ impl Session {
             Ok(Request::Receive { .. }) => negotiate(&theirs, &self.ours)?,
             Ok(Request::Send { .. }) | Err(_) => negotiate(&self.ours, &theirs)?,
         };
+        self.theirs = Some(theirs);
         let result = match request {
             Ok(request) => {
                 let patience = Patience::of_silence(request.silence());
@@ -299,13 +354,16 @@ impl Session {
                     NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
-                let sources = open(&paths, names.as_deref(), &options)?;
-                let single = names.is_none().then(|| single_file(&sources, &options)).flatten();
+                let is_list = names.is_some();
+                let sources = open(&paths, names, &options)?;
+                self.check_elsewhere(&options, || sources.places())?;
+                let single = if is_list { None } else { single_file(&sources, &options) };
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
+                self.check_elsewhere(&options, || inode_of(&expand(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
@@ -316,9 +374,25 @@ impl Session {
         }
     }
 
+    /// Refuses to have sources removed that are what is written to: they would be all there is.
+    fn check_elsewhere<I: IntoIterator<Item = Inode>>(
+        &self,
+        options: &Options,
+        here: impl FnOnce() -> I,
+    ) -> Result<(), SyncError> {
+        let Some(theirs) = self.theirs.as_ref().filter(|_| removes_sources(options)) else {
+            return Ok(());
+        };
+        if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(why.into()));
+        }
+        Ok(())
+    }
+
     /// Hears the names that a request is for, to the last.
-    async fn hear_names(&mut self) -> Result<Vec<Box<[u8]>>, SyncError> {
-        let (mut names, mut bytes) = (Vec::new(), 0);
+    async fn hear_names(&mut self) -> Result<Packed, SyncError> {
+        let (mut names, mut bytes) = (Packed::default(), 0);
         loop {
             let frame = self.hear().await?;
             let Names(more) = Names::decode(frame.kind, &frame.payload)?;
@@ -326,8 +400,8 @@ impl Session {
                 return Ok(names);
             }
             bytes += more.iter().map(|name| name.len()).sum::<usize>();
-            names.extend(more);
-            if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
+            let whole = more.iter().try_for_each(|name| names.push(name).map(drop));
+            if whole.is_err() || names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
                 return Err(PeerError::Limit("names").into());
             }
         }
@@ -399,37 +473,23 @@ impl Session {
             takes_offers: agreed.terms.offers(),
             most_files: crate::bounds::files_at_once(),
         };
-        if missing && (options.dry_run || options.select.list_only) {
-            let store = MemoryStore::new(Filter::default());
-            let see = options.metadata.seen_by_receiver(is_privileged);
-            let (_, warnings) = open_alternates(&root, (&options, see));
-            let alternates = Alternates::new(Vec::new());
-            return self.receive_into((store, alternates, warnings), setting, agreed, watch).await;
-        }
-        let unusable = |error| {
-            let root = deltic_core::path::printable(root.as_os_str().as_bytes());
-            SyncError::Selection(format!("destination {root}: {error}"))
-        };
-        if missing {
-            make(&root, &options).map_err(unusable)?;
-        }
         let see = options.metadata.seen_by_receiver(is_privileged);
-        let local = local_options(&root, &options, see)?;
-        let store = LocalStore::open(&root, local).map_err(unusable)?;
+        let unusable = |error| SyncError::Selection(of_destination(&root, error));
+        let store = if missing && (options.dry_run || options.select.list_only) {
+            let local = LocalOptions { see, ..LocalOptions::default() };
+            LocalStore::missing(&root, local).map_err(unusable)?
+        } else {
+            if missing {
+                make(&root, &options).map_err(|error| unmade(&root, error))?;
+            }
+            let local = local_options(&root, &options, see)?;
+            LocalStore::open(&root, local).map_err(unusable)?
+        };
         let (alternates, warnings) = open_alternates(&root, (&options, see));
-        self.receive_into((store, alternates, warnings), setting, agreed, watch).await
-    }
-
-    async fn receive_into<S: Store>(
-        &mut self,
-        (store, alternates, warnings): (S, Alternates<S>, Vec<String>),
-        setting: Setting,
-        Agreed { terms, joining, .. }: Agreed,
-        watch: Watch<'_>,
-    ) -> Result<(), SyncError> {
-        let threads = setting.options.threads;
-        let digests = Digests::new(self.cache.clone(), &setting.options);
-        let asked = (terms, &setting.options, terms.part());
+        let Agreed { terms, joining, .. } = agreed;
+        let threads = options.threads;
+        let digests = Digests::new(self.cache.clone(), &options);
+        let asked = (terms, &options, terms.part());
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
@@ -487,6 +547,11 @@ impl Session {
     }
 }
 
+/// Whether sources are to go.
+const fn removes_sources(options: &Options) -> bool {
+    options.remove.sources && !options.select.list_only
+}
+
 /// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and
 /// not under a new one.
 fn single_file(sources: &Sources, options: &Options) -> Option<Name> {
@@ -504,7 +569,7 @@ fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
 /// What a plan asks of one end.
 pub(crate) async fn dial(
     mut session: Session,
-    plan: &plan::Plan,
+    plan: plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     if plan.by_blake3 {
@@ -517,13 +582,13 @@ pub(crate) async fn dial(
     }
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            session.pull((paths, &plan.names), to.as_os_str(), options, watch).await
+            session.pull((paths, plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            session.push((paths, &plan.names), to.as_os_str(), options, watch).await
+            session.push((paths, plan.names), to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            session.push((paths, &plan.names), path, options, watch).await
+            session.push((paths, plan.names), path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
             Err(SyncError::Usage("source and destination are both remote".into()))

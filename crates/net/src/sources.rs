@@ -8,21 +8,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
-use deltic_core::{Name, glob};
+use deltic_core::{Name, Packed, glob};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
-use deltic_store::local::{SourceArg, SourceOptions, Sources};
+use deltic_store::local::{SourceArg, SourceArgs, SourceOptions, Sources};
 use deltic_store::{Filter, reason, shortened};
 
 use crate::error::SyncError;
-use crate::plan;
 
 /// Holds the sources that `paths` name; with `names`, what these mean below the only path.
 ///
@@ -30,24 +29,33 @@ use crate::plan;
 /// [`SyncError::Selection`] where an argument cannot be one.
 pub(crate) fn open(
     paths: &[OsString],
-    names: Option<&[Box<[u8]>]>,
+    names: Option<Packed>,
     options: &Options,
 ) -> Result<Sources, SyncError> {
-    let args: Vec<_> = match (names, paths) {
-        (None, _) => paths.iter().map(|path| argument(path, options)).collect::<Result<_, _>>()?,
+    match (names, paths) {
+        (None, _) => of(paths.iter().map(|path| argument(path, options)), options),
         (Some(names), [dir]) => {
-            names.iter().map(|name| listed(dir, name, options)).collect::<Result<_, _>>()?
+            of(names.into_iter().map(|name| listed(dir, &name, options)), options)
         }
         (Some(_), _) => {
-            return Err(SyncError::Usage("--files-from takes one source and a destination".into()));
+            Err(SyncError::Usage("--files-from takes one source and a destination".into()))
         }
-    };
-    Ok(of(args, options))
+    }
 }
 
 /// Holds these sources.
-pub(crate) fn of(args: Vec<SourceArg>, options: &Options) -> Sources {
-    Sources::new(args, source_options(options))
+///
+/// # Errors
+/// [`SyncError::Selection`] where one cannot be one, or there are too many.
+pub(crate) fn of(
+    args: impl Iterator<Item = Result<SourceArg, SyncError>>,
+    options: &Options,
+) -> Result<Sources, SyncError> {
+    let mut all = SourceArgs::default();
+    for arg in args {
+        all.push(arg?).map_err(|crowded| SyncError::Selection(crowded.to_string()))?;
+    }
+    Ok(Sources::new(all, source_options(options)))
 }
 
 /// What a source argument means.
@@ -100,20 +108,25 @@ fn source_options(options: &Options) -> SourceOptions {
 ///
 /// # Errors
 /// Where it cannot be read, or is too long for one session.
-pub fn read_names(from: impl Read, nul: bool) -> io::Result<Vec<Box<[u8]>>> {
-    let mut text = Vec::new();
-    from.take(MAX_NAMES_BYTES as u64 + 1).read_to_end(&mut text)?;
+pub fn read_names(from: impl Read, nul: bool) -> io::Result<Packed> {
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let is_name = |line: &&[u8]| !matches!(line, [] | [b'#' | b';', ..]);
-    let names: Vec<Box<[u8]>> = text.split(ends).filter(is_name).map(Into::into).collect();
-    if names.len() > MAX_NAMES || text.len() > MAX_NAMES_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too many names for one run"));
+    let mut from = BufReader::new(from.take(MAX_NAMES_BYTES as u64 + 1));
+    let (mut names, mut bytes, mut text) = (Packed::default(), 0, Vec::new());
+    while from.read_until(if nul { 0 } else { b'\n' }, &mut text)? > 0 {
+        bytes += text.len();
+        let whole =
+            text.split(ends).filter(is_name).try_for_each(|name| names.push(name).map(drop));
+        if whole.is_err() || names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too many names for one run"));
+        }
+        text.clear();
     }
     Ok(names)
 }
 
 /// The names of the list in the file `path` on this machine.
-pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Vec<Box<[u8]>>, SyncError> {
+pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Packed, SyncError> {
     let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, nul));
     read.map_err(|error| {
         SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))
@@ -167,42 +180,28 @@ fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
 const MAX_MATCHES: usize = 100_000;
 
 /// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
-pub(crate) fn expected(
-    paths: &[OsString],
-    names: &plan::Names,
-    options: &Options,
-) -> Option<Expect> {
-    let mut expect = Expect::default();
-    match names {
-        plan::Names::None => {
-            for path in paths {
-                let path = path.as_bytes();
-                let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
-                let name = if options.select.relative {
-                    let start = path.windows(3).position(|three| three == b"/./");
-                    let rest = start.map_or(path, |dot| &path[dot + 3..]);
-                    rest.split(|byte| *byte == b'/').find(|name| named(name))?
-                } else {
-                    path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
-                };
-                if glob::has_wildcards(name) {
-                    expect.globs.push(name.into());
-                }
-                expect.names.insert(Name::new(name).ok()?);
-            }
+pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> {
+    let (mut names, mut globs) = (Vec::new(), Vec::new());
+    for path in paths {
+        let path = path.as_bytes();
+        let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
+        let name = if options.select.relative {
+            let start = path.windows(3).position(|three| three == b"/./");
+            let rest = start.map_or(path, |dot| &path[dot + 3..]);
+            rest.split(|byte| *byte == b'/').find(|name| named(name))?
+        } else {
+            path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
+        };
+        if glob::has_wildcards(name) {
+            globs.push(name.into());
         }
-        plan::Names::Here(names) => {
-            for name in names {
-                expect.names.insert(first_name(name, options)?);
-            }
-        }
-        plan::Names::There { .. } => return None,
+        names.push(Name::new(name).ok()?);
     }
-    Some(expect)
+    Some(Expect { names: names.into_iter().collect(), globs })
 }
 
 /// The name at the root that a line of a list stands for.
-fn first_name(line: &[u8], options: &Options) -> Option<Name> {
+pub(crate) fn first_name(line: &[u8], options: &Options) -> Option<Name> {
     let arg = match options.select.relative {
         true => SourceArg::listed(OsStr::new("."), line).ok()?,
         false => SourceArg::new(OsStr::from_bytes(line)).ok()?,
@@ -218,7 +217,7 @@ mod tests {
     fn lists_are_lines_or_end_in_nul_and_have_comments() {
         let names = |text: &str, nul| {
             let names = read_names(text.as_bytes(), nul).unwrap();
-            names.iter().map(|name| String::from_utf8(name.to_vec()).unwrap()).collect::<Vec<_>>()
+            names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(names("a\r\n\n# no\n;no\nb c", false), ["a", "b c"]);
         assert_eq!(names("a\nb\0c\0", true), ["a\nb", "c"]);

@@ -9,6 +9,9 @@ pub enum PeerError {
     /// The stream does not begin as a Deltic's does; holds its first bytes, made printable.
     #[error("expected a deltic hello, got \"{0}\"")]
     NotDeltic(String),
+    /// It begins as rsync's does.
+    #[error("rsync answered, where deltic was expected")]
+    Rsync,
     /// No capability in common that a session could be held with.
     #[error("no common {0}")]
     NothingInCommon(&'static str),

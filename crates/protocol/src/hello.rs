@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::meta::Inode;
 use deltic_core::path::printable;
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Key, KeyedSum, Name, Strategy, SumKey};
+use deltic_core::{Fingerprint, Fingerprinter, Key, KeyedSum, Name, Packed, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::frame::framed;
@@ -74,6 +75,28 @@ impl Hello {
         self
     }
 
+    /// The same of an end that reads or writes in these places of its machine, as [`place`](Self::place) names them.
+    #[must_use]
+    pub fn at(mut self, places: &[Fingerprint]) -> Self {
+        self.capabilities.extend(places.iter().map(in_place));
+        self
+    }
+
+    /// Whether it reads or writes there.
+    #[must_use]
+    pub fn is_at(&self, place: &Fingerprint) -> bool {
+        self.capabilities.contains(&in_place(place))
+    }
+
+    /// What the end that says this calls the entry `inode` of the machine that was started as `boot`: who is not on that machine
+    /// learns nothing of it.
+    #[must_use]
+    pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
+        let Inode { device, number } = inode;
+        let numbers = [device.to_le_bytes(), number.to_le_bytes()].concat();
+        Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
+    }
+
     /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
@@ -114,14 +137,27 @@ impl Hello {
 /// Checks the first bytes of the stream.
 ///
 /// # Errors
-/// [`PeerError::NotDeltic`], with what came instead.
+/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::Rsync`].
 pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
-    if bytes == MAGIC { Ok(()) } else { Err(PeerError::NotDeltic(printable(bytes))) }
+    if bytes == MAGIC {
+        return Ok(());
+    }
+    // Its server begins with the version of its protocol, its daemon with a word.
+    let is_rsync = matches!(bytes, [27..=99, 0, 0, 0, ..]) || bytes.starts_with(b"@RSYNCD:");
+    if is_rsync {
+        return Err(PeerError::Rsync);
+    }
+    let magic = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
+    Err(PeerError::NotDeltic(printable(&bytes[..magic.unwrap_or(bytes.len())])))
 }
 
 /// What an end that knows a strategy says. The meaning of a name never changes.
 fn capability(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
+}
+
+fn in_place(place: &Fingerprint) -> String {
+    format!("place:{place}")
 }
 
 /// What both ends agreed on. Only [`negotiate`] makes one.
@@ -310,31 +346,37 @@ impl Wire for NamesFrom {
 pub struct Names(pub Vec<Box<[u8]>>);
 
 impl Names {
-    /// The frames that tell all of `names`, the last of them empty.
+    /// Checks that the other end takes all of `names`.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where they are more, or longer, than the other end takes.
-    pub fn frames(names: &[Box<[u8]>]) -> Result<Vec<Vec<u8>>, PeerError> {
-        let bytes: usize = names.iter().map(|name| name.len()).sum();
-        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    /// [`PeerError::Limit`] where they are more, or longer, than it does.
+    pub fn check(names: &Packed) -> Result<(), PeerError> {
+        let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
+        let longest = names.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
         if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
             return Err(PeerError::Limit("names"));
         }
-        let (mut frames, mut part) = (Vec::new(), Vec::new());
-        let mut weight = 0;
-        for name in names {
-            weight += name.len() + 3;
-            if weight > MAX_GREETING_BYTES - MAX_TEXT_BYTES || part.len() == MAX_BATCH {
-                frames.push(Self(std::mem::take(&mut part)).encode());
-                weight = name.len() + 3;
+        Ok(())
+    }
+
+    /// The frames that tell all of `names`, the last of them empty.
+    pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
+        let mut names = names.peekable();
+        let mut told = false;
+        std::iter::from_fn(move || {
+            let (mut part, mut weight) = (Vec::new(), 0);
+            let mut fits = |name: &Vec<u8>| {
+                weight += name.len() + 3;
+                weight <= MAX_GREETING_BYTES - MAX_TEXT_BYTES
+            };
+            while part.len() < MAX_BATCH
+                && let Some(name) = names.next_if(&mut fits)
+            {
+                part.push(name.into());
             }
-            part.push(name.clone());
-        }
-        if !part.is_empty() {
-            frames.push(Self(part).encode());
-        }
-        frames.push(Self::default().encode());
-        Ok(frames)
+            let is_last = part.is_empty();
+            (!std::mem::replace(&mut told, is_last)).then(|| Self(part).encode())
+        })
     }
 
     /// The frame of these.

@@ -2,7 +2,8 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::meta::{
-    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Owner, Who,
+    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Owner, Unread,
+    Who,
 };
 use deltic_core::path::BadPath;
 use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
@@ -298,7 +299,7 @@ impl Wire for Meta {
             (more.access_acl.is_some(), ACCESS_ACL),
             (more.default_acl.is_some(), DEFAULT_ACL),
             (!more.xattrs.is_empty(), XATTRS),
-            (more.unread, UNREAD),
+            (more.unread.is_some(), UNREAD),
         ];
         let has = fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit);
         (self.mode | has).put(to);
@@ -340,7 +341,7 @@ impl Wire for Meta {
                 .map(checked_xattrs)
                 .transpose()?
                 .unwrap_or_default(),
-            unread: bits & UNREAD != 0,
+            unread: (bits & UNREAD != 0).then_some(Unread::Other),
             owner: None,
         };
         meta.more = more.boxed();

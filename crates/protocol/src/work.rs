@@ -31,6 +31,8 @@ pub struct Setback {
 pub enum Then {
     /// The file may succeed if it is tried again: something changed under the run.
     Retry,
+    /// There was no room for it: it may succeed when nothing else is under way.
+    WaitForRoom,
     /// It will not succeed.
     GiveUp,
     /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as if

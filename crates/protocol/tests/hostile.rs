@@ -13,7 +13,7 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{Inode, Linked};
+use deltic_core::meta::{Inode, Linked, Unread};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -1046,7 +1046,7 @@ fn metadata_that_was_not_asked_for_is_refused() {
         with(More { access_acl: Some(Acl::default()), ..More::default() }),
         with(More { default_acl: Some(Acl::default()), ..More::default() }),
         with(More { xattrs, ..More::default() }),
-        with(More { unread: true, ..More::default() }),
+        with(More { unread: Some(Unread::Other), ..More::default() }),
     ] {
         let mut victim = Victim::new(Setting::default());
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
@@ -2358,7 +2358,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
 }
 
 fn setback(luck: u8) -> Setback {
-    let then = [Then::Retry, Then::GiveUp, Then::GoOn][usize::from(luck % 3)];
+    let then = [Then::Retry, Then::GiveUp, Then::GoOn, Then::WaitForRoom][usize::from(luck % 4)];
     Setback { trouble: trouble(TroubleKind::Failed), then }
 }
 
@@ -2424,7 +2424,8 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
             let item = deltic_protocol::report::Item::File;
-            Answer::Extra(Ok((vec![deltic_protocol::receiver::Extra { name, item, names }], None)))
+            let extra = deltic_protocol::receiver::Extra { name, item, names, stays: names == 1 };
+            Answer::Extra(Ok((vec![extra], None)))
         }
         Work::CountBelow { .. } if fails => Answer::Counted(Err(trouble(TroubleKind::Failed))),
         Work::CountBelow { .. } => Answer::Counted(Ok(u64::from(luck))),
@@ -2435,11 +2436,12 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Land => Answer::Landed(Vec::new()),
         Work::Remove { .. } | Work::MakeWay { .. } if fails => {
-            Answer::Removed(Err(trouble(TroubleKind::Failed)))
+            let troubles = vec![trouble(TroubleKind::Failed); usize::from(luck % 4)];
+            Answer::Removed(receiver::Removed { names: u64::from(luck), troubles })
         }
         Work::Remove { .. } | Work::MakeWay { .. } => {
-            let trouble = (luck > 200).then(|| trouble(TroubleKind::Skipped));
-            Answer::Removed(Ok(receiver::Removed { names: u64::from(luck), trouble }))
+            let troubles = vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)];
+            Answer::Removed(receiver::Removed { names: u64::from(luck), troubles })
         }
         Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Chart { names, .. } => {

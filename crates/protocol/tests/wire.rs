@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use deltic_core::Key;
 use deltic_core::codec::CodecError;
+use deltic_core::meta::Inode;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
@@ -153,6 +154,30 @@ fn a_stream_of_something_else_is_named() {
     assert_eq!(error.to_string(), "expected a deltic hello, got \"SSH-2.0-\"");
     let error = check_magic(b"\x1b[2J\r\n\0\xff").unwrap_err();
     assert!(!error.to_string().chars().any(char::is_control), "{error}");
+    // What a shell prints comes before it.
+    let error = check_magic(&[b"Hi\n", &MAGIC[..], b"\x01"].concat()).unwrap_err();
+    assert_eq!(error.to_string(), "expected a deltic hello, got \"Hi\\n\"");
+    for rsync in [&b"\x20\0\0\0"[..], b"@RSYNCD: 31.0\n"] {
+        assert_eq!(check_magic(rsync), Err(PeerError::Rsync));
+    }
+}
+
+#[test]
+fn a_place_is_known_to_whoever_heard_its_hello_on_the_same_machine() {
+    let hello = |part| Hello::ours(Key::from_bytes([part; 32]));
+    let inode = |device, number| Inode { device, number };
+    let here = hello(1).place(b"boot", inode(7, 9));
+    let told = hello(1).at(&[here]);
+    assert!(told.is_at(&told.place(b"boot", inode(7, 9))));
+    for other in [
+        told.place(b"tomorrow", inode(7, 9)),
+        told.place(b"boot", inode(9, 7)),
+        hello(2).place(b"boot", inode(7, 9)),
+    ] {
+        assert!(!told.is_at(&other));
+    }
+    // Who does not know what it is for takes no notice.
+    assert!(negotiate(&told, &hello(2)).is_ok());
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub(crate) enum Way {
     Walk,
     /// Wherever symlinks lead, because that was asked for.
     Follow,
+    /// To nothing: the root is not there.
+    Nowhere,
 }
 
 /// What a directory is opened for.
@@ -92,6 +94,16 @@ impl Dir {
         let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
         let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
         Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel }, links: None })
+    }
+
+    /// The root that is not there: nothing is found below it, or made.
+    pub(crate) fn missing_root() -> Result<Self, Errno> {
+        Ok(Self::open_root(Path::new("/"))?.with_way(Way::Nowhere))
+    }
+
+    /// Whether it is that one.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.way == Way::Nowhere
     }
 
     /// Makes the last directory of `path`, unless there is one.
@@ -170,7 +182,7 @@ impl Dir {
         let opened = match self.way {
             Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
             // Nothing else keeps it below the root.
-            Way::Walk | Way::Follow => Err(Errno::XDEV),
+            Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
         };
         match opened {
             Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
@@ -206,6 +218,7 @@ impl Dir {
 
     fn open_from(&self, at: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         let fd = match self.way {
+            Way::Nowhere => return Err(Errno::NOENT),
             _ if path.is_root() => fs::openat(at, ".", usage.flags(), Mode::empty())?,
             Way::Kernel => open_beneath(at, path.as_bytes(), usage)?,
             Way::Walk => open_by_names(at, path, usage)?,

@@ -143,6 +143,18 @@ pub enum StoreError {
         /// The line, and what is wrong with it.
         why: String,
     },
+    /// Names in a directory that was to be removed could not be, so it stays with them; the others went.
+    #[error("remove {path}: {} names in it stayed", stayed.len() as u64 + more)]
+    Stayed {
+        /// The directory.
+        path: RelPath,
+        /// How many names went.
+        removed: u64,
+        /// Why others stayed, of each once.
+        stayed: Vec<Self>,
+        /// How many more stayed than these.
+        more: u64,
+    },
     /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
     #[error("keep {path}: names in it are protected")]
     Protected {

@@ -98,6 +98,8 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
+    /// Whether rules left names out.
+    pub spares: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
     /// The directory that is written to, which takes no part.
@@ -302,9 +304,17 @@ pub trait Store: Tree {
     /// listed. Perishable rules count for `path` itself only.
     ///
     /// # Errors
-    /// The first of the names that stayed; the others are removed all the same. [`StoreError::Protected`] where
-    /// nothing but the filter kept any.
+    /// What kept the name itself; [`StoreError::Stayed`] of names below it, with which it stays: the others are removed all the
+    /// same. [`StoreError::Protected`] where nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// The same with each of these: cheaper where those of one directory follow each other.
+    ///
+    /// # Errors
+    /// Of each, in order, those of [`Store::remove`].
+    fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {
+        paths.iter().map(|path| self.remove(path)).collect()
+    }
 
     /// Has `path` wait with a new version that waits at `leader` for [`land`](Self::land): it becomes another name of that, in
     /// place of what is `seen`. Whether one waits there; if not, nothing is done.

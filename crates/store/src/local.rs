@@ -36,6 +36,6 @@ pub use backup::Backup;
 pub use rebuild::LocalRebuild;
 pub(crate) use snapshot::read_at;
 pub use snapshot::{LocalSnapshot, Version};
-pub use sources::{SourceArg, SourceOptions, Sources};
+pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_root};
 pub use writing::{PartialDir, Writing};

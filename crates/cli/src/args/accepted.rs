@@ -80,10 +80,10 @@ pub(crate) struct Accepted {
     /// Refused: only rsync's daemons ask for a password
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) password_file: Option<OsString>,
-    /// Refused: only rsync's daemons take early input
+    /// Accepted: only rsync's daemons take early input
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
-    /// Refused: `deltic delta` writes what changed into a file
+    /// Accepted: it syncs, and writes no FILE; `deltic delta` writes what changed of one file
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) write_batch: Option<OsString>,
     /// Refused: `deltic delta` writes what changed into a file
@@ -114,7 +114,7 @@ impl Accepted {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.password_file.is_none(),
-            "--password-file is of no use: only rsync's daemons have passwords"
+            "--password-file: only rsync's daemons have passwords"
         );
         let converts = self.iconv.as_deref().is_some_and(|spec| !matches!(spec, "-" | "." | ""));
         for (asked, what, instead) in [
@@ -127,8 +127,6 @@ impl Accepted {
                 "--copy-as",
                 "run deltic as the user whose files they shall be",
             ),
-            (self.early_input.is_some(), "--early-input", "only rsync's daemons take early input"),
-            (self.write_batch.is_some(), "--write-batch", BATCHES),
             (self.only_write_batch.is_some(), "--only-write-batch", BATCHES),
             (self.read_batch.is_some(), "--read-batch", BATCHES),
         ] {
@@ -142,4 +140,4 @@ impl Accepted {
 
 const OTHER_END: &str =
     "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides";
-const BATCHES: &str = "`deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";
+const BATCHES: &str = "there are no batch files: `deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

@@ -3,6 +3,7 @@
 //! Files named on the command line are read here, on the machine where it was typed: both ends get what is in them.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -40,7 +41,12 @@ enum Word {
 
 impl Filters {
     /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`.
-    pub(crate) fn rules(&self, from0: bool, partial_dir: Option<&OsStr>) -> Result<Rules> {
+    /// What is made beside other names is protected: what ends in `suffix`, and directories of the name `partial_dir`.
+    pub(crate) fn rules(
+        &self,
+        from0: bool,
+        (suffix, partial_dir): (Option<&[u8]>, Option<&OsStr>),
+    ) -> Result<Rules> {
         let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
         let mut gathered = Gathered { rules: Vec::new(), end };
         let mut sprinkled = 0;
@@ -69,6 +75,9 @@ impl Filters {
         if self.cvs_exclude {
             gathered.add(rule::rule(b":C")?, 0)?;
             gathered.add(rule::rule(b"-C")?, 0)?;
+        }
+        if let Some(suffix) = suffix {
+            gathered.add(rule::rule(&[b"P *", suffix].concat())?, 0)?;
         }
         if let Some(dir) = partial_dir.map(OsStr::as_bytes).filter(|dir| !dir.starts_with(b"/")) {
             let name = dir.strip_suffix(b"/").unwrap_or(dir);
@@ -129,6 +138,16 @@ impl Gathered {
     }
 }
 
+/// A file of rules that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unread(String);
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read rules {}", self.0)
+    }
+}
+
 /// All of a file, or of standard input.
 fn contents(path: &OsStr) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
@@ -138,7 +157,7 @@ fn contents(path: &OsStr) -> Result<Vec<u8>> {
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().with_context(|| format!("read rules {}", shown(path)))?;
+    let bytes = read().with_context(|| Unread(shown(path)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         bail!("read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
     }
@@ -252,7 +271,7 @@ mod tests {
             }
             Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
         };
-        filters(words).rules(false, None).unwrap().list.iter().map(text).collect()
+        filters(words).rules(false, (None, None)).unwrap().list.iter().map(text).collect()
     }
 
     #[test]
@@ -276,7 +295,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_understood_is_named() {
-        let refusal = |words: &str| format!("{:#}", filters(words).rules(false, None).unwrap_err());
+        let refusal =
+            |words: &str| format!("{:#}", filters(words).rules(false, (None, None)).unwrap_err());
         assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
         assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
         let dir = tempfile::tempdir().unwrap();

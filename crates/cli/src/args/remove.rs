@@ -15,8 +15,8 @@ pub(crate) struct RemoveArgs {
     #[arg(aliases = ["delete-before", "delete-during", "delete-delay", "delete-after"])]
     delete: bool,
     /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N")]
-    max_delete: Option<u64>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    max_delete: Option<i64>,
     /// Remove whatever --delete finds, accident or not
     #[arg(long)]
     force_delete: bool,
@@ -60,7 +60,8 @@ impl RemoveArgs {
             bail!("--delete removes nothing without -r, -a or -d");
         }
         Ok(match (self.max_delete, self.force_delete) {
-            (Some(most), _) => Delete::AtMost(most),
+            // As in rsync, less than nothing is nothing.
+            (Some(most), _) => Delete::AtMost(most.try_into().unwrap_or(0)),
             (None, true) => Delete::AtMost(u64::MAX),
             (None, false) => Delete::Guarded,
         })

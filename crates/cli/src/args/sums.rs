@@ -40,7 +40,7 @@ impl SumArgs {
             }
         }
         if before == "none" && compares {
-            let what = format!("checksum none with --checksum");
+            let what = "checksum none with --checksum".into();
             bail!(Unsupported::new(what, "contents are compared by sums"));
         }
         let by_blake3 = [transfer, before].contains(&"blake3");

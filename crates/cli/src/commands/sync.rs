@@ -1,7 +1,7 @@
 //! `deltic sync`: plan, run, tell.
 
 use std::io::{self, IsTerminal, stderr, stdin, stdout};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use deltic_net::{Outcome, Plan, SyncError, User};
@@ -25,7 +25,7 @@ pub(crate) const HELP: &str = "see `deltic sync --help`";
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    asked(args, HELP).map_or_else(|exit| exit, |request| sync(&request).1)
+    asked(args, HELP).map_or_else(|exit| exit, |request| sync(request).1)
 }
 
 /// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
@@ -42,6 +42,13 @@ pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit
     let mut request =
         Request::new(args, terminals).map_err(|refusal| refuse(args, help, &refusal))?;
     request.view.help = help;
+    if args.accepted.write_batch.is_some() {
+        let why = "--write-batch: no batch file is written";
+        output::complain(
+            why,
+            Some("`deltic delta` and `deltic patch` make deltas of single files"),
+        );
+    }
     Ok(request)
 }
 
@@ -54,17 +61,20 @@ fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit 
         output.line(Event::refusal(refusal).line());
         output.flush();
     }
+    let exit = Exit::of_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
-    output::complain(&output::words(refusal), instead.or(Some(help)));
-    Exit::of_refusal(refusal)
+    // Words that make sense need no explanation.
+    let help = Some(help).filter(|_| exit != Exit::Files);
+    output::complain(&output::words(refusal), instead.or(help));
+    exit
 }
 
 /// Runs one sync and tells of it; how it ended.
-pub(super) fn sync(request: &Request) -> (Result<Outcome, SyncError>, Exit) {
-    let mut teller = tell::teller(request, output(request));
+pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
+    let mut teller = tell::teller(&request, output(&request));
     // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let (result, troubles) = watched(&request.plan, shows_progress, &mut *teller);
+    let (result, troubles) = watched(request.plan, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
     let written = teller.finish(&result, exit);
     let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
@@ -84,7 +94,7 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
 
 /// Runs the plan here while `teller` tells of it on another thread.
 pub(super) fn watched(
-    plan: &Plan,
+    plan: Plan,
     shows_progress: bool,
     teller: &mut dyn Teller,
 ) -> (Result<Outcome, SyncError>, Troubles) {
@@ -94,8 +104,13 @@ pub(super) fn watched(
         let telling = scope.spawn(move || tell::listen(&said, teller));
         // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
         let result = deltic_net::run(plan, &user, &mut |notice| {
-            if shows_progress || !matches!(notice, Notice::Settled { .. }) {
-                sender.send(Said::Notice(notice)).ok();
+            if !shows_progress && matches!(notice, Notice::Settled { .. }) {
+                return;
+            }
+            // The teller looks now and then, and wakes up where more waits than there is room for.
+            if let Err(TrySendError::Full(said)) = sender.try_send(Said::Notice(notice)) {
+                telling.thread().unpark();
+                sender.send(said).ok();
             }
         });
         sender.send(Said::Over).ok();

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         }
     };
     let mut teller = Differences::new(args, &plan);
-    let (result, troubles) = watched(&plan, true, &mut teller);
+    let (result, troubles) = watched(plan, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if teller.found > 0 => Exit::Different,
         // There is no A to compare with.
@@ -179,7 +179,7 @@ fn options(args: &Args) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: args.cached, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules(false, None)?,
+        rules: args.filters.rules(false, (None, None))?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         // A B that is not there is a wrong word more often than an empty one.

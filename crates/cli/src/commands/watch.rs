@@ -110,7 +110,7 @@ impl Course {
         if request.view.json {
             say(&request, &Event::round(round));
         }
-        let (result, exit) = sync(&request);
+        let (result, exit) = sync(request);
         self.note(&result, exit);
         (result, exit)
     }

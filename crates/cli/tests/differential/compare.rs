@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use deltic_core::path::printable;
+
 use crate::case::{Case, End};
 use crate::common::attrs::{ACCESS, DEFAULT};
 use crate::common::look::{Kind, Look, look};
@@ -15,9 +17,16 @@ use crate::common::{Way, World};
 /// What a directory's owner may do in it: all.
 const OWNER_BITS: u32 = 0o700;
 
-/// Where an ACL's bytes say what the owner may do, and that he may write.
+/// Where an ACL's bytes say what the owner may do; that he may write, and that he may do all.
 const ACL_OWNER_AT: usize = 6;
 const ACL_WRITE: u8 = 2;
+const ACL_ALL: u8 = 7;
+
+/// Where an ACL's bytes say what the owning group may do.
+fn group_at(acl: &[u8]) -> Option<usize> {
+    let nth = acl[4..].chunks_exact(8).position(|entry| entry[..2] == [4, 0])?;
+    Some(4 + 8 * nth + 2)
+}
 
 type Looks = BTreeMap<PathBuf, Look>;
 
@@ -163,6 +172,14 @@ fn has_no_place(name: &Path, ours: &End) -> bool {
     is_partial && ours.stderr.lines().any(is_full)
 }
 
+/// Whether it is a full directory in the place of a file.
+fn is_in_the_way(name: &Path, ours: &End) -> bool {
+    let Ok(name) = name.strip_prefix("dst") else { return false };
+    let said =
+        format!("deltic: commit {}: directory not empty", printable(name.as_os_str().as_bytes()));
+    ours.stderr.lines().any(|line| line == said)
+}
+
 /// Whether it is a directory that backups are kept in.
 fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
@@ -171,6 +188,11 @@ fn is_backup_dir(name: &Path, look: &Look) -> bool {
 /// Whether rsync took a name for one that it had not asked for, and gave up.
 fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
+}
+
+/// Whether rsync could not add a hole to what it had made room for, and gave up.
+fn cannot_add(theirs: &End) -> bool {
+    theirs.code == Some(11) && theirs.stderr.contains("rsync: [receiver] write failed on ")
 }
 
 /// The directory, with a slash, of which Deltic says that it stays.
@@ -182,14 +204,16 @@ fn kept_dir(line: &str) -> Option<String> {
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
-        if self.case.way == Way::Pull && is_rejected(theirs) {
+        let fails = self.asked.has("--preallocate") && self.asked.has("-S");
+        let fails = fails && self.asked.part("--append") && cannot_add(theirs);
+        if self.case.way == Way::Pull && is_rejected(theirs) || fails {
             return Vec::new();
         }
         let mut all = Vec::new();
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
             || self.wants_attributes_of_none(ours, theirs)
-            || self.counts_what_stays(ours, theirs);
+            || self.spares_for_an_empty_source(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
@@ -255,10 +279,11 @@ impl Both<'_> {
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
     }
 
-    /// Whether Deltic names directories that were to go beyond the limit, and stay in any case: rules protect what is in them.
-    fn counts_what_stays(&self, ours: &End, theirs: &End) -> bool {
-        let is_limited = self.asked.rules() && self.asked.has("--max-delete=0");
-        is_limited && (ours.code, theirs.code) == (Some(25), Some(0))
+    /// Whether Deltic removes nothing because nothing takes part, whatever number was named.
+    fn spares_for_an_empty_source(&self, ours: &End, theirs: &End) -> bool {
+        self.asked.has("--max-delete=1000")
+            && (ours.code, theirs.code) == (Some(25), Some(0))
+            && ours.stderr.contains(" names would go, and the source is empty; ")
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
@@ -278,6 +303,11 @@ impl Both<'_> {
             && !untimed
             && !shared
             && !implied
+            && !self
+                .case
+                .sources
+                .iter()
+                .any(|source| self.is_told_without_descent(Path::new(source)))
     }
 
     /// Each `-i` line of one only.
@@ -289,8 +319,12 @@ impl Both<'_> {
             let name = line.strip_prefix("*deleting   ");
             name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
         };
-        let (ours, mut theirs) = (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
+        let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
+        let (mut ours, mut theirs) =
+            (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
         theirs.retain(|line| !is_meant(line));
+        // A dry run names what the limit spares.
+        ours.retain(|line| !limited || !line.starts_with("*deleting "));
         let only = |who, one: &BTreeSet<String>, other| {
             one.difference(other)
                 .map(|line| format!("told by {who} only: {line}"))
@@ -398,9 +432,10 @@ impl Both<'_> {
             let is_copy = self.is_backup(name) && self.asked.has("--inplace");
             let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
             let is_kept = follows || is_kept;
+            let is_in_the_way = is_in_the_way(name, ends.0);
             let told = |look: &Look| {
                 let told = self.told(name, look, (&linked, is_kept));
-                let mode = self.told_mode(name, look);
+                let mode = self.told_mode((name, is_in_the_way), look);
                 format!("{:o} {told}", if follows && !asked.perms() { 0 } else { mode })
             };
             let (here, was) = (ours.get(name).map(told), self.before.get(name).map(told));
@@ -433,7 +468,12 @@ impl Both<'_> {
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
-                || here.is_none() && self.finds_equal() && self.is_backup(name);
+                || here.is_none() && self.finds_equal() && self.is_backup(name)
+                || here.is_none()
+                    && self.is_backup(name)
+                    && self.spares_for_an_empty_source(ends.0, ends.1)
+                || there.is_none() && self.is_unsafe_backup(name, ours)
+                || here.is_none() && self.is_told_without_descent(name);
             if here != there && !meant {
                 let [new, was, here, there] =
                     [new, was, here, there].map(|told| told.unwrap_or_else(|| "nothing".into()));
@@ -477,6 +517,22 @@ impl Both<'_> {
                 meant.notes.extend(kept.map(|(note, value)| (note.clone(), value.clone())));
             }
         }
+        // To what --append leaves alone it links no other names.
+        if self.asked.part("--append") && theirs.content == ours.content {
+            meant.names = ours.names;
+        }
+        // An ACL that comes with the loss of setuid or setgid it sets without what the owning group may do, until the next run.
+        let was_special = was.is_some_and(|was| was.mode & 0o6000 != 0 && was.mode != theirs.mode);
+        if was_special && self.asked.has("-A") {
+            let here = ours.notes.get(ACCESS).and_then(|acl| Some(acl[group_at(acl)?]));
+            let there = meant.notes.get_mut(ACCESS).and_then(|acl| {
+                let at = group_at(acl)?;
+                acl.get_mut(at)
+            });
+            if let Some((there, here)) = there.zip(here).filter(|(there, _)| **there == 0) {
+                *there = here;
+            }
+        }
         // What it sets an attribute of gets the exact time, though the one that it has is within the window.
         if let (Some(was), Some(new), Some(window)) = (was, new, self.asked.window()) {
             let differ = |note: &&String| was.notes.get(*note) != new.notes.get(*note);
@@ -510,6 +566,19 @@ impl Both<'_> {
         let last = name.file_name().unwrap_or_default().as_bytes();
         let is_kept = name.components().any(|part| part.as_os_str() == "kept");
         self.asked.has("-b") && (is_kept || last.ends_with(b"~") || last.ends_with(b".old"))
+    }
+
+    /// Whether it is a backup of a link that leads out: with --safe-links rsync keeps none.
+    fn is_unsafe_backup(&self, name: &Path, ours: &Looks) -> bool {
+        let is_link = ours.get(name).is_some_and(|look| look.kind == Kind::Link);
+        is_link && self.asked.has("--safe-links") && self.is_backup(name)
+    }
+
+    /// Whether files of rules in directories on the way to it do not count for rsync, which does not descend.
+    fn is_told_without_descent(&self, name: &Path) -> bool {
+        let words = ["-lptd", "-R"].iter().all(|word| self.asked.has(word));
+        let is_named = |source: &OsString| name.ends_with(source);
+        words && self.asked.rules() && self.case.sources.iter().any(is_named)
     }
 
     /// Whether rsync carries the attributes of links that are followed, and not of what they point at.
@@ -633,6 +702,9 @@ impl Both<'_> {
             if is_opened && note == ACCESS {
                 value[ACL_OWNER_AT] &= !ACL_WRITE;
             }
+            if note == ACCESS && self.is_left_open(name, look) {
+                value[ACL_OWNER_AT] = ACL_ALL;
+            }
             if asked.carries_note(note) || !is_kept && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
@@ -647,7 +719,7 @@ impl Both<'_> {
     }
 
     /// What is to be equal of a name's mode.
-    fn told_mode(&self, name: &Path, look: &Look) -> u32 {
+    fn told_mode(&self, (name, is_in_the_way): (&Path, bool), look: &Look) -> u32 {
         if is_backup_dir(name, look) {
             return 0;
         }
@@ -660,16 +732,28 @@ impl Both<'_> {
             _ => 0o777,
         };
         let bits = if self.is_opened(name) { bits & 0o7577 } else { bits };
-        // A directory that its owner may only write in, rsync opens to him and leaves it so.
-        let half_open = self.case.lowered && look.kind == Kind::Dir && look.mode & 0o700 == 0o200;
-        let opened = if half_open { OWNER_BITS } else { 0 };
+        let is_dir_in_the_way = self.case.lowered && look.kind == Kind::Dir && is_in_the_way;
+        let opened =
+            if is_dir_in_the_way || self.is_left_open(name, look) { OWNER_BITS } else { 0 };
         (look.mode | opened) & bits
     }
 
     /// Whether rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
     fn is_opened(&self, name: &Path) -> bool {
         let is_ordinary = self.case.lowered || self.asked.has("--no-super");
-        is_ordinary && (self.is_backup(name) || self.asked.part("max-delete"))
+        let had_others =
+            self.asked.deletes() && self.before.get(name).is_some_and(|was| was.names > 1);
+        is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
+    }
+
+    /// Whether it is a directory that its owner may only write in, or a new one that a default ACL closes to him: rsync opens it
+    /// to an ordinary user and leaves it so.
+    fn is_left_open(&self, name: &Path, look: &Look) -> bool {
+        let is_closed = |acl: &Vec<u8>| acl[ACL_OWNER_AT] != ACL_ALL;
+        let was_dir = self.before.get(name).is_some_and(|was| was.kind == Kind::Dir);
+        let is_closed_heir = !was_dir && look.notes.get(DEFAULT).is_some_and(is_closed);
+        let is_closed = look.mode & OWNER_BITS == 0o200 || is_closed_heir;
+        self.case.lowered && look.kind == Kind::Dir && is_closed
     }
 
     /// Files of the alternates, which a target may have further names of.

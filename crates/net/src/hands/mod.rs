@@ -22,7 +22,14 @@ fn trouble(error: &StoreError) -> Trouble {
         StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
         _ => TroubleKind::Failed,
     };
-    Trouble { kind, message: error.to_string() }
+    let message = match error {
+        StoreError::NotFound { action: "list", path, .. } => {
+            format!("directory has vanished: \"{path}\"")
+        }
+        StoreError::NotFound { path, .. } => format!("file has vanished: \"{path}\""),
+        error => error.to_string(),
+    };
+    Trouble { kind, message }
 }
 
 /// The same at the destination, where nothing that is missing has vanished.
@@ -34,6 +41,7 @@ fn setback(error: &StoreError) -> Setback {
     let then = match error {
         StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
         StoreError::Unset { .. } => Then::GoOn,
+        error if error.wants_room() => Then::WaitForRoom,
         _ => Then::GiveUp,
     };
     Setback { trouble: failed(error), then }

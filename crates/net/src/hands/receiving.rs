@@ -122,17 +122,26 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
         }
     }
 
-    fn may_join(work: &Work) -> bool {
-        matches!(work, Work::Replace(_))
+    fn may_join(work: &Work, next: &Work) -> bool {
+        matches!(
+            (work, next),
+            (Work::Replace(_), Work::Replace(_)) | (Work::Remove { .. }, Work::Remove { .. })
+        )
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
-        let small = |work| match work {
-            Work::Replace(small) => small,
-            other => unreachable!("{other:?} may not join"),
-        };
-        let small: Vec<_> = works.into_iter().map(small).collect();
-        self.replace_all(&small).into_iter().map(Answer::Done).collect()
+        let (mut small, mut going) = (Vec::new(), Vec::new());
+        for work in works {
+            match work {
+                Work::Replace(file) => small.push(file),
+                Work::Remove { path } => going.push(path),
+                other => unreachable!("{other:?} may not join"),
+            }
+        }
+        // They are all of one kind.
+        let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
+        let gone = self.store.remove_all(&going).into_iter();
+        replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
     }
 
     fn perform(&self, work: Work) -> Answer {
@@ -271,18 +280,23 @@ fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
-/// How many names went, and what else stayed than what is protected.
-fn removed(result: Result<u64, StoreError>) -> Result<Removed, Trouble> {
+/// How many names went, and why others stayed.
+fn removed(result: Result<u64, StoreError>) -> Removed {
     match result {
-        Ok(names) => Ok(Removed { names, trouble: None }),
+        Ok(names) => Removed { names, troubles: Vec::new() },
         Err(
             error @ (StoreError::Protected { removed: names, .. }
             | StoreError::KeepsOld { removed: names, .. }),
         ) => {
             let (kind, message) = (TroubleKind::Skipped, error.to_string());
-            Ok(Removed { names, trouble: Some(Trouble { kind, message }) })
+            Removed { names, troubles: vec![Trouble { kind, message }] }
         }
-        Err(error) => Err(failed(&error)),
+        Err(StoreError::Stayed { path, removed: names, stayed, more }) => {
+            let message = format!("remove {path}: {more} more names in it stayed");
+            let more = (more > 0).then_some(Trouble { kind: TroubleKind::Failed, message });
+            Removed { names, troubles: stayed.iter().map(failed).chain(more).collect() }
+        }
+        Err(error) => Removed { names: 0, troubles: vec![failed(&error)] },
     }
 }
 

@@ -102,8 +102,8 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
         }
     }
 
-    fn may_join(work: &Work) -> bool {
-        matches!(work, Work::Open { .. })
+    fn may_join(work: &Work, next: &Work) -> bool {
+        matches!((work, next), (Work::Open { .. }, Work::Open { .. }))
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
@@ -295,14 +295,7 @@ impl<T: Tree> SendingHands<T> {
         }
         let zstd = self.packs(zstd);
         let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd, bears)));
-        Answer::Opened(opened.map_err(|error| match error {
-            // In the words that scripts know from rsync.
-            StoreError::NotFound { path, .. } => Trouble {
-                kind: TroubleKind::Vanished,
-                message: format!("file has vanished: \"{path}\""),
-            },
-            error => trouble(&error),
-        }))
+        Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
     /// Holds a file open, or reads all of it.

@@ -61,9 +61,9 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
         ));
     };
     match status {
-        Ok(status) if status.success() => None,
         Ok(status) if status.code() == Some(127) => Some(SyncError::NoRemoteProgram),
         Ok(status) if heard == Heard::Nothing => Some(SyncError::NoAnswer(status)),
+        Ok(status) if status.success() => None,
         Ok(status) => {
             Some(SyncError::Disconnected(format!("the remote shell ended with {status}")))
         }

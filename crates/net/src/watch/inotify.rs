@@ -131,7 +131,8 @@ impl Kernel {
 
 impl Site {
     fn tree(&self) -> deltic_store::local::Sources {
-        sources::of(self.dirs.clone(), &self.options)
+        let dirs = self.dirs.iter().cloned().map(Ok);
+        sources::of(dirs, &self.options).expect("they are as many as arguments of a command")
     }
 
     /// Where a path of the transfer is on this machine.

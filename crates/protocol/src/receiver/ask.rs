@@ -334,6 +334,8 @@ pub struct Extra {
     pub item: Item,
     /// How many names removing it would remove, itself included.
     pub names: u64,
+    /// Whether it is a directory that stays, with what rules protect in it.
+    pub stays: bool,
 }
 
 /// What a user or group of the sender's becomes here.
@@ -386,7 +388,7 @@ pub enum Answer {
     /// What a search found.
     Rolled(Result<Rolled, Setback>),
     /// What was removed; an error where nothing was.
-    Removed(Result<Removed, Trouble>),
+    Removed(Removed),
     /// Whether the user said yes.
     Asked(bool),
     /// It is done.
@@ -398,17 +400,14 @@ pub enum Answer {
 pub struct Removed {
     /// How many names went.
     pub names: u64,
-    /// Why not all did.
-    pub trouble: Option<Trouble>,
+    /// Why others did not: of each once.
+    pub troubles: Vec<Trouble>,
 }
 
 impl Removed {
-    /// The names that went, where none stayed.
-    ///
-    /// # Errors
-    /// Why some stayed.
-    pub(super) fn whole(self) -> Result<u64, Trouble> {
-        self.trouble.map_or(Ok(self.names), Err)
+    /// Nothing went, for this reason.
+    pub(super) fn nothing(trouble: Trouble) -> Self {
+        Self { names: 0, troubles: vec![trouble] }
     }
 }
 

@@ -15,12 +15,12 @@ use deltic_core::{Kind, Meta, RelPath};
 
 use crate::message::{Done, FileNo};
 use crate::options::AlternateUse;
-use crate::report::{Action, Change, Differs, Facts, Item, Trouble};
+use crate::report::{Action, Change, Differs, Facts, Item};
 use crate::work::{Handle, Setback, Then};
 
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
-use super::{Place, Receiver, Work};
+use super::{Place, Receiver, Removed, Work};
 
 /// An entry that waits for what the alternates have in its place.
 #[derive(Debug)]
@@ -166,10 +166,8 @@ impl Receiver {
         }
     }
 
-    pub(super) fn left_out(&mut self, removed: Result<u64, Trouble>) {
-        if let Err(trouble) = removed {
-            self.trouble(trouble);
-        }
+    pub(super) fn left_out(&mut self, removed: Removed) {
+        removed.troubles.into_iter().for_each(|trouble| self.trouble(trouble));
     }
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {

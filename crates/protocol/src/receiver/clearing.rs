@@ -39,7 +39,7 @@ impl Receiver {
     pub(super) fn counted(&mut self, file: FileNo, path: RelPath, below: Result<u64, Trouble>) {
         let names = match below {
             Ok(below) => below.saturating_add(1),
-            Err(trouble) => return self.cleared(file, Err(trouble)),
+            Err(trouble) => return self.cleared(file, Removed::nothing(trouble)),
         };
         // How long the list will be is not known yet.
         let options = &self.setting.options;
@@ -53,7 +53,8 @@ impl Receiver {
         };
         if never && names > most {
             let message = format!("replace {path}: directory not empty");
-            return self.cleared(file, Err(Trouble { kind: TroubleKind::Failed, message }));
+            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            return self.cleared(file, Removed::nothing(trouble));
         }
         // What is empty gives way whatever the limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
@@ -62,7 +63,8 @@ impl Receiver {
                 "replace {path}: {names} names in that directory would go, with others more than {most}; \
                  --delete with --max-delete or --force-delete allows it"
             );
-            return self.cleared(file, Err(Trouble { kind: TroubleKind::DeleteLimit, message }));
+            let trouble = Trouble { kind: TroubleKind::DeleteLimit, message };
+            return self.cleared(file, Removed::nothing(trouble));
         }
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
@@ -70,41 +72,40 @@ impl Receiver {
         self.jobs.ask(work, Place::Clear { file });
     }
 
-    pub(super) fn cleared(&mut self, file: FileNo, removed: Result<Removed, Trouble>) {
+    pub(super) fn cleared(&mut self, file: FileNo, removed: Removed) {
         let Some(entry) = self.clearing.remove(&file) else { return };
         if self.setting.options.clears() {
-            self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
+            self.totals.deleted += removed.names;
         }
-        // Whatever kept the directory, the entry cannot come.
-        let removed = removed
-            .and_then(Removed::whole)
-            .map_err(|trouble| Trouble { kind: TroubleKind::Failed, message: trouble.message });
-        match (entry, removed) {
-            (Cleared::File(mut candidate), Ok(_)) => {
-                candidate.seen = None;
-                self.enqueue(*candidate);
-            }
-            (Cleared::Other { meta, change }, Ok(_)) => self.make_other(meta, change),
-            (Cleared::Name { mut name, change }, Ok(_)) => {
-                name.seen = None;
-                self.make_link(file, name, change);
-            }
-            (Cleared::File(candidate), Err(trouble)) => {
+        if removed.troubles.is_empty() {
+            return match entry {
+                Cleared::File(mut candidate) => {
+                    candidate.seen = None;
+                    self.enqueue(*candidate);
+                }
+                Cleared::Other { meta, change } => self.make_other(meta, change),
+                Cleared::Name { mut name, change } => {
+                    name.seen = None;
+                    self.make_link(file, name, change);
+                }
+                Cleared::Nothing => {}
+            };
+        }
+        match entry {
+            Cleared::File(candidate) => {
                 self.report_settled(candidate.meta.len);
                 self.miss(file);
-                self.trouble(trouble);
             }
-            (Cleared::Nothing, Ok(_)) => {}
-            (Cleared::Other { change, .. }, Err(trouble)) => {
+            Cleared::Other { change, .. } => {
                 self.arrivals.take(&change.path);
                 self.miss(file);
-                self.trouble(trouble);
             }
-            (Cleared::Name { change, .. }, Err(trouble)) => {
-                self.report_settled(change.facts.len);
-                self.trouble(trouble);
-            }
-            (Cleared::Nothing, Err(trouble)) => self.trouble(trouble),
+            Cleared::Name { change, .. } => self.report_settled(change.facts.len),
+            Cleared::Nothing => {}
+        }
+        // Whatever kept the directory, the entry cannot come.
+        for Trouble { message, .. } in removed.troubles {
+            self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
     }
 }

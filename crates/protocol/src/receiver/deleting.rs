@@ -149,11 +149,11 @@ impl Receiver {
         Ok(())
     }
 
-    /// A directory is in place: what stands in it may be looked at.
-    pub(super) fn ask_extra_later(&mut self, dir: &RelPath) {
-        if let Some(keep) = self.deleting.keep_later.remove(dir) {
-            self.ask_extra(dir.clone(), keep);
-        }
+    /// A directory is in place: what stands in it may be looked at, and is before anything comes into it, for it may hold
+    /// rules. Whether that is asked for.
+    pub(super) fn ask_extra_later(&mut self, dir: &RelPath) -> bool {
+        let keep = self.deleting.keep_later.remove(dir);
+        keep.map(|keep| self.ask_extra(dir.clone(), keep)).is_some()
     }
 
     fn ask_extra(&mut self, dir: RelPath, keep: Names) {
@@ -167,14 +167,16 @@ impl Receiver {
         dir: RelPath,
         found: Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>,
     ) {
+        self.enter(&dir);
         let (extras, rest) = match found {
             Ok(found) => found,
             Err(trouble) => return self.trouble(trouble),
         };
         let backups = Backups::of(&self.setting.options);
-        for Extra { name, item, names } in extras {
+        for Extra { name, item, names, stays } in extras {
             let path = dir.join(&name).ok().filter(|path| !backups.has(path));
-            path.into_iter().for_each(|path| self.deleting.extras.push(&path, item, names));
+            let of = (names, stays);
+            path.into_iter().for_each(|path| self.deleting.extras.push(&path, item, of));
         }
         if let Some(rest) = rest {
             let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
@@ -205,7 +207,12 @@ impl Receiver {
             let message = format!(
                 "without -n nothing is deleted: {names} names would go, and {why}; {allows} allows it"
             );
-            self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            // A number that was said decides how the dry run ends, too.
+            let kind = match self.setting.options.delete {
+                Delete::AtMost(_) => TroubleKind::DeleteLimit,
+                Delete::Guarded | Delete::Never => TroubleKind::Skipped,
+            };
+            self.tell_trouble(Trouble { kind, message });
             self.remove_all();
         } else if self.setting.options.asks() {
             self.ask(names);
@@ -225,9 +232,9 @@ impl Receiver {
             return;
         }
         while self.deleting.out < REMOVALS_AT_ONCE
-            && let Some((path, item, names)) = self.deleting.extras.next()
+            && let Some((path, item, of)) = self.deleting.extras.next()
         {
-            self.remove(path, item, names);
+            self.remove(path, item, of);
         }
     }
 
@@ -237,16 +244,20 @@ impl Receiver {
             return;
         }
         for _ in 0..REMOVALS_AT_ONCE {
-            let Some((path, item, names)) = self.deleting.extras.next() else { break };
-            self.remove(path, item, names);
+            let Some((path, item, of)) = self.deleting.extras.next() else { break };
+            self.remove(path, item, of);
         }
         self.close();
     }
 
-    /// Removes what stands here, so many names with all below.
-    pub(super) fn remove(&mut self, path: RelPath, item: Item, names: u64) {
+    /// Removes what stands here, so many names with all below; unless it `stays`, itself too.
+    pub(super) fn remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
         if self.setting.options.dry_run {
             self.totals.deleted += names;
+            if stays {
+                let message = format!("keep {path}: names in it are protected");
+                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+            }
             self.deleted(path, item);
         } else {
             self.deleting.out += 1;
@@ -310,15 +321,19 @@ impl Receiver {
         self.hold_back(self.deleting.names_to_go());
     }
 
-    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Result<Removed, Trouble>) {
+    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Removed) {
         self.deleting.out -= 1;
         // What went counts, though some of it stayed.
-        self.totals.deleted += removed.as_ref().map_or(0, |removed| removed.names);
-        match removed.and_then(Removed::whole) {
-            Ok(_) => self.deleted(path, item),
-            // What rules protect stays as the user wishes.
-            Err(trouble) if trouble.kind == TroubleKind::Skipped => self.tell_trouble(trouble),
-            Err(trouble) => self.trouble(trouble),
+        self.totals.deleted += removed.names;
+        if removed.troubles.is_empty() {
+            self.deleted(path, item);
+        }
+        for trouble in removed.troubles {
+            match trouble.kind {
+                // What rules protect stays as the user wishes.
+                TroubleKind::Skipped => self.tell_trouble(trouble),
+                _ => self.trouble(trouble),
+            }
         }
     }
 

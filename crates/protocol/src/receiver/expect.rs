@@ -1,14 +1,12 @@
 //! What a receiver asked for: a sender must not bring anything else.
 
-use std::collections::HashSet;
-
-use deltic_core::{Name, glob};
+use deltic_core::{Name, Names, glob};
 
 /// The names that may be listed at the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
     /// These.
-    pub names: HashSet<Name>,
+    pub names: Names,
     /// And what one of these patterns matches (`deltic_core::glob`).
     pub globs: Vec<Box<[u8]>>,
 }
@@ -23,6 +21,6 @@ impl Expect {
 
 impl<const N: usize> From<[Name; N]> for Expect {
     fn from(names: [Name; N]) -> Self {
-        Self { names: names.into(), globs: Vec::new() }
+        Self { names: names.into_iter().collect(), globs: Vec::new() }
     }
 }

@@ -2,8 +2,8 @@
 //! of names: so they are kept in few bytes, and removed some at a time.
 //!
 //! ```text
-//! dir/old-1   0 9 "dir/old-1" file 1
-//! dir/old-2   8 1 "2"         file 1
+//! dir/old-1   0 9 "dir/old-1" file 2
+//! dir/old-2   8 1 "2"         file 2
 //! ```
 
 use deltic_core::RelPath;
@@ -15,7 +15,8 @@ use crate::wire::{Bad, Wire};
 /// Names to be removed, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    /// Of each what it shares with the path before, the rest of it, what it is, and how many names go with it.
+    /// Of each what it shares with the path before, the rest of it, what it is, and twice the names that go with it, and one
+    /// more if it stays itself.
     bytes: Vec<u8>,
     last: Vec<u8>,
     names: u64,
@@ -30,14 +31,14 @@ struct Taken {
 }
 
 impl Extras {
-    /// Adds `path`, with which so many `names` go, itself included.
-    pub(super) fn push(&mut self, path: &RelPath, item: Item, names: u64) {
+    /// Adds `path`, with which so many `names` go, itself included unless it `stays`.
+    pub(super) fn push(&mut self, path: &RelPath, item: Item, (names, stays): (u64, bool)) {
         let path = path.as_bytes();
         let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();
         self.bytes.put_varint(shared as u64);
         self.bytes.put_prefixed(&path[shared..]);
         item.put(&mut self.bytes);
-        self.bytes.put_varint(names);
+        self.bytes.put_varint(names << 1 | u64::from(stays));
         self.last.truncate(shared);
         self.last.extend_from_slice(&path[shared..]);
         self.names = self.names.saturating_add(names);
@@ -61,7 +62,7 @@ impl Extras {
 }
 
 impl Iterator for Extras {
-    type Item = (RelPath, Item, u64);
+    type Item = (RelPath, Item, (u64, bool));
 
     fn next(&mut self) -> Option<Self::Item> {
         self.taken.next(&self.bytes)
@@ -69,18 +70,19 @@ impl Iterator for Extras {
 }
 
 impl Taken {
-    fn next(&mut self, bytes: &[u8]) -> Option<(RelPath, Item, u64)> {
+    fn next(&mut self, bytes: &[u8]) -> Option<<Extras as Iterator>::Item> {
         let mut from = Reader::new(bytes.get(self.at..).filter(|left| !left.is_empty())?);
         let next = self.read(&mut from).expect("they were put so");
         self.at = bytes.len() - from.rest().len();
         Some(next)
     }
 
-    fn read(&mut self, from: &mut Reader<'_>) -> Result<(RelPath, Item, u64), Bad> {
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<<Extras as Iterator>::Item, Bad> {
         self.last.truncate(from.varint()? as usize);
         self.last.extend_from_slice(from.prefixed(usize::MAX)?);
         let path = RelPath::parse(&self.last).expect("it was one");
-        Ok((path, Item::take(from)?, from.varint()?))
+        let (item, names) = (Item::take(from)?, from.varint()?);
+        Ok((path, item, (names >> 1, names & 1 == 1)))
     }
 }
 
@@ -88,10 +90,10 @@ impl Taken {
 mod tests {
     use super::*;
 
-    fn some() -> Vec<(RelPath, Item, u64)> {
+    fn some() -> Vec<<Extras as Iterator>::Item> {
         let item = |n: u64| if n.is_multiple_of(3) { Item::Dir } else { Item::File };
         let path = |n: u64| RelPath::parse(format!("d{}/old-{}", n / 251, n * 7919).as_bytes());
-        (0..1000).map(|n| (path(n).unwrap(), item(n), 1 + n * n * n)).collect()
+        (0..1000).map(|n| (path(n).unwrap(), item(n), (n * n * n, n % 7 == 0))).collect()
     }
 
     #[test]
@@ -101,7 +103,7 @@ mod tests {
         for (path, item, names) in some() {
             extras.push(&path, item, names);
         }
-        assert_eq!(extras.names(), some().iter().map(|(.., names)| names).sum::<u64>());
+        assert_eq!(extras.names(), some().iter().map(|(.., (names, _))| names).sum::<u64>());
         let paths: Vec<_> = some().into_iter().map(|(path, ..)| path).collect();
         assert_eq!(extras.first(5), paths[..5]);
         assert_eq!(extras.by_ref().take(300).collect::<Vec<_>>(), some()[..300]);
@@ -116,7 +118,7 @@ mod tests {
         let mut extras = Extras::default();
         for n in 0..100_000 {
             let path = RelPath::parse(format!("dir/name-of-a-{n:07}.dat").as_bytes()).unwrap();
-            extras.push(&path, Item::File, 1);
+            extras.push(&path, Item::File, (1, false));
         }
         assert!(extras.bytes.len() < 100_000 * 11, "{}", extras.bytes.len());
     }

@@ -71,6 +71,8 @@ pub(super) struct Incoming {
     pub(super) handle: Handle,
     pub(super) how: How,
     tries: u32,
+    /// Whether it was put off because there was no room for it: once.
+    found_no_room: bool,
     /// Whether it was looked for what an interrupted transfer left: once, for what failed is not gone on with.
     sought: bool,
     /// How often the sender was asked for it, and whether it was for the present attempt.
@@ -189,6 +191,7 @@ impl Receiver {
                 candidate,
                 handle,
                 tries: 1,
+                found_no_room: false,
                 sought: false,
                 wants: 0,
                 asked: false,
@@ -205,6 +208,7 @@ impl Receiver {
             self.files.insert(file, incoming);
             self.begin(file);
         }
+        self.queue.with_room().into_iter().for_each(|file| self.begin(file));
     }
 
     fn first_try(&self, candidate: &Candidate) -> How {
@@ -404,6 +408,17 @@ impl Receiver {
                 incoming.parts.clear();
                 incoming.tries += 1;
                 self.begin(file);
+            }
+            // What the others take for a while may be what it lacks: it is tried once more without them.
+            Some(setback)
+                if setback.then == Then::WaitForRoom
+                    && !incoming.found_no_room
+                    && incoming.tries < MAX_ATTEMPTS
+                    && self.queue.wait_for_room(&incoming.candidate) =>
+            {
+                incoming.found_no_room = true;
+                incoming.parts.clear();
+                incoming.tries += 1;
             }
             Some(setback) => {
                 self.totals.failed += 1;

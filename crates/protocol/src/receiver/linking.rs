@@ -14,6 +14,8 @@
 //! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still be
 //! wanted, and so that no more wait than the window lets in.
 
+mod resting;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -32,11 +34,14 @@ use super::compare::{Quick, attributes, quick};
 use super::deciding::Looked;
 use super::sections::Section;
 use super::{Place, Receiver, Work};
+use resting::Resting;
 
 /// Files of several names, by the number of the first that was told.
 #[derive(Debug, Default)]
 pub(super) struct Linking {
     files: HashMap<FileNo, Shared>,
+    /// Those for which nothing is to be done until another name is told.
+    resting: Resting,
     /// Of how many of them more names may be told, and the bytes of the first names of these and of their targets.
     open: usize,
     open_bytes: usize,
@@ -177,6 +182,9 @@ impl Linking {
 
     /// Notes a later name of the file whose first is `first`; what was said of it.
     fn meet(&mut self, first: FileNo) -> Option<Meta> {
+        if let Some(shared) = self.resting.take(first) {
+            self.files.insert(first, shared);
+        }
         let shared = self.files.get_mut(&first).filter(|shared| shared.untold > 0)?;
         shared.untold -= 1;
         shared.undecided += 1;
@@ -196,12 +204,13 @@ impl Linking {
         }
     }
 
-    /// Forgets a file that nothing more will be asked about.
+    /// Forgets a file that nothing more will be asked about, and lays one aside of which more names may be told.
     fn forget(&mut self, first: FileNo) {
         let is_over = |shared: &Shared| {
             shared.untold == 0 && shared.undecided == 0 && shared.state != State::Coming
         };
-        if self.files.get(&first).is_some_and(is_over) {
+        let Some(shared) = self.files.get(&first) else { return };
+        if is_over(shared) || self.resting.keep(first, shared) {
             self.files.remove(&first);
         }
     }

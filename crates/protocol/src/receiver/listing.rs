@@ -176,9 +176,15 @@ impl Receiver {
         self.sections.lose(path, lost).into_iter().for_each(|no| self.give_up_section(no, lost));
     }
 
-    /// The directory is in place: what waited for it may go on.
+    /// The directory is in place: what waited for it may go on, once it is known what else stands in it.
     pub(super) fn release(&mut self, path: &RelPath) {
-        self.ask_extra_later(path);
+        if !self.ask_extra_later(path) {
+            self.enter(path);
+        }
+    }
+
+    /// What waited for the directory goes on.
+    pub(super) fn enter(&mut self, path: &RelPath) {
         self.sections.release(path).into_iter().for_each(|no| self.look(no));
     }
 }

@@ -55,7 +55,7 @@ impl Receiver {
                     let all = Work::CountBelow { dir: path.clone() };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
-                Ok(Some(meta)) => self.remove(path, Item::of(&meta.kind), 1),
+                Ok(Some(meta)) => self.remove(path, Item::of(&meta.kind), (1, false)),
                 Ok(None) => {}
                 Err(trouble) => self.trouble(trouble),
             }
@@ -71,7 +71,7 @@ impl Receiver {
                 self.trouble(Trouble { kind: TroubleKind::Failed, message });
             }
             Ok(below) => {
-                self.remove(path, Item::Dir, below.saturating_add(1));
+                self.remove(path, Item::Dir, (below.saturating_add(1), false));
             }
         }
     }

@@ -270,7 +270,9 @@ impl Receiver {
             ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {
                 self.list.growing()?;
-                self.totals.failed += u64::from(trouble.kind != TroubleKind::Skipped);
+                // What vanished before it was listed is not here, and is no failure.
+                let failed = !matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::Vanished);
+                self.totals.failed += u64::from(failed);
                 self.notices.push_back(Notice::Trouble(trouble));
             }
         }
@@ -329,7 +331,7 @@ impl Receiver {
                 self.took_beside(handle, links, done);
             }
             (Place::LeaveOut, Answer::Removed(removed)) => {
-                self.left_out(removed.and_then(Removed::whole));
+                self.left_out(removed);
             }
             (Place::Link { file, change }, Answer::Done(done)) => {
                 self.linked_name(file, change, done);

@@ -1,8 +1,8 @@
 //! The files that are wanted, until it is their turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE};
+use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;
 
 use super::file::Candidate;
@@ -17,6 +17,10 @@ pub(super) struct Queue {
     small: BTreeMap<FileNo, Candidate>,
     large: BTreeMap<FileNo, Candidate>,
     active: Active,
+    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together, then
+    /// each of the others alone, the shortest first.
+    crowded: BTreeSet<(bool, u64, FileNo)>,
+    alone: Option<FileNo>,
 }
 
 /// What is under way.
@@ -31,8 +35,8 @@ impl Queue {
     /// Nothing waits; at most so many small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
         let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
-        let (small, large) = (BTreeMap::new(), BTreeMap::new());
-        Self { most_small, small, large, active: Active::default() }
+        let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
+        Self { most_small, small, large, active, crowded: BTreeSet::new(), alone: None }
     }
 
     pub(super) fn push(&mut self, candidate: Candidate) {
@@ -52,6 +56,9 @@ impl Queue {
 
     /// The next one, if one more may be under way.
     pub(super) fn pop(&mut self) -> Option<Candidate> {
+        if self.alone.is_some() {
+            return None;
+        }
         let active = &mut self.active;
         if active.large < MAX_ACTIVE_LARGE
             && let Some((_, candidate)) = self.large.pop_first()
@@ -69,8 +76,39 @@ impl Queue {
         self.small.pop_first().map(|(_, candidate)| candidate)
     }
 
+    /// How many are at work.
+    fn at_work(&self) -> usize {
+        self.active.small + self.active.large - self.crowded.len()
+    }
+
+    /// Has a file that found no room wait until there is nothing else under way, unless nothing else is.
+    pub(super) fn wait_for_room(&mut self, candidate: &Candidate) -> bool {
+        let waits = self.at_work() > 1 || !self.crowded.is_empty();
+        if waits {
+            let Candidate { file, meta, .. } = candidate;
+            let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
+            self.crowded.insert((goes_alone, meta.len, *file));
+        }
+        waits
+    }
+
+    /// Those that waited for room, and are to be tried again now.
+    pub(super) fn with_room(&mut self) -> Vec<FileNo> {
+        if self.at_work() > 0 {
+            return Vec::new();
+        }
+        let alone = self.crowded.split_off(&(true, 0, FileNo(0)));
+        let small = std::mem::replace(&mut self.crowded, alone);
+        if small.is_empty() {
+            self.alone = self.crowded.pop_first().map(|(.., file)| file);
+            return self.alone.into_iter().collect();
+        }
+        small.into_iter().map(|(.., file)| file).collect()
+    }
+
     /// One of those under way is no more.
     pub(super) fn settled(&mut self, candidate: &Candidate) {
+        self.alone.take_if(|file| *file == candidate.file);
         if candidate.is_large() {
             self.active.large -= 1;
         } else {
@@ -126,6 +164,34 @@ mod tests {
             (0..=MAX_ACTIVE_FILES as u64).for_each(|file| queue.push(candidate(file, 1)));
             assert_eq!(pop_all(&mut queue).len(), under_way);
         }
+    }
+
+    #[test]
+    fn what_found_no_room_is_tried_again_when_nothing_else_is_under_way() {
+        let mut queue = Queue::new(None);
+        let long = |file| candidate(file, u64::MAX - file);
+        let all = || [candidate(0, 1), candidate(1, 1), long(2), long(3)];
+        let files = all();
+        all().into_iter().for_each(|file| queue.push(file));
+        assert_eq!(pop_all(&mut queue).len(), 4);
+        assert!([2, 0, 1].iter().all(|file: &usize| queue.wait_for_room(&files[*file])));
+        assert_eq!(queue.with_room(), [], "one is at work");
+        assert!(queue.wait_for_room(&files[3]), "others may leave room");
+        assert_eq!(queue.with_room(), [FileNo(0), FileNo(1)]);
+        assert_eq!(queue.with_room(), []);
+        files[..2].iter().for_each(|file| queue.settled(file));
+        // The shorter one first, and nothing beside it.
+        assert_eq!(queue.with_room(), [FileNo(3)]);
+        queue.push(candidate(4, 1));
+        assert!(queue.pop().is_none());
+        queue.settled(&files[3]);
+        assert_eq!(queue.pop().map(|it| it.file), Some(FileNo(4)));
+        assert_eq!(queue.with_room(), []);
+        queue.settled(&candidate(4, 1));
+        assert_eq!(queue.with_room(), [FileNo(2)]);
+        assert!(!queue.wait_for_room(&files[2]), "it was alone");
+        queue.settled(&files[2]);
+        assert!(queue.is_idle());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::{Entry, GapSums, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally};
 
 use crate::message::{How, NameLine, Payload};
-use crate::report::{Question, Trouble};
+use crate::report::{Question, Trouble, TroubleKind};
 use crate::summing::{Portion, Summed};
 use crate::sums::{PatchStep, Search, Summing};
 use crate::work::Handle;
@@ -199,6 +199,13 @@ pub struct Body {
     pub payload: Payload,
     /// What proves them.
     pub sealed: Sealed,
+}
+
+impl Listed {
+    /// Whether it, or some of it, went away while it was listed.
+    pub(super) fn has_vanished(&self) -> bool {
+        self.troubles.iter().any(|trouble| trouble.kind == TroubleKind::Vanished)
+    }
 }
 
 impl From<Trouble> for Listed {

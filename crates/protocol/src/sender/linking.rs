@@ -2,17 +2,20 @@
 //!
 //! Only such files cost memory, and those only while more of their names may come.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use deltic_core::meta::{Inode, Linked};
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_core::packed::At;
+use deltic_core::{CodecError, Kind, Meta, Put, Reader, RelPath, Shelf, Timestamp};
 
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 
 /// Files of which one name was told and others may come.
 #[derive(Debug, Default)]
 pub(super) struct Linking {
-    open: HashMap<Inode, First>,
+    open: BTreeMap<Inode, At>,
+    /// What is known of each: there may be half a million of them.
+    firsts: Shelf,
     /// Of the paths of all of them, and of what they point at.
     bytes: usize,
     /// Whether there were more of them than either end may remember.
@@ -46,27 +49,59 @@ impl Linking {
     /// Says in `meta`, which is of entry number `entry` at `path`, which file it is of, where a tree has said so.
     pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
         let Some(Linked::Inode(inode, names)) = meta.linked() else { return Told::Alone };
-        if let Some(first) = self.open.get_mut(&inode) {
+        if let Some(at) = self.open.remove(&inode) {
+            let mut first = First::of(&self.firsts.take(at)).expect("it was put there");
+            self.bytes -= first.path_bytes;
             (meta.len, meta.modified, meta.mode) = first.said;
             meta.set_linked(Some(Linked::Back(entry - first.entry)));
             first.left -= 1;
-            if first.left == 0 {
-                self.bytes -= first.path_bytes;
-                self.open.remove(&inode);
+            if first.left > 0 {
+                // Where there is no room for it the next name is a first one.
+                self.keep(inode, &first);
             }
             return Told::Linked;
         }
         let path_bytes = linked_bytes(path, meta);
-        if self.open.len() == MAX_LINKED || self.bytes + path_bytes > MAX_LINKED_BYTES {
+        let said = (meta.len, meta.modified, meta.mode);
+        let first = First { entry, left: names - 1, path_bytes, said };
+        if !self.keep(inode, &first) {
             meta.set_linked(None);
             let said = std::mem::replace(&mut self.crowded, true);
             return if said { Told::Alone } else { Told::Crowded };
         }
         meta.set_linked(Some(Linked::First(names)));
-        self.bytes += path_bytes;
-        let said = (meta.len, meta.modified, meta.mode);
-        self.open.insert(inode, First { entry, left: names - 1, path_bytes, said });
         Told::Linked
+    }
+
+    /// Keeps a first name, if there is room for it; whether there is.
+    fn keep(&mut self, inode: Inode, first: &First) -> bool {
+        if self.open.len() == MAX_LINKED || self.bytes + first.path_bytes > MAX_LINKED_BYTES {
+            return false;
+        }
+        let Ok(at) = self.firsts.put(&first.packed()) else { return false };
+        self.open.insert(inode, at);
+        self.bytes += first.path_bytes;
+        true
+    }
+}
+
+impl First {
+    fn packed(&self) -> Vec<u8> {
+        let (len, modified, mode) = self.said;
+        let mut to = Vec::new();
+        let rest = [self.path_bytes as u64, len, modified.nanos.into(), mode.into()];
+        [self.entry, self.left.into()].iter().chain(&rest).for_each(|field| to.put_varint(*field));
+        to.put_signed(modified.secs);
+        to
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut from = Reader::new(bytes);
+        let (entry, left, path_bytes) =
+            (from.varint()?, from.varint_u32()?, from.varint()? as usize);
+        let (len, nanos, mode) = (from.varint()?, from.varint_u32()?, from.varint_u32()?);
+        let said = (len, Timestamp { secs: from.signed()?, nanos }, mode);
+        Ok(Self { entry, left, path_bytes, said })
     }
 }
 

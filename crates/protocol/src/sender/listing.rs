@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
-use deltic_core::meta::Owner;
+use deltic_core::meta::{Owner, Unread};
 use deltic_core::names::Rest;
 use deltic_core::path::BadPath;
 use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
@@ -178,6 +178,7 @@ impl Sender {
         self.lister.lists_out -= 1;
         let mut listed = listed.unwrap_or_else(Listed::from);
         let is_whole = listed.troubles.is_empty() && listed.rest.is_none();
+        let partial = listed.partial || listed.has_vanished();
         let mut entries = VecDeque::from(self.take_listed(&mut listed));
         let mut own = listed.own;
         if own.is_some() && !self.options.takes(&Kind::Dir) {
@@ -186,7 +187,6 @@ impl Sender {
             entries.clear();
             listed.rest = None;
         }
-        let partial = listed.partial;
         self.lister.last_len = entries.len();
         if !listed.missing.is_empty() {
             self.tell_missing(listed.missing);
@@ -214,8 +214,10 @@ impl Sender {
     /// Takes the next entries of the directory that is being told.
     pub(super) fn listed_on(&mut self, listed: Result<Listed, Trouble>) {
         let mut listed = listed.unwrap_or_else(Listed::from);
+        let has_vanished = listed.has_vanished();
         let entries = self.take_listed(&mut listed);
         let ready = self.lister.ready.front_mut().expect("what has begun stays the first");
+        ready.partial |= has_vanished;
         ready.entries.extend(entries);
         ready.rest = listed.rest.into();
         self.list_more();
@@ -227,7 +229,8 @@ impl Sender {
             listed.entries.iter_mut().for_each(unmunge);
         }
         for trouble in std::mem::take(&mut listed.troubles) {
-            self.lister.intact &= trouble.kind == TroubleKind::Skipped;
+            // Where something vanished nothing is deleted; elsewhere it does not matter.
+            self.lister.intact &= trouble.kind != TroubleKind::Failed;
             self.trouble(trouble);
         }
         self.tell_owners(std::mem::take(&mut listed.users), std::mem::take(&mut listed.groups));
@@ -356,8 +359,13 @@ impl Sender {
             let source = (path.clone(), entry.meta.clone());
             self.leaving.push(FileNo(self.lister.next), source);
         }
-        if entry.meta.is_partly_unread() {
-            let message = format!("read attributes of {path}: too many, or not ours to read");
+        if let Some(unread) = entry.meta.unread() {
+            let why = match unread {
+                Unread::Denied => "permission denied",
+                Unread::TooMuch => "they are more than can be sent",
+                Unread::Other => "the system does not give them",
+            };
+            let message = format!("read attributes of {path}: {why}");
             self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         match entry.meta.kind {

@@ -201,6 +201,7 @@ impl Destination {
                             name: entry.name,
                             item: deltic_protocol::report::Item::File,
                             names,
+                            stays: false,
                         });
                     }
                 }
@@ -223,11 +224,11 @@ impl Destination {
             Work::Remove { path } | Work::MakeWay { path } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.make) {
-                    return Answer::Removed(Err(setback.trouble));
+                    return Answer::Removed(Removed { names: 0, troubles: vec![setback.trouble] });
                 }
-                let removed = self.tree.remove(&path);
+                let names = self.tree.remove(&path);
                 self.bump(&path);
-                Answer::Removed(Ok(Removed { names: removed, trouble: None }))
+                Answer::Removed(Removed { names, troubles: Vec::new() })
             }
             Work::SetDirs { dirs, .. } => {
                 self.visible();

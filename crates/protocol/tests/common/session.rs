@@ -86,7 +86,10 @@ impl Session {
         destination.faults = case.destination_faults;
         let setting = Setting {
             options: options.clone(),
-            expect: case.roots.clone().map(|names| Expect { names, globs: Vec::new() }),
+            expect: case
+                .roots
+                .clone()
+                .map(|names| Expect { names: names.into_iter().collect(), globs: Vec::new() }),
             takes_offers: case.takes_offers,
             ..Setting::default()
         };

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Who};
+use deltic_core::meta::{
+    Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Unread, Who,
+};
 use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
@@ -58,7 +60,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             access_acl: Some(acl.clone()),
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
-            unread: true,
+            unread: Some(Unread::Other),
             owner: None,
         }
         .boxed(),
@@ -941,7 +943,7 @@ fn more() -> impl Strategy<Value = More> {
             access_acl,
             default_acl,
             xattrs,
-            unread,
+            unread: unread.then_some(Unread::Other),
             owner: None,
         },
     )

@@ -1,9 +1,10 @@
 //! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all others
 //! of a run (`--delay-updates`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use deltic_core::{Meta, Name, RelPath, See};
+use deltic_core::packed::At;
+use deltic_core::{Kind, Meta, Name, Packed, Put, Reader, RelPath, See, Timestamp};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
@@ -13,7 +14,7 @@ use super::place::Place;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
 use super::stage::{Whose, new_name, staging_path};
 use super::store::Inner;
-use crate::error::At;
+use crate::error::At as _;
 use crate::{Replaces, StoreError, lock};
 
 /// A staged file, and where it is to go.
@@ -30,31 +31,107 @@ pub(super) struct Finished {
     pub(super) expected: Expected,
 }
 
-/// All that wait for their names.
+/// All that wait for their names: there may be as many as there are files, so they are packed.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
-    all: Vec<Finished>,
+    all: Packed,
+    /// What those of them replace that is told by what was seen, in order.
+    seen: VecDeque<Box<Meta>>,
     /// Of those that others become names of, which each is.
-    leaders: HashMap<RelPath, usize>,
+    leaders: HashMap<RelPath, At>,
 }
 
 impl Delayed {
-    pub(super) fn push(&mut self, finished: Finished, leads: bool) {
+    pub(super) fn push(&mut self, finished: Finished, leads: bool) -> Result<(), StoreError> {
+        let at = self.all.push(&finished.packed());
+        let at = at.map_err(|_| StoreError::new("commit", &finished.path, Errno::OVERFLOW))?;
         if leads {
-            self.leaders.insert(finished.path.clone(), self.all.len());
+            self.leaders.insert(finished.path, at);
         }
-        self.all.push(finished);
+        if let Expected::Seen(meta) = finished.expected {
+            self.seen.push_back(meta);
+        }
+        Ok(())
     }
 
     /// Takes all, in order.
-    pub(super) fn take(&mut self) -> Vec<Finished> {
-        self.leaders.clear();
-        std::mem::take(&mut self.all)
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Finished> + use<> {
+        let Self { all, mut seen, .. } = std::mem::take(self);
+        all.into_iter().map(move |bytes| {
+            let mut finished = unpacked(&bytes);
+            if let Expected::Seen(meta) = &mut finished.expected {
+                *meta = seen.pop_front().expect("each is kept with what it replaces");
+            }
+            finished
+        })
     }
 
-    fn leader(&self, path: &RelPath) -> Option<&Finished> {
-        self.leaders.get(path).map(|at| &self.all[*at])
+    fn leader(&self, path: &RelPath) -> Option<Finished> {
+        self.leaders.get(path).map(|at| unpacked(self.all.get(*at)))
     }
+}
+
+impl Finished {
+    /// All of it but what was seen.
+    fn packed(&self) -> Vec<u8> {
+        let at_home = self.path.split_last().is_some_and(|(dir, _)| dir == self.home);
+        let (kind, version) = match &self.expected {
+            Expected::Nothing => (0, None),
+            Expected::Version(version) => (1, Some(version)),
+            Expected::Seen(_) => (2, None),
+        };
+        let is_own = self.whose == Whose::Own;
+        let mut to = vec![
+            kind | u8::from(at_home) << 2 | u8::from(is_own) << 3 | u8::from(self.is_noted) << 4,
+        ];
+        [self.inode.0, self.inode.1].into_iter().for_each(|number| to.put_varint(number));
+        if let Some(Version { inode, len, modified, changed, names }) = version {
+            [inode.0, inode.1, *len, *names].into_iter().for_each(|number| to.put_varint(number));
+            for time in [modified, changed] {
+                to.put_signed(time.secs);
+                to.put_varint(time.nanos.into());
+            }
+        }
+        if !at_home {
+            to.put_prefixed(self.home.as_bytes());
+        }
+        to.put_prefixed(self.name.as_bytes());
+        to.put_bytes(self.path.as_bytes());
+        to
+    }
+}
+
+/// What was [packed](Finished::packed); what was seen is put into it.
+fn unpacked(bytes: &[u8]) -> Finished {
+    const WHOLE: &str = "it was packed whole";
+    let mut from = Reader::new(bytes);
+    let bits = from.u8().expect(WHOLE);
+    let number = |from: &mut Reader<'_>| from.varint().expect(WHOLE);
+    let time = |from: &mut Reader<'_>| {
+        let secs = from.signed().expect(WHOLE);
+        Timestamp { secs, nanos: from.varint_u32().expect(WHOLE) }
+    };
+    let inode = (number(&mut from), number(&mut from));
+    let expected = match bits & 3 {
+        0 => Expected::Nothing,
+        1 => {
+            let inode = (number(&mut from), number(&mut from));
+            let (len, names) = (number(&mut from), number(&mut from));
+            let (modified, changed) = (time(&mut from), time(&mut from));
+            Expected::Version(Version { inode, len, modified, changed, names })
+        }
+        _ => Expected::Seen(Box::new(Meta::plain(Kind::File, 0, Timestamp::default(), 0))),
+    };
+    let at_home = bits & 4 != 0;
+    let home = (!at_home).then(|| from.prefixed(usize::MAX).expect(WHOLE));
+    let name = Name::new(from.prefixed(usize::MAX).expect(WHOLE)).expect(WHOLE);
+    let path = RelPath::parse(from.rest()).expect(WHOLE);
+    let home = match home {
+        Some(home) => RelPath::parse(home).expect(WHOLE),
+        None => path.split_last().expect(WHOLE).0,
+    };
+    let whose = if bits & 8 != 0 { Whose::Own } else { Whose::Temp };
+    Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, expected }
 }
 
 /// Has `path` wait as another name of what waits at `leader`; whether something does.
@@ -64,10 +141,8 @@ pub(super) fn link_waiting(
     (leader, seen): (&RelPath, Option<&Meta>),
 ) -> Result<bool, StoreError> {
     const LINK: &str = "link";
-    let waiting = lock(&store.delayed)
-        .leader(leader)
-        .map(|is| (is.home.clone(), is.whose, is.name.clone(), is.inode));
-    let Some((home, whose, name, inode)) = waiting else { return Ok(false) };
+    let waiting = lock(&store.delayed).leader(leader);
+    let Some(Finished { home, whose, name, inode, .. }) = waiting else { return Ok(false) };
     let place = Place::of(&store.root, LINK, path)?;
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
     replaces.check_way(&place)?;
@@ -84,7 +159,7 @@ pub(super) fn link_waiting(
         is_noted: false,
         expected: replaces,
     };
-    lock(&store.delayed).push(finished, false);
+    lock(&store.delayed).push(finished, false)?;
     Ok(true)
 }
 
@@ -152,5 +227,42 @@ impl Finished {
         }
         store.settle(place, (self.whose, &self.home));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_taken_as_it_was_put() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
+        let (modified, changed) =
+            (Timestamp { secs: -7, nanos: 999_999_999 }, Timestamp { secs: 1 << 40, nanos: 1 });
+        let version = Version { inode: (3, u64::MAX), len: 1 << 50, modified, changed, names: 2 };
+        let expected = [
+            Expected::Seen(Box::new(seen(1))),
+            Expected::Nothing,
+            Expected::Version(version),
+            Expected::Seen(Box::new(seen(2))),
+        ];
+        let finished = |(nth, expected): (usize, &Expected)| Finished {
+            path: path(["a", "dir/b", "dir/deep/c", "d"][nth]),
+            home: path(["", "dir", "dir", ""][nth]),
+            whose: [Whose::Own, Whose::Temp][nth % 2],
+            name: Name::new(format!("staged-{nth}").as_bytes()).unwrap(),
+            inode: (nth as u64, u64::MAX),
+            is_noted: nth > 1,
+            expected: expected.clone(),
+        };
+        let all = || expected.iter().enumerate().map(finished);
+        let mut delayed = Delayed::default();
+        all().for_each(|one| delayed.push(one, true).unwrap());
+        let shown = |one: Finished| format!("{one:?}");
+        let leader = delayed.leader(&path("dir/deep/c")).map(shown);
+        assert_eq!(leader, all().nth(2).map(shown));
+        assert!(delayed.take().map(shown).eq(all().map(shown)));
+        assert!(delayed.take().next().is_none() && delayed.leader(&path("a")).is_none());
     }
 }

@@ -170,9 +170,12 @@ fn look_at_some(
                 listing.entries.push(Entry { name, meta });
                 listing.versions.extend(version);
             }
-            // One that vanished meanwhile is no entry, and what is left out need not be looked at.
-            Ok(_) | Err(Errno::NOENT) => {}
-            Err(_) if !judge.admits(&name, false, fate) => {}
+            Ok(_) => listing.spares = true,
+            // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked at.
+            Err(Errno::NOENT) => {}
+            Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir, fate)) => {
+                listing.spares = true;
+            }
             Err(errno) => {
                 let path = path.join(&name).unwrap_or_else(|_| path.clone());
                 listing.errors.push(match dangles(dir, &name, errno) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use deltic_core::meta::{
-    Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Xattr,
+    Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Unread, Xattr,
 };
 use deltic_core::path::printable;
 use rustix::fs::{self, XattrFlags};
@@ -79,19 +79,16 @@ pub(super) fn look_again(
 
 fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
-    more.unread = false;
-    if let Err(Unread) = read(at, meta, (see, admits), &mut more) {
+    more.unread = None;
+    if let Err(why) = read(at, meta, (see, admits), &mut more) {
         more.xattrs.clear();
         if !see.noted {
             (more.access_acl, more.default_acl) = (None, None);
         }
-        more.unread = true;
+        more.unread = Some(why);
     }
     meta.more = more.boxed();
 }
-
-/// There is more, and it cannot be read, or is more than can be carried.
-struct Unread;
 
 fn read(
     at: &Reach,
@@ -104,15 +101,15 @@ fn read(
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
-    for name in names(at, see.xattrs).map_err(|_| Unread)? {
+    for name in names(at, see.xattrs).map_err(unread)? {
         if !admits(see.xattrs.told(&name)) {
             continue;
         }
-        let Some(value) = value(at, &name).map_err(|_| Unread)? else { continue };
+        let Some(value) = value(at, &name).map_err(unread)? else { continue };
         let name = see.xattrs.told(&name);
         total += name.len() + value.len();
         if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
-            return Err(Unread);
+            return Err(Unread::TooMuch);
         }
         more.xattrs.push(Xattr { name: name.into(), value: value.into() });
     }
@@ -121,9 +118,17 @@ fn read(
     Ok(())
 }
 
+fn unread(errno: Errno) -> Unread {
+    match errno {
+        Errno::ACCESS | Errno::PERM => Unread::Denied,
+        Errno::RANGE | Errno::TOOBIG => Unread::TooMuch,
+        _ => Unread::Other,
+    }
+}
+
 fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, Unread> {
-    let bytes = value(at, name).map_err(|_| Unread)?;
-    bytes.map(|bytes| Acl::parse(&bytes).ok_or(Unread)).transpose()
+    let bytes = value(at, name).map_err(unread)?;
+    bytes.map(|bytes| Acl::parse(&bytes).ok_or(Unread::Other)).transpose()
 }
 
 /// The names that `scope` admits, in order.

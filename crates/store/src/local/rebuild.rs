@@ -444,7 +444,7 @@ impl Rebuild for LocalRebuild {
         let finished = self.finished(expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
-            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some());
+            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path);
         }
         finished.land(&self.store, &place)?;

@@ -15,14 +15,16 @@ use crate::error::At;
 use crate::filter::{Fate, Judge, Scope};
 use crate::{STAGING_NAME, StoreError};
 
-/// A removal under way: what went, and the first trouble.
+/// A removal under way: what went, and what stayed for which reason.
 struct Removal<'a> {
     store: &'a Inner,
     removed: u64,
-    trouble: Option<StoreError>,
+    stayed: Vec<StoreError>,
+    /// Names that stayed and are not told one by one.
+    more: u64,
     /// Directories to empty, or, once emptied, to remove; the deepest last.
     stack: Vec<(RelPath, Step)>,
-    /// Directories that stay, for what is protected in them.
+    /// Directories that stay, for what stays in them.
     kept: HashSet<RelPath>,
 }
 
@@ -53,41 +55,68 @@ pub(super) fn remove_unchanged(
     }
 }
 
-/// Removes `path` and everything below it that the filter admits; `path` itself in any case if it is replaced.
-pub(super) fn remove(store: &Inner, path: &RelPath, goes: Goes) -> Result<u64, StoreError> {
-    let place = Place::of(&store.root, "remove", path)?;
-    let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
-    let mut removal =
-        Removal { store, removed: 0, trouble: None, stack: Vec::new(), kept: HashSet::new() };
-    let entry = (&place.dir, &place.name, path);
-    match goes {
-        Goes::Removed => {
-            let mut judges = removal.judges(&place.dir_path, &scope)?;
-            removal.entry(entry, (&mut judges, Fate::Stays), &scope)?;
-        }
-        Goes::Replaced => removal.take(entry, is_dir(entry)?, &scope)?,
-    }
-    let mut keeps_old = false;
-    while let Some((path, step)) = removal.stack.pop() {
-        let step = match step {
-            Step::Empty(above) => removal.empty(&path, &above),
-            Step::Remove => {
-                let gone = removal.remove_dir(&path);
-                keeps_old = matches!(gone, Ok(false));
-                gone.map(drop)
+/// A directory in which names are removed, and who judges them.
+pub(super) struct Site {
+    place: Place,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+}
+
+impl Site {
+    /// Where `path` is; what was found out of the directory of the `last` one serves again.
+    fn of(store: &Inner, path: &RelPath, last: Option<Self>) -> Result<Self, StoreError> {
+        let (place, last) = match last {
+            Some(Self { place, scope, judges }) => {
+                let dir = place.dir_path.clone();
+                let place = place.next(&store.root, "remove", path)?;
+                let is_there = place.dir_path == dir;
+                (place, is_there.then_some((scope, judges)))
+            }
+            None => (Place::of(&store.root, "remove", path)?, None),
+        };
+        let (scope, judges) = match last {
+            Some(last) => last,
+            None => {
+                let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+                let judges = judges(store, &place.dir_path, &scope)?;
+                (scope, judges)
             }
         };
-        removal.note(step);
+        Ok(Self { place, scope, judges })
     }
-    store.touched.add(&place.dir_path);
-    let kept = removal
-        .kept
-        .contains(path)
-        .then(|| StoreError::Protected { path: path.clone(), removed: removal.removed });
-    // The last directory is `path` itself.
-    let keeps_old = (keeps_old && goes == Goes::Replaced)
-        .then(|| StoreError::KeepsOld { path: path.clone(), removed: removal.removed });
-    removal.trouble.or(kept).or(keeps_old).map_or(Ok(removal.removed), Err)
+}
+
+/// Removes `path` and everything below it that the filter admits; what is known of the directory of the `last` name that was
+/// removed is not found out once more.
+pub(super) fn remove_after(
+    store: &Inner,
+    path: &RelPath,
+    last: &mut Option<Site>,
+) -> Result<u64, StoreError> {
+    let site = Site::of(store, path, last.take())?;
+    let Site { place, scope, judges } = last.insert(site);
+    let mut removal = Removal::new(store);
+    removal.entry((&place.dir, &place.name, path), (judges, Fate::Stays), scope)?;
+    removal.finish(place, Goes::Removed)
+}
+
+/// Removes `path` and everything below it that the filter admits; `path` itself in any case.
+pub(super) fn make_way(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
+    let place = Place::of(&store.root, "remove", path)?;
+    let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+    let mut removal = Removal::new(store);
+    let entry = (&place.dir, &place.name, path);
+    if !removal.take_file(entry)? {
+        removal.take_dir(entry, &scope)?;
+    }
+    removal.finish(&place, Goes::Replaced)
+}
+
+/// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
+/// Only what neither protects goes: the files may have come with this run, or gone.
+fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+    let scopes = &store.scopes;
+    Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
 }
 
 fn bad_name(dir: &RelPath) -> StoreError {
@@ -98,51 +127,92 @@ fn is_dir((dir, name, path): (&Dir, &Name, &RelPath)) -> Result<bool, StoreError
     Ok(file_type(&dir.stat(name).at("remove", path)?).is_dir())
 }
 
-impl Removal<'_> {
-    /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
-    /// Only what neither protects goes: the files may have come with this run, or gone.
-    fn judges(&self, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
-        let scopes = &self.store.scopes;
-        Ok([scopes.judge(dir, &*self.store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+impl<'a> Removal<'a> {
+    fn new(store: &'a Inner) -> Self {
+        let (stayed, stack, kept) = (Vec::new(), Vec::new(), HashSet::new());
+        Self { store, removed: 0, stayed, more: 0, stack, kept }
+    }
+
+    /// Removes what is on the stack, which came from `place`; how many names went in all.
+    fn finish(mut self, place: &Place, goes: Goes) -> Result<u64, StoreError> {
+        let mut keeps_old = false;
+        while let Some((path, step)) = self.stack.pop() {
+            let step = match step {
+                Step::Empty(above) => self.empty(&path, &above),
+                Step::Remove => {
+                    let gone = self.remove_dir(&path);
+                    keeps_old = matches!(gone, Ok(false));
+                    gone.map(drop)
+                }
+            };
+            self.note(&path, step);
+        }
+        let Self { store, removed, stayed, more, kept, .. } = self;
+        store.touched.add(&place.dir_path);
+        let path = || place.path.clone();
+        if !stayed.is_empty() {
+            return Err(StoreError::Stayed { path: path(), removed, stayed, more });
+        }
+        if kept.contains(&place.path) {
+            return Err(StoreError::Protected { path: path(), removed });
+        }
+        // The last directory is the place itself.
+        if keeps_old && goes == Goes::Replaced {
+            return Err(StoreError::KeepsOld { path: path(), removed });
+        }
+        Ok(removed)
     }
 
     /// Removes the entry `name` of `dir`, or puts it on the stack, if the filter admits it.
     fn entry(
         &mut self,
-        (dir, name, path): (&Dir, &Name, &RelPath),
+        entry: (&Dir, &Name, &RelPath),
         (judges, fate): (&mut [Judge; 2], Fate),
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        let is_dir = is_dir((dir, name, path))?;
-        if !judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate)) {
+        let (_, name, path) = entry;
+        let mut admits = |is_dir| judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate));
+        // What may go as a file is taken for one: the call that removes it says if it is a directory.
+        let goes_as_file = admits(false);
+        if goes_as_file && self.take_file(entry)? {
+            return Ok(());
+        }
+        let is_dir = goes_as_file || is_dir(entry)?;
+        if !is_dir || !admits(true) {
             self.keep_above(path);
             return Ok(());
         }
-        self.take((dir, name, path), is_dir, scope)
+        self.take_dir(entry, scope)
     }
 
-    /// Removes the entry `name` of `dir`, or puts it on the stack.
-    fn take(
+    /// Puts the directory `name` of `dir` on the stack.
+    fn take_dir(
         &mut self,
         (dir, name, path): (&Dir, &Name, &RelPath),
-        is_dir: bool,
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        if is_dir {
-            if self.is_mount(dir, name) {
-                let errno = rustix::io::Errno::BUSY;
-                return Err(StoreError::new("remove the mount point", path, errno));
-            }
-            self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
-            return Ok(());
+        if self.is_mount(dir, name) {
+            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
         }
+        self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
+        Ok(())
+    }
+
+    /// Removes the entry `name` of `dir`, unless it is a directory: then it is still there.
+    fn take_file(
+        &mut self,
+        (dir, name, path): (&Dir, &Name, &RelPath),
+    ) -> Result<bool, StoreError> {
         if self.store.keeps_old() {
             let place = Place::of(&self.store.root, "remove", path)?;
             self.store.back_up(&place, Goes::Removed)?;
         }
-        dir.remove_file(name).at("remove", path)?;
+        match dir.remove_file(name) {
+            Err(Errno::ISDIR) => return Ok(false),
+            removed => removed.at("remove", path)?,
+        }
         self.removed += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// Whether another file system is mounted there, and is to be left alone.
@@ -168,8 +238,8 @@ impl Removal<'_> {
 
     fn empty(&mut self, path: &RelPath, above: &Arc<Scope>) -> Result<(), StoreError> {
         let scope = self.store.scopes.enter(above, path, &*self.store.root);
-        let judges = scope.and_then(|scope| Ok((self.judges(path, &scope)?, scope)));
-        let (mut judges, scope) = judges.inspect_err(|_| self.keep_above(path))?;
+        let judges = scope.and_then(|scope| Ok((judges(self.store, path, &scope)?, scope)));
+        let (mut judges, scope) = judges?;
         self.stack.push((path.clone(), Step::Remove));
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         // There may be very many.
@@ -181,19 +251,19 @@ impl Removal<'_> {
             bad = bad.take().or_else(|| put.err());
         };
         dir.for_each_name(one).at("remove", path)?;
-        self.note(bad.map_or(Ok(()), Err));
+        self.note(path, bad.map_or(Ok(()), Err));
         for name in names {
-            let step = match path.join(&name).map(|path| (path, name)) {
-                // Litter of a run that had its root here, or on this mount.
-                Ok((_, name)) if name.as_bytes() == STAGING_NAME => {
-                    self.store.stages.sweep_home(path).map(drop)
-                }
-                Ok((path, name)) => {
-                    self.entry((&dir, &name, &path), (&mut judges, Fate::Goes), &scope)
-                }
-                Err(_) => Err(bad_name(path)),
+            let Ok(at) = path.join(&name) else {
+                self.note(path, Err(bad_name(path)));
+                continue;
             };
-            self.note(step);
+            let step = if name.as_bytes() == STAGING_NAME {
+                // Litter of a run that had its root here, or on this mount.
+                self.store.stages.sweep_home(path).map(drop)
+            } else {
+                self.entry((&dir, &name, &at), (&mut judges, Fate::Goes), &scope)
+            };
+            self.note(&at, step);
         }
         Ok(())
     }
@@ -213,9 +283,17 @@ impl Removal<'_> {
         Ok(true)
     }
 
-    /// Keeps the first trouble; what vanished on its own is none.
-    fn note(&mut self, step: Result<(), StoreError>) {
-        let trouble = step.err().filter(|error| !matches!(error, StoreError::NotFound { .. }));
-        self.trouble = self.trouble.take().or(trouble);
+    /// Notes why `path` stayed, if it did, and that the directories above it stay as well. What vanished is no trouble.
+    fn note(&mut self, path: &RelPath, step: Result<(), StoreError>) {
+        match step {
+            Ok(()) | Err(StoreError::NotFound { .. }) => return,
+            Err(error) if self.stayed.len() < MAX_STAYED => self.stayed.push(error),
+            Err(_) => self.more += 1,
+        }
+        self.kept.insert(path.clone());
+        self.keep_above(path);
     }
 }
+
+/// As many names that stayed are told one by one.
+const MAX_STAYED: usize = 256;

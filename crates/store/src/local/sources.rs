@@ -10,19 +10,20 @@ mod arg;
 mod listing;
 mod source;
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
-use deltic_core::{Follow, Meta, Mounts, Name, Names, RelPath, See};
+use deltic_core::packed::At;
+use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::Part;
+use super::list::{Part, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
@@ -31,8 +32,8 @@ use crate::dir::{Dir, Use, Way};
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
 
-pub use arg::SourceArg;
-use source::{Source, device_of};
+pub use arg::{SourceArg, SourceArgs};
+use source::{Base, Source, device_of};
 
 /// How arguments become a tree.
 #[derive(Clone, Debug, Default)]
@@ -71,13 +72,12 @@ impl SourceOptions {
 /// What a sender's arguments stand for: a tree to read.
 #[derive(Debug)]
 pub struct Sources {
-    args: Vec<Source>,
-    /// The first argument of each path.
-    by_path: BTreeMap<Box<[u8]>, usize>,
-    /// Those of the same paths that come later, in order.
-    again: HashMap<Box<[u8]>, Vec<usize>>,
+    args: Packed,
+    bases: Vec<Base>,
+    /// All arguments, by their paths name by name, those of one path in order.
+    by_path: Vec<At>,
     /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
-    chosen: Mutex<HashMap<RelPath, BTreeMap<usize, Names>>>,
+    chosen: Mutex<HashMap<RelPath, BTreeMap<At, Names>>>,
     /// What is protected at a receiver.
     protects: Scopes,
     /// Under how many names at most one name of a file is listed.
@@ -88,46 +88,92 @@ pub struct Sources {
 impl Sources {
     /// Holds the directories of `args`. What cannot be held, or is not there, is an error of the root's listing.
     #[must_use]
-    pub fn new(args: Vec<SourceArg>, options: SourceOptions) -> Self {
+    pub fn new(args: SourceArgs, options: SourceOptions) -> Self {
         let mut held: HashMap<PathBuf, Arc<Dir>> = HashMap::new();
-        let mut known: HashMap<(PathBuf, bool), Arc<Scopes>> = HashMap::new();
-        let knows_devices = options.mounts != Mounts::Enter;
-        let hold = |arg: SourceArg| {
-            let is_root = arg.path.is_root();
-            let scopes = known.entry((arg.dir.clone(), is_root)).or_insert_with(|| {
-                let start = if is_root { Start::Root } else { Start::Names };
-                Arc::new(Scopes::new(options.rules.clone(), &arg.dir, start))
-            });
-            let scopes = Arc::clone(scopes);
-            let dir = held.get(&arg.dir).map_or_else(
-                || Dir::open_root(&arg.dir).map(|dir| Arc::new(following(dir, options.follow))),
+        let hold = |(path, is_root): (OsString, bool)| {
+            let path = PathBuf::from(path);
+            let start = if is_root { Start::Root } else { Start::Names };
+            let scopes = Scopes::new(options.rules.clone(), &path, start);
+            let dir = held.get(&path).map_or_else(
+                || Dir::open_root(&path).map(|dir| Arc::new(following(dir, options.follow))),
                 |dir| Ok(Arc::clone(dir)),
             );
             if let Ok(dir) = &dir {
-                held.insert(arg.dir.clone(), Arc::clone(dir));
+                held.insert(path.clone(), Arc::clone(dir));
             }
-            let device = dir.as_ref().ok().filter(|_| knows_devices);
-            let device = device.and_then(|dir| device_of(dir, &arg.path));
-            Source { arg, dir, scopes, device }
+            Base { path, dir, scopes }
         };
-        let args: Vec<_> = args.into_iter().map(hold).collect();
-        let mut by_path: BTreeMap<Box<[u8]>, usize> = BTreeMap::new();
-        let mut again: HashMap<Box<[u8]>, Vec<usize>> = HashMap::new();
-        for (no, source) in args.iter().enumerate() {
-            let path = source.arg.path.as_bytes();
-            if by_path.contains_key(path) {
-                again.entry(path.into()).or_default().push(no);
-            } else {
-                by_path.insert(path.into(), no);
-            }
-        }
+        let bases = args.bases.into_iter().map(hold).collect();
+        let args = args.packed;
+        let mut by_path = Vec::with_capacity(args.len());
+        by_path.extend(args.iter().map(|(at, _)| at));
+        let key = |at: At| (names_of(path_in(args.get(at))), at);
+        by_path.sort_unstable_by(|one, other| {
+            let ((one, at), (other, behind)) = (key(*one), key(*other));
+            one.cmp(other).then(at.cmp(&behind))
+        });
         // Where the destination is, nobody here knows: a path that no pattern spells.
         let base = Path::new(OsStr::from_bytes(b"/\0"));
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
-        let overlap = options.see.linked && overlap(&args);
-        let names_of_one = if overlap { u32::try_from(args.len()).unwrap_or(u32::MAX) } else { 1 };
         let chosen = Mutex::default();
-        Self { args, by_path, again, chosen, protects, names_of_one, options }
+        let mut sources = Self { args, bases, by_path, chosen, protects, names_of_one: 1, options };
+        if sources.options.see.linked && sources.overlap() {
+            sources.names_of_one = u32::try_from(sources.args.len()).unwrap_or(u32::MAX);
+        }
+        sources
+    }
+
+    fn source(&self, at: At) -> Source<'_> {
+        let mut bytes = Reader::new(self.args.get(at));
+        let base = bytes.varint().expect("it was written whole");
+        let path = RelPath::parse(bytes.rest()).expect("it was one before it was packed");
+        let (no, contents) = ((base >> 1) as usize, base & 1 == 1);
+        Source { base: &self.bases[no], path, contents }
+    }
+
+    /// All arguments in order.
+    fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        self.args.iter().map(|(at, _)| self.source(at))
+    }
+
+    /// The only argument, if there is no other.
+    fn only(&self) -> Option<Source<'_>> {
+        if let [only] = *self.by_path { Some(self.source(only)) } else { None }
+    }
+
+    /// The arguments of this path, in order.
+    fn at(&self, path: &RelPath) -> &[At] {
+        self.split_at(path).0
+    }
+
+    /// Arguments below `path`, by their paths.
+    fn below(&self, path: &RelPath) -> &[At] {
+        let behind = self.split_at(path).1;
+        &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
+    }
+
+    /// The arguments of this path, and those behind these, of which the ones below it are the first.
+    fn split_at(&self, path: &RelPath) -> (&[At], &[At]) {
+        let path_at = |at: &At| path_in(self.args.get(*at));
+        let is_before = |at: &At| names_of(path_at(at)).lt(names_of(path.as_bytes()));
+        let from = &self.by_path[self.by_path.partition_point(is_before)..];
+        let is_it = |at: &&At| path_at(at) == path.as_bytes();
+        from.split_at(from.iter().take_while(is_it).count())
+    }
+
+    /// Whether one of them means what is below another, so that a file may be listed under more names than it has.
+    fn overlap(&self) -> bool {
+        let names = |at: &At| {
+            let source = self.source(*at);
+            let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
+            path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
+        };
+        // Of those that start in one directory, the ones below another follow it.
+        let mut paths = self.by_path.clone();
+        if self.bases.len() > 1 {
+            paths.sort_by_cached_key(names);
+        }
+        paths.windows(2).any(|pair| names(&pair[1]).starts_with(names(&pair[0])))
     }
 
     /// The same without this directory, wherever it is met.
@@ -141,28 +187,40 @@ impl Sources {
     /// comes, and no directory is made for it.
     #[must_use]
     pub fn single_file(&self) -> Option<Name> {
-        let mut there = self.args.iter().filter(|source| !source.is_missing(self.options.follow));
-        let Some(Source { arg, dir, .. }) = there.next() else {
-            return self.args.first().and_then(|source| source.arg.own_name());
+        let mut there = self.sources().filter(|source| !source.is_missing(self.options.follow));
+        let Some(source) = there.next() else {
+            return self.sources().next().and_then(|source| source.own_name());
         };
-        let mut names = arg.path.components();
+        let mut names = source.path.components();
         let (name, None, None) = (names.next()?, names.next(), there.next()) else { return None };
         let name = Name::new(name).ok()?;
         let how = (self.options.follow, self.options.see.plain());
-        let meta = follow::look(dir.as_ref().ok()?, (&name, &arg.path), how).ok()?;
-        (!meta.is_dir() && !arg.contents).then_some(name)
+        let meta = follow::look(source.base.dir.as_ref().ok()?, (&name, &source.path), how).ok()?;
+        (!meta.is_dir() && !source.contents).then_some(name)
+    }
+
+    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single_file) is all.
+    #[must_use]
+    pub fn places(&self) -> BTreeSet<Inode> {
+        let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
+        let file = self.single_file().and_then(|name| {
+            let stat = |base: &Base| base.dir.as_deref().ok()?.stat_behind(&name).ok();
+            let stat = self.bases.iter().find_map(stat)?;
+            Some(Inode { device: stat.st_dev, number: stat.st_ino })
+        });
+        dirs.chain(file).collect()
     }
 
     /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does. A
     /// directory that nobody may read brings nothing, and not its mode either.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
-        let source = self.args.iter().find(|source| source.arg.path.is_root())?;
+        let source = self.source(*self.at(&RelPath::root()).first()?);
         source.hold().ok()?;
-        let mut own = look_at_root(source.dir.as_deref().ok()?, self.options.see).ok()?;
-        let judge = source.scopes.top(&RelPath::root());
-        let at =
-            || Reach::Followed(source.dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
+        let Base { dir, scopes, .. } = source.base;
+        let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;
+        let judge = scopes.top(&RelPath::root());
+        let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
         look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
         judge.sift(&mut own);
         self.options.protects.sift(&mut own);
@@ -173,42 +231,41 @@ impl Sources {
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
         let is_gone = |look| look == Err(Errno::NOENT);
-        let missing = |source: &&Source| {
-            source.dir.is_ok() && source.look(self.options.follow).is_some_and(is_gone)
+        let missing = |source: &Source<'_>| {
+            source.base.dir.is_ok() && source.look(self.options.follow).is_some_and(is_gone)
         };
-        self.args.iter().filter(missing).map(|source| source.arg.path.clone()).collect()
+        self.sources().filter(missing).map(|source| source.path).collect()
     }
 
     /// The argument that `path` is of: the first that stands for it or for what it is in, or else one below it.
-    fn source_of(&self, action: &'static str, path: &RelPath) -> Result<&Source, StoreError> {
+    fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
         let not_found = || StoreError::new(action, path, Errno::NOENT);
-        if let [only] = &*self.args {
-            let is_its = path.starts_with(&only.arg.path) || only.arg.path.starts_with(path);
+        if let Some(only) = self.only() {
+            let is_its = path.starts_with(&only.path) || only.path.starts_with(path);
             return is_its.then_some(only).ok_or_else(not_found);
         }
         if let Some((dir, name)) = path.split_last()
             && let Some(chosen) = lock(&self.chosen).get(&dir)
-            && let Some((no, _)) = chosen.iter().find(|(_, names)| names.contains(&name))
+            && let Some((at, _)) = chosen.iter().find(|(_, names)| names.contains(&name))
         {
-            return Ok(&self.args[*no]);
+            return Ok(self.source(*at));
         }
         let candidates = self.candidates(path);
-        let shows = |no: &&usize| self.args[**no].shows(path);
+        let shows = |at: &&At| self.source(**at).shows(path);
         let first = match &*candidates {
             [only] => Some(only),
             // Of several the first that has it; if none has, the last one says why.
             several => several.iter().find(shows).or_else(|| several.last()),
         };
-        first.map(|no| &self.args[*no]).ok_or_else(not_found)
+        first.map(|at| self.source(*at)).ok_or_else(not_found)
     }
 
     /// The arguments that may have `path`, in order: what it is in, or itself, or else the first below it.
-    fn candidates(&self, path: &RelPath) -> Vec<usize> {
-        let mut all: Vec<usize> = self.below(path).next().map(|(no, _)| no).into_iter().collect();
+    fn candidates(&self, path: &RelPath) -> Vec<At> {
+        let mut all: Vec<At> = self.below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
         while let Some(at) = above {
-            all.extend(self.by_path.get(at.as_bytes()));
-            all.extend(self.again.get(at.as_bytes()).into_iter().flatten());
+            all.extend(self.at(&at));
             above = at.split_last().map(|(dir, _)| dir);
         }
         all.sort_unstable();
@@ -217,17 +274,16 @@ impl Sources {
     }
 
     /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that may.
-    fn sharers(&self, dir: &RelPath) -> Vec<usize> {
-        let shares = |no: &usize| {
-            let source = &self.args[*no];
-            let Ok(held) = &source.dir else { return false };
-            let device = source.device;
-            dir.starts_with(&source.arg.path)
+    fn sharers(&self, dir: &RelPath) -> Vec<At> {
+        let shares = |at: &At| {
+            let source = self.source(*at);
+            let Ok(held) = &source.base.dir else { return false };
+            dir.starts_with(&source.path)
                 && source.goes_into(dir, &self.options)
                 && held.dir(dir, Use::Pass).is_ok()
-                && (device.is_none() || device_of(held, dir) == device)
+                && source.device(&self.options).is_none_or(|own| device_of(held, dir) == Some(own))
         };
-        if self.args.len() == 1 {
+        if self.only().is_some() {
             return Vec::new();
         }
         match self.candidates(dir) {
@@ -243,22 +299,7 @@ impl Sources {
 
     /// Whether arguments are, or mean something, below `dir`.
     fn leads_on(&self, dir: &RelPath) -> bool {
-        self.below(dir).next().is_some()
-    }
-
-    /// Arguments below `path`, in order of their paths, and the name in it that each begins with.
-    fn below<'a>(&'a self, path: &RelPath) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
-        let mut start = path.as_bytes().to_vec();
-        if !path.is_root() {
-            start.push(b'/');
-        }
-        let len = start.len();
-        let from = Bound::Included(start.clone().into_boxed_slice());
-        let named = self.by_path.range((from, Bound::Unbounded));
-        named
-            .take_while(move |(path, _)| path.starts_with(&start))
-            .filter(move |(path, _)| path.len() > len)
-            .map(move |(path, no)| (*no, path[len..].split(|b| *b == b'/').next().unwrap_or(b"")))
+        !self.below(dir).is_empty()
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
@@ -297,16 +338,22 @@ fn following(dir: Dir, follow: Follow) -> Dir {
     if follow == Follow::Never { dir } else { dir.with_way(Way::Follow) }
 }
 
-/// Whether one of them means what is below another, so that a file may be listed under more names than it has.
-fn overlap(args: &[Source]) -> bool {
-    let path = |source: &Source| -> PathBuf {
-        let path = OsStr::from_bytes(source.arg.path.as_bytes());
-        let names = source.arg.dir.components().chain(Path::new(path).components());
-        names.filter(|name| *name != Component::CurDir).collect()
-    };
-    let mut paths: Vec<PathBuf> = args.iter().map(path).collect();
-    paths.sort();
-    paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+/// The path in what is packed of an argument.
+fn path_in(bytes: &[u8]) -> &[u8] {
+    let mut bytes = Reader::new(bytes);
+    bytes.varint().expect("it was written whole");
+    bytes.rest()
+}
+
+/// The names of a path, by which arguments are in order: what is below a directory follows it.
+fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
+/// Whether `path` is `dir`, or below it.
+fn is_in(path: &[u8], dir: &RelPath) -> bool {
+    let rest = path.strip_prefix(dir.as_bytes());
+    dir.is_root() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
 impl Tree for Sources {

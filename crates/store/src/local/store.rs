@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
-use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
+use deltic_core::{Follow, Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
@@ -27,7 +27,7 @@ use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::rebuild::LocalRebuild;
-use super::remove::{remove, remove_unchanged};
+use super::remove::{make_way, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -141,6 +141,14 @@ impl LocalStore {
         let dir = Dir::open_root(root).at("open", &RelPath::root())?;
         let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
         Self::new(dir, root, options)
+    }
+
+    /// The directory `root` that is not there: what a dry run looks at. It is taken for an empty one.
+    ///
+    /// # Errors
+    /// Where the system has no handle for us.
+    pub fn missing(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
     }
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
@@ -267,6 +275,9 @@ impl LocalStore {
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
+        if path.is_root() && self.0.root.is_missing() {
+            return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)));
+        }
         if path.is_root() {
             let own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
             return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
@@ -517,7 +528,10 @@ impl Store for LocalStore {
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
-        self.0.leftovers(&self.place("resume", path)?)
+        match self.place("resume", path) {
+            Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+            place => self.0.leftovers(&place?),
+        }
     }
 
     fn resume(
@@ -640,11 +654,16 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove(&self.0, path, Goes::Removed)
+        remove_after(&self.0, path, &mut None)
+    }
+
+    fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {
+        let mut last = None;
+        paths.iter().map(|path| remove_after(&self.0, path, &mut last)).collect()
     }
 
     fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove(&self.0, path, Goes::Replaced)
+        make_way(&self.0, path)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -19,6 +19,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use deltic_core::rule::{Action, Rule, Rules, Side};
 use deltic_core::{Follow, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
@@ -263,10 +264,37 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     let rebuild = inner.create(&path("file"), 1).unwrap();
     rebuild.write(0, b"x").unwrap();
     let busy = store.remove(&path("sub"));
-    assert!(matches!(busy, Err(StoreError::NotEmpty { .. })), "{busy:?}");
+    let why = |error: &StoreError| match error {
+        StoreError::Stayed { stayed, .. } => stayed.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(why(&busy.unwrap_err()), ["remove sub: directory not empty"]);
     drop((rebuild, inner));
     assert_eq!(store.remove(&path("sub")).unwrap(), 1);
     assert!(names_in(root.path()).is_empty());
+}
+
+/// Names of several directories, in any order, and of any kind.
+#[test]
+fn what_is_removed_together_goes_as_it_would_alone() {
+    let (root, _) = new_store();
+    for name in ["a/1", "a/2", "b/d/3", "b/4", "a/keep", "5"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    symlink("nowhere", root.path().join("a/link")).unwrap();
+    let list = vec![Rule::plain(Action::Exclude, b"keep"), Rule::plain(Action::Exclude, b"b/d/")];
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
+    let store = store_in(root.path(), Way::Kernel, rules);
+    let names = ["a/1", "a/link", "b/4", "b/d", "a/2", "a/keep", "a/none", "a", "5"];
+    let removed = store.remove_all(&names.map(path));
+    let told: Vec<_> = removed.into_iter().map(|removed| removed.map_err(drop)).collect();
+    let kept = [Ok(0), Ok(1), Ok(0), Err(()), Err(())];
+    assert_eq!(told, [&[Ok(1), Ok(1), Ok(1)][..], &kept, &[Ok(1)]].concat());
+    assert_eq!(names_in(root.path()), ["a", "b"]);
+    assert_eq!(names_in(&root.path().join("a")), ["keep"]);
+    assert_eq!(names_in(&root.path().join("b/d")), ["3"]);
 }
 
 #[test]
@@ -353,14 +381,14 @@ fn versions_are_told_without_opening_what_has_them() {
     for name in ["dir/a", "dir/b", "dir/deep/c"] {
         fs::write(root.path().join(name), name).unwrap();
     }
-    let args = vec![SourceArg::new(root.path().join("").as_os_str()).unwrap()];
+    let args = || sources::packed([SourceArg::new(root.path().join("").as_os_str()).unwrap()]);
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
-    let sources = Sources::new(args.clone(), options.clone());
+    let sources = Sources::new(args(), options.clone());
     check_versions(&store);
     check_versions(&sources);
     // What lies behind links is told by opening it.
     let follow = Follow::All;
-    let sources = Sources::new(args, SourceOptions { follow, ..options });
+    let sources = Sources::new(args(), SourceOptions { follow, ..options });
     assert_eq!(sources.versions(&[path("dir/a")]), [None]);
 }
 

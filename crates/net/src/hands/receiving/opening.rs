@@ -1,5 +1,6 @@
 //! What stands at the destination: names that are not listed, and old versions.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -31,8 +32,8 @@ impl<S: Store> ReceivingHands<S> {
         let Some(listing) = if_dir(listed)? else { return Ok((Vec::new(), None)) };
         let extra = |entry: Entry| {
             let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
-            let below = path.map_or(0, |path| self.count_dirs(vec![path]));
-            Extra { name: entry.name, item: Item::of(&entry.meta.kind), names: 1 + below }
+            let (names, stays) = path.map_or((1, false), |path| self.count_dirs(1, vec![path]));
+            Extra { name: entry.name, item: Item::of(&entry.meta.kind), names, stays }
         };
         Ok((listing.entries.into_iter().map(extra).collect(), listing.rest))
     }
@@ -47,23 +48,32 @@ impl<S: Store> ReceivingHands<S> {
                 break;
             }
         }
-        Ok(count + self.count_dirs(dirs))
+        Ok(self.count_dirs(count, dirs).0)
     }
 
-    /// How many names are below these directories, as far as they can be read.
-    fn count_dirs(&self, mut dirs: Vec<RelPath>) -> u64 {
-        let mut count = 0;
+    /// How many names go with these directories of one directory, as far as they can be read: `count`, in which they are, and
+    /// those below, without directories that stay for what is protected in them. Whether there are such.
+    fn count_dirs(&self, mut count: u64, mut dirs: Vec<RelPath>) -> (u64, bool) {
+        let above = dirs.first().and_then(RelPath::split_last).map(|(above, _)| above);
+        let mut staying = HashSet::new();
         while let Some(dir) = dirs.pop() {
             let mut rest = None;
             while let Ok(listing) = self.store.list_going(&dir, rest) {
                 count += count_in(&dir, &listing, &mut dirs);
+                let mut at = Some(dir.clone()).filter(|_| listing.spares);
+                while let Some(dir) = at.filter(|dir| Some(dir) != above.as_ref()) {
+                    at = dir.split_last().map(|(above, _)| above);
+                    if !staying.insert(dir) {
+                        break;
+                    }
+                }
                 rest = listing.rest;
                 if rest.is_none() {
                     break;
                 }
             }
         }
-        count
+        (count - staying.len() as u64, !staying.is_empty())
     }
 
     pub(super) fn open_old(

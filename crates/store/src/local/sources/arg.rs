@@ -1,15 +1,13 @@
 //! What one argument means, by how it is written.
 
-use std::ffi::OsStr;
-use std::io;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::path::{BadPath, printable};
-use deltic_core::{Name, RelPath};
-use rustix::io::Errno;
-
-use crate::StoreError;
+use deltic_core::packed::Crowded;
+use deltic_core::path::BadPath;
+use deltic_core::{Name, Packed, Put, RelPath};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,29 +111,34 @@ impl SourceArg {
     pub fn first_name(&self) -> Option<Name> {
         self.path.components().next().and_then(|name| Name::new(name).ok())
     }
+}
 
-    /// Its last name, as it was written.
-    pub(super) fn own_name(&self) -> Option<Name> {
-        let dir = self.dir.file_name().map(OsStr::as_bytes);
-        let last = self.path.components().next_back().or(dir)?;
-        Name::new(last).ok()
-    }
+/// Source arguments in their order, of which a list may bring a million.
+#[derive(Debug, Default)]
+pub struct SourceArgs {
+    /// Of each, which of these its directory is, whether it means what is in a directory, and its path.
+    pub(super) packed: Packed,
+    /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all there.
+    pub(super) bases: Vec<(OsString, bool)>,
+    known: HashMap<(OsString, bool), usize>,
+}
 
-    /// What the system answered to `action` on it.
-    pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
-        self.error_of(action, errno.into())
-    }
-
-    /// Why there was no `action` on it.
-    pub(super) fn error_for(&self, action: &'static str, why: &str) -> StoreError {
-        self.error_of(action, io::Error::other(why))
-    }
-
-    fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
-        let mut path = self.dir.clone();
-        path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
-        let argument = printable(path.as_os_str().as_bytes());
-        StoreError::Argument { action, argument, source }
+impl SourceArgs {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there are too many.
+    pub fn push(&mut self, arg: SourceArg) -> Result<(), Crowded> {
+        let base = (arg.dir.into_os_string(), arg.path.is_root());
+        let no = self.known.get(&base).copied().unwrap_or_else(|| {
+            self.bases.push(base.clone());
+            self.known.insert(base, self.bases.len() - 1);
+            self.bases.len() - 1
+        });
+        let mut bytes = Vec::with_capacity(arg.path.as_bytes().len() + 2);
+        bytes.put_varint((no as u64) << 1 | u64::from(arg.contents));
+        bytes.put_bytes(arg.path.as_bytes());
+        self.packed.push(&bytes).map(drop)
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use deltic_core::meta::Linked;
-use deltic_core::{Entry, Mounts, Name, RelPath};
+use deltic_core::packed::At;
+use deltic_core::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
-use super::{SourceOptions, Sources};
+use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::error::At as _;
 use crate::filter::Fate;
 use crate::local::list::{Part, inode, list, look_at_names, names_for};
 use crate::{Listing, StoreError, check_path, lock};
@@ -23,12 +24,12 @@ impl Sources {
     fn list_shared(
         &self,
         dir: &RelPath,
-        sharers: &[usize],
+        sharers: &[At],
         part: Part,
     ) -> Result<Listing, StoreError> {
-        let hold = |no: &usize| {
-            let root = self.args[*no].held("list", dir)?;
-            Ok((*no, root.dir(dir, Use::Read).at("list", dir)?))
+        let hold = |at: &At| {
+            let root = self.source(*at).held("list", dir)?;
+            Ok((*at, root.dir(dir, Use::Read).at("list", dir)?))
         };
         let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
         Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
@@ -36,8 +37,13 @@ impl Sources {
 
     /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
     /// many have it: in a part each would be asked for the names of all.
-    fn list_held(&self, dir: &RelPath, held: &[(usize, Dir)], part: Part) -> Listing {
+    fn list_held(&self, dir: &RelPath, held: &[(At, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
+        if held.is_empty() {
+            entries = self.list_below(&mut all, dir, &[], part);
+            all.entries = self.merged(dir, entries);
+            return all;
+        }
         let by_parts =
             matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.leads_on(dir);
         let mut names: Option<Vec<Name>> = None;
@@ -50,9 +56,10 @@ impl Sources {
             names = Some((&mut rest).take(most).collect());
             all.rest = (rest.len() > 0).then_some(rest);
         }
-        for (no, held) in held {
-            let source = &self.args[*no];
-            let judge = source.held("list", dir).and_then(|root| source.scopes.judge(dir, root));
+        for (at, held) in held {
+            let source = self.source(*at);
+            let scopes = &source.base.scopes;
+            let judge = source.held("list", dir).and_then(|root| scopes.judge(dir, root));
             let mut judge = match judge {
                 Ok(judge) => judge,
                 Err(error) => {
@@ -60,36 +67,36 @@ impl Sources {
                     continue;
                 }
             };
-            let (at, fates, how) = ((held, dir), (&mut judge, Fate::Stays), self.options.how());
+            let (in_dir, fates) = ((held, dir), (&mut judge, Fate::Stays));
             let found = match &names {
-                Some(names) => look_at_names(at, fates, how, names),
-                None => list(at, fates, how, Part::All),
+                Some(names) => look_at_names(in_dir, fates, self.options.how(), names),
+                None => list(in_dir, fates, self.options.how(), Part::All),
             };
             all.errors.extend(found.errors);
-            entries.extend(found.entries.into_iter().map(|entry| (*no, entry)));
+            entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
         }
-        entries.extend(self.list_below(&mut all, dir, &entries));
+        entries.extend(self.list_below(&mut all, dir, &entries, Part::All));
         all.entries = self.merged(dir, entries);
         all
     }
 
     /// One entry of each name, in order.
-    fn merged(&self, dir: &RelPath, mut entries: Vec<(usize, Entry)>) -> Vec<Entry> {
-        let key = |(no, entry): &(usize, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *no);
+    fn merged(&self, dir: &RelPath, mut entries: Vec<(At, Entry)>) -> Vec<Entry> {
+        let key = |(at, entry): &(At, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
         entries.sort_by_cached_key(key);
         entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
         let mut chosen = lock(&self.chosen);
-        let mut chosen = |name: &Name, no| {
+        let mut chosen = |name: &Name, at| {
             let dir = chosen.entry(dir.clone()).or_default();
             // In a directory that is listed again it is there already.
-            dir.entry(no).or_default().push(name).ok();
+            dir.entry(at).or_default().push(name).ok();
         };
-        let keep = |(no, entry): (usize, Entry)| {
+        let keep = |(at, entry): (At, Entry)| {
             // Where the first that has it need not be the one that counts.
             if let Ok(path) = dir.join(&entry.name)
-                && self.candidates(&path).first() != Some(&no)
+                && self.candidates(&path).first() != Some(&at)
             {
-                chosen(&entry.name, no);
+                chosen(&entry.name, at);
             }
             entry
         };
@@ -115,16 +122,16 @@ impl Sources {
     }
 
     fn list_root(&self, part: Part) -> Listing {
-        if let [only] = &*self.args
-            && only.arg.path.is_root()
+        if let Some(only) = self.only()
+            && only.path.is_root()
         {
             let failed = |error| Listing { errors: vec![error], ..Listing::default() };
             return only.list_dir(&self.options, part).unwrap_or_else(failed);
         }
         let (mut held, mut errors) = (Vec::new(), Vec::new());
-        for (no, source) in self.args.iter().enumerate().filter(|(_, s)| s.arg.path.is_root()) {
-            match source.hold() {
-                Ok(dir) => held.push((no, dir)),
+        for at in self.at(&RelPath::root()) {
+            match self.source(*at).hold() {
+                Ok(dir) => held.push((*at, dir)),
                 Err(error) => errors.push(error),
             }
         }
@@ -143,79 +150,112 @@ impl Sources {
         &self,
         all: &mut Listing,
         dir: &RelPath,
-        others: &[(usize, Entry)],
-    ) -> Vec<(usize, Entry)> {
-        let (mut entries, mut last) = (Vec::new(), None);
-        // What leads only to what is not there does not take part either.
-        let mut missing = Vec::new();
-        for (no, name) in self.below(dir) {
-            if last == Some(name) {
-                continue;
+        others: &[(At, Entry)],
+        part: Part,
+    ) -> Vec<(At, Entry)> {
+        let start = dir.as_bytes().len() + usize::from(!dir.is_root());
+        let name = |at: &At| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
+        let (mut below, most) = (self.below(dir), part.most());
+        if let Part::Next(mut rest) = part {
+            // Those that were read in directories are not gone on with by arguments.
+            let Some(next) = rest.next().filter(|_| rest.dirs().is_empty()) else {
+                all.errors.push(StoreError::Changed { path: dir.clone() });
+                return Vec::new();
+            };
+            below = &below[below.partition_point(|at| name(at) < next.as_bytes())..];
+        }
+        // What is missing below a directory that is listed in any case is told of there.
+        let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
+        let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
+        let (mut entries, mut missing) = (Vec::new(), Vec::new());
+        for (nth, args) in below.chunk_by(|one, next| name(one) == name(next)).enumerate() {
+            let name = Name::new(name(&args[0])).expect("it is one of a path");
+            if nth == most {
+                // From here on all is known: it need not be kept by name.
+                let mut next = Names::default();
+                next.push(&name).ok();
+                all.rest = Some(Box::new(next.into_iter()));
+                break;
             }
-            let again = self.again.get(self.args[no].arg.path.as_bytes());
-            for no in std::iter::once(no).chain(again.into_iter().flatten().copied()) {
-                let source = &self.args[no];
+            let lacking = self.list_name((all, &mut entries), (dir, &name), args);
+            let is_told = |(path, _): &(RelPath, StoreError)| {
+                !dirs.contains(name.as_bytes())
+                    || path.split_last().is_some_and(|(at, _)| at == *dir)
+            };
+            missing.extend(lacking.into_iter().filter(is_told).map(|(_, error)| error));
+        }
+        all.errors.extend(missing);
+        entries
+    }
+
+    /// Adds the entry `name` of `dir`, which `args` mean or go through; those that lead only to what is not there, which do not
+    /// take part either.
+    fn list_name(
+        &self,
+        (all, entries): (&mut Listing, &mut Vec<(At, Entry)>),
+        (dir, name): (&RelPath, &Name),
+        args: &[At],
+    ) -> Vec<(RelPath, StoreError)> {
+        let path = |at: &At| path_in(self.args.get(*at));
+        let (mut missing, mut is_known) = (Vec::new(), false);
+        for args in args.chunk_by(|one, next| path(one) == path(next)) {
+            for at in args {
+                let source = self.source(*at);
                 if let Some(errno) = source.is_nothing(&self.options) {
-                    let error = source.arg.error("look at", errno);
-                    match source.dir {
+                    let error = source.error("look at", errno);
+                    match source.base.dir {
                         // As in rsync, only a last name may be missing.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),
-                        _ => missing.push((no, name, error)),
+                        Ok(_) if self.options.ignore_missing && is_missing(&error) => {}
+                        _ => missing.push((source.path, error)),
                     }
                     continue;
                 }
                 if source.is_left_out(&self.options) {
                     continue;
                 }
+                is_known = true;
                 // Those beside it are told of where it is listed; another one of the same path is not beside it.
-                let path = &source.arg.path;
-                missing.retain(|(no, other, _)| *other != name || self.args[*no].arg.path == *path);
-                last = Some(name);
+                missing.retain(|(path, _)| *path == source.path);
                 match source.look_at(dir, name, &self.options) {
                     Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
                         all.skipped.extend(dir.join(&entry.name));
                     }
-                    Ok(Some(entry)) => entries.push((no, entry)),
+                    Ok(Some(entry)) => {
+                        // What is below one that is no directory is not there: that is told, too.
+                        is_known = entry.meta.is_dir();
+                        entries.push((*at, entry));
+                    }
                     Ok(None) => {}
                     Err(error) if self.options.ignore_missing && is_missing(&error) => {}
                     Err(error) => all.errors.push(error),
                 }
             }
+            if is_known {
+                break;
+            }
         }
-        if !missing.is_empty() {
-            // Those below a directory that is listed in any case are told of there.
-            let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
-            let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
-            let is_deeper = |no: &usize| {
-                let names = |path: &RelPath| path.components().count();
-                names(&self.args[*no].arg.path) > names(dir) + 1
-            };
-            missing.retain(|(no, name, _)| !is_deeper(no) || !dirs.contains(name));
-        }
-        let told = |error: &StoreError| !(self.options.ignore_missing && is_missing(error));
-        all.errors.extend(missing.into_iter().map(|(_, _, error)| error).filter(told));
-        entries
+        missing
     }
 
     /// Whether a directory is only named, where directories do not take part.
     fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
         let takes = self.options.recursive || self.options.dirs;
-        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).next().is_none())
+        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
     }
 
     /// Whether all that is in `dir` takes part, and not only what arguments below it name.
     fn takes_contents(&self, dir: &RelPath) -> bool {
-        if let ([only], true) = (&*self.args, self.options.recursive) {
-            return dir.starts_with(&only.arg.path);
+        if let (Some(only), true) = (self.only(), self.options.recursive) {
+            return dir.starts_with(&only.path);
         }
+        let takes = |at: &At| {
+            let source = self.source(*at);
+            source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
+        };
         let mut above = Some(dir.clone());
         while let Some(at) = above {
-            let first = self.by_path.get(at.as_bytes()).into_iter();
-            let mut named = first.chain(self.again.get(at.as_bytes()).into_iter().flatten());
-            if named.any(|no| {
-                let source = &self.args[*no];
-                source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
-            }) {
+            if self.at(&at).iter().any(takes) {
                 return true;
             }
             above = at.split_last().map(|(dir, _)| dir);
@@ -244,7 +284,7 @@ impl Sources {
         let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
         let is_it = |entry: &Entry| {
             let path = entry.meta.is_dir().then(|| dir.join(&entry.name).ok()).flatten()?;
-            let dir = self.source_of("look at", &path).ok()?.dir.as_ref().ok()?;
+            let dir = self.source_of("look at", &path).ok()?.base.dir.as_ref().ok()?;
             let there = dir.dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
             (there == is).then(|| (path, entry.name.clone()))
         };
@@ -260,8 +300,8 @@ impl Sources {
     /// Whether the directory `path` is on another device than the argument that it is of.
     fn is_elsewhere(&self, path: &RelPath) -> bool {
         let Ok(source) = self.source_of("look at", path) else { return false };
-        let device = source.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
-        source.device.is_some() && device.is_some() && device != source.device
+        let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
+        device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
     }
 
     /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
@@ -302,12 +342,9 @@ impl Sources {
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);
         }
-        if matches!(part, Part::Next(_)) {
-            return Err(StoreError::Changed { path: dir.clone() });
-        }
         all.partial = true;
         if !mounted {
-            let entries = self.list_below(&mut all, dir, &[]);
+            let entries = self.list_below(&mut all, dir, &[], part);
             all.entries = self.merged(dir, entries);
         }
         Ok(all)

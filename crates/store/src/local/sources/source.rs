@@ -1,11 +1,16 @@
 //! One argument and its directory: what of it can be looked at, and listed.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use deltic_core::{Entry, Follow, Meta, Name, RelPath, See};
+use deltic_core::path::printable;
+use deltic_core::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
-use super::{SourceArg, SourceOptions};
+use super::SourceOptions;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes};
@@ -14,36 +19,74 @@ use crate::local::list::{Part, dangles, list, sift};
 use crate::local::snapshot::{look_at, look_behind};
 use crate::{Listing, StoreError, check_path};
 
-/// An argument with its directory held. Arguments in one directory share a handle.
+/// A directory that paths of arguments start in.
 #[derive(Debug)]
-pub(super) struct Source {
-    pub(super) arg: SourceArg,
+pub(super) struct Base {
+    pub(super) path: PathBuf,
     pub(super) dir: Result<Arc<Dir>, Errno>,
     /// What files of rules say of the names in it.
-    pub(super) scopes: Arc<Scopes>,
-    /// The device that it is on, if that matters.
-    pub(super) device: Option<u64>,
+    pub(super) scopes: Scopes,
 }
 
-impl Source {
+/// An argument, and the directory that its path starts in.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) base: &'a Base,
+    /// What is meant below that; the root for all that is in it.
+    pub(super) path: RelPath,
+    /// What is in a directory, and not only the directory itself.
+    pub(super) contents: bool,
+}
+
+impl<'a> Source<'a> {
     pub(super) fn shows(&self, path: &RelPath) -> bool {
         let Some((above, name)) = path.split_last() else { return true };
         let held = |dir: &Arc<Dir>| dir.dir(&above, Use::Pass);
-        self.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
+        self.base.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
     }
 
-    pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
-        self.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+    pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&'a Dir, StoreError> {
+        self.base.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+    }
+
+    /// The device that it is on, if that matters.
+    pub(super) fn device(&self, options: &SourceOptions) -> Option<u64> {
+        let matters = options.mounts != Mounts::Enter;
+        matters.then(|| device_of(self.base.dir.as_ref().ok()?, &self.path)).flatten()
+    }
+
+    /// Its last name, as it was written.
+    pub(super) fn own_name(&self) -> Option<Name> {
+        let dir = self.base.path.file_name().map(OsStr::as_bytes);
+        let last = self.path.components().next_back().or(dir)?;
+        Name::new(last).ok()
+    }
+
+    /// What the system answered to `action` on it.
+    pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
+        self.error_of(action, errno.into())
+    }
+
+    /// Why there was no `action` on it.
+    fn error_for(&self, action: &'static str, why: &str) -> StoreError {
+        self.error_of(action, io::Error::other(why))
+    }
+
+    fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
+        let mut path = self.base.path.clone();
+        path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
+        let argument = printable(path.as_os_str().as_bytes());
+        StoreError::Argument { action, argument, source }
     }
 
     /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it is what
     /// it points at only where all links are.
     pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
-        let dir = match &self.dir {
+        let dir = match &self.base.dir {
             Ok(dir) => dir,
             Err(errno) => return Some(Err(*errno)),
         };
-        let (above, name) = self.arg.path.split_last()?;
+        let (above, name) = self.path.split_last()?;
         let look = if follow == Follow::All { look_behind } else { look_at };
         Some(dir.dir(&above, Use::Pass).and_then(|dir| look(&dir, &name, See::default())))
     }
@@ -59,10 +102,10 @@ impl Source {
             Err(errno) => Some(errno),
             // A link that is followed and leads nowhere.
             Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
-                let (above, name) = self.arg.path.split_last()?;
-                let held = self.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
+                let (above, name) = self.path.split_last()?;
+                let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
                 let how = (options.follow, See::default());
-                follow::look(&held, (&name, &self.arg.path), how).err()
+                follow::look(&held, (&name, &self.path), how).err()
             }
             Ok(_) => None,
         }
@@ -73,20 +116,20 @@ impl Source {
         if options.rules.is_empty() {
             return false;
         }
-        let (Some((above, name)), Ok(dir)) = (self.arg.path.split_last(), &self.dir) else {
+        let (Some((above, name)), Ok(dir)) = (self.path.split_last(), &self.base.dir) else {
             return false;
         };
         let held = dir.dir(&above, Use::Pass);
-        let look = |dir| {
-            follow::look(&dir, (&name, &self.arg.path), (options.follow, options.see.plain()))
-        };
-        held.and_then(look)
-            .is_ok_and(|meta| !self.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays))
+        let look =
+            |dir| follow::look(&dir, (&name, &self.path), (options.follow, options.see.plain()));
+        held.and_then(look).is_ok_and(|meta| {
+            !self.base.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays)
+        })
     }
 
     /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
-        options.recursive || options.dirs && self.arg.contents && self.arg.path == *dir
+        options.recursive || options.dirs && self.contents && self.path == *dir
     }
 
     /// Lists the directory `dir` below its own.
@@ -97,7 +140,7 @@ impl Source {
         part: Part,
     ) -> Result<Listing, StoreError> {
         let root = self.held("list", dir)?;
-        let mut judge = self.scopes.judge(dir, root)?;
+        let mut judge = self.base.scopes.judge(dir, root)?;
         let held = root.dir(dir, Use::Read).at("list", dir)?;
         Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
     }
@@ -109,56 +152,58 @@ impl Source {
         part: Part,
     ) -> Result<Listing, StoreError> {
         let (dir, root) = (self.hold()?, RelPath::root());
-        let mut judge = self.scopes.judge(&root, self.held("list", &root)?)?;
+        let mut judge = self.base.scopes.judge(&root, self.held("list", &root)?)?;
         Ok(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part))
     }
 
     /// Its directory, open to read.
     pub(super) fn hold(&self) -> Result<Dir, StoreError> {
-        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
+        let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
-        dir.map_err(|errno| self.arg.error("list", errno))
+        dir.map_err(|errno| self.error("list", errno))
     }
 
     /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
     pub(super) fn look_at(
         &self,
         at: &RelPath,
-        name: &[u8],
+        name: &Name,
         options: &SourceOptions,
     ) -> Result<Option<Entry>, StoreError> {
         let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
-        let name = Name::new(name).map_err(bad_name)?;
-        let path = at.join(&name).map_err(bad_name)?;
+        let path = at.join(name).map_err(bad_name)?;
         check_path("list", &path)?;
-        let dir = self.dir.as_ref().map_err(|errno| self.arg.error("open", *errno))?;
-        let unseen = |errno| self.arg.error("look at", errno);
+        let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
+        let unseen = |errno| self.error("look at", errno);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let mut meta = follow::look(&held, (&name, &path), options.how()).map_err(|errno| {
-            match dangles(&held, &name, errno) {
-                true => self.arg.error_for("look at", "the symlink has no referent"),
+        let mut meta = follow::look(&held, (name, &path), options.how()).map_err(|errno| {
+            match dangles(&held, name, errno) {
+                true => self.error_for("look at", "the symlink has no referent"),
                 false => unseen(errno),
             }
         })?;
         // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
-        let goes_through = path != self.arg.path || self.arg.contents && meta.is_symlink();
+        let goes_through = path != self.path || self.contents && meta.is_symlink();
         if goes_through && !meta.is_dir() {
             let why = format!("{} is a symlink on the way, which is not followed", path);
             return Err(match meta.is_symlink() {
-                true => self.arg.error_for("look at", &why),
-                false => self.arg.error("look at", Errno::NOTDIR),
+                true => self.error_for("look at", &why),
+                false => self.error("look at", Errno::NOTDIR),
             });
         }
-        if path != self.arg.path {
-            sift((&held, &name), &mut meta, options.how(), &self.scopes.top(at));
-            return Ok(Some(Entry { name, meta }));
+        if path != self.path {
+            sift((&held, name), &mut meta, options.how(), &self.base.scopes.top(at));
+            return Ok(Some(Entry { name: name.clone(), meta }));
         }
         // At the root no directory was entered yet, so none has said anything.
-        let mut judge =
-            if at.is_root() { self.scopes.top(at) } else { self.scopes.judge(at, &**dir)? };
-        let admitted = judge.admits(&name, meta.is_dir(), Fate::Stays);
-        sift((&held, &name), &mut meta, options.how(), &judge);
-        Ok(admitted.then_some(Entry { name, meta }))
+        let mut judge = if at.is_root() {
+            self.base.scopes.top(at)
+        } else {
+            self.base.scopes.judge(at, &**dir)?
+        };
+        let admitted = judge.admits(name, meta.is_dir(), Fate::Stays);
+        sift((&held, name), &mut meta, options.how(), &judge);
+        Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }
 }
 

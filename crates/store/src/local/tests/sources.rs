@@ -12,7 +12,13 @@ use crate::local::list::PART_NAMES;
 fn sources(args: &[&str], rules: Filter) -> Sources {
     let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();
     let options = SourceOptions { rules, recursive: true, ..SourceOptions::default() };
-    Sources::new(args.iter().map(arg).collect(), options)
+    Sources::new(packed(args.iter().map(arg)), options)
+}
+
+pub(super) fn packed(args: impl IntoIterator<Item = SourceArg>) -> SourceArgs {
+    let mut all = SourceArgs::default();
+    args.into_iter().for_each(|arg| all.push(arg).unwrap());
+    all
 }
 
 fn tree() -> (TempDir, String) {
@@ -72,6 +78,19 @@ fn a_huge_directory_is_listed_by_parts() {
         assert!(whole.len() > PART_NAMES - 100 && whole.is_sorted_by_key(|entry| &entry.name));
         assert_eq!(by_parts(&sources, &path(dir)), whole);
     }
+    // Named one by one, in no order, some of them twice and some by what is not in them.
+    let mut args: Vec<String> =
+        (0..PART_NAMES + 20).rev().map(|n| format!("{top}/./name-{n:05}")).collect();
+    args.extend(
+        ["name-00500-dir/no", "name-00500-dir", "name-00007"].map(|name| format!("{top}/./{name}")),
+    );
+    let args = args.iter().map(|arg| SourceArg::relative(OsStr::new(arg)).unwrap());
+    let listed = Sources::new(packed(args), SourceOptions::default());
+    let whole = listed.list(&RelPath::root()).unwrap().entries;
+    assert_eq!(whole.len(), PART_NAMES + 21);
+    assert!(whole.is_sorted_by(|one, next| one.name < next.name));
+    assert_eq!(by_parts(&listed, &RelPath::root()), whole);
+    assert!(listed.list_some(&RelPath::root(), None).unwrap().rest.is_some());
     let store = open_store(root.path());
     let whole = store.list(&path("huge")).unwrap().entries;
     assert_eq!(whole.len(), PART_NAMES + 21);
@@ -164,7 +183,7 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
     let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
     let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
-    assert!(Sources::new(vec![no], forgiven).single_file().is_some());
+    assert!(Sources::new(packed([no]), forgiven).single_file().is_some());
     let no = format!("{top}/no");
     assert_eq!(single(&[&format!("{no}/"), &dir]), None);
     for args in [

@@ -1,0 +1,267 @@
+//! Byte strings in few large buffers: of a million short ones, each a value of its own, most bytes would be what keeps them
+//! apart.
+//!
+//! ```text
+//! parts  ┌ 7 "dir/one" 7 "dir/two" … ┐ ┌ 9 "dir/three" … ┐
+//! At       ↑           ↑                 ↑
+//! ```
+
+use crate::codec::{Put, Reader};
+
+/// Byte strings in the order in which they were added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// The length of each, then its bytes.
+    parts: Vec<Vec<u8>>,
+    len: usize,
+}
+
+/// Where one of them is. Those that were added earlier are before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At(u32);
+
+/// Byte strings that are taken again, in any order. A buffer of which all are taken is given back.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    parts: Vec<Part>,
+    /// Which one is being filled.
+    filling: usize,
+    /// The others that are empty.
+    free: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    bytes: Vec<u8>,
+    /// How many in it are not taken.
+    kept: usize,
+}
+
+/// There is no room for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many names")]
+pub struct Crowded;
+
+/// Those that are not taken yet. What is taken makes room.
+#[derive(Debug)]
+pub struct Unpacked {
+    parts: std::vec::IntoIter<Vec<u8>>,
+    part: Vec<u8>,
+    start: usize,
+    left: usize,
+}
+
+impl Packed {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds one; where it is.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub fn push(&mut self, text: &[u8]) -> Result<At, Crowded> {
+        let is_full = |part: &Vec<u8>| part.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
+        if self.parts.last().is_none_or(is_full) {
+            // The first one may stay small.
+            let bytes = if self.parts.is_empty() { 0 } else { PART_BYTES };
+            self.parts.push(Vec::with_capacity(bytes));
+        }
+        let no = self.parts.len() - 1;
+        if no >= MAX_PARTS {
+            self.parts.pop();
+            return Err(Crowded);
+        }
+        let start = self.parts[no].len();
+        self.parts[no].put_prefixed(text);
+        self.len += 1;
+        Ok(At((no * PART_BYTES + start) as u32))
+    }
+
+    /// The one that is there.
+    ///
+    /// # Panics
+    /// Where none was added that is there.
+    #[must_use]
+    pub fn get(&self, at: At) -> &[u8] {
+        let at = at.0 as usize;
+        read(&self.parts[at / PART_BYTES], at % PART_BYTES).0
+    }
+
+    /// All of them, and where each is.
+    pub fn iter(&self) -> impl Iterator<Item = (At, &[u8])> {
+        let in_part = |(no, part): (usize, &'_ Vec<u8>)| (no, part.len());
+        self.parts.iter().enumerate().map(in_part).flat_map(move |(no, len)| {
+            let mut next = 0;
+            std::iter::from_fn(move || {
+                let start = next;
+                let (text, end) = (start < len).then(|| read(&self.parts[no], start))?;
+                next = end;
+                Some((At((no * PART_BYTES + start) as u32), text))
+            })
+        })
+    }
+}
+
+impl IntoIterator for Packed {
+    type Item = Vec<u8>;
+    type IntoIter = Unpacked;
+
+    fn into_iter(self) -> Unpacked {
+        let (parts, left) = (self.parts.into_iter(), self.len);
+        Unpacked { parts, part: Vec::new(), start: 0, left }
+    }
+}
+
+impl Iterator for Unpacked {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if self.start == self.part.len() {
+            (self.part, self.start) = (self.parts.next()?, 0);
+        }
+        let (text, end) = read(&self.part, self.start);
+        let text = text.to_vec();
+        self.start = end;
+        self.left -= 1;
+        Some(text)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Unpacked {}
+
+impl Shelf {
+    /// Adds one; where it is.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub fn put(&mut self, text: &[u8]) -> Result<At, Crowded> {
+        let is_full = |part: &Part| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
+        if self.parts.get(self.filling).is_none_or(is_full) {
+            self.filling = self.free.pop().unwrap_or(self.parts.len());
+        }
+        let no = self.filling;
+        if no == self.parts.len() {
+            if no == MAX_PARTS {
+                return Err(Crowded);
+            }
+            self.parts.push(Part::default());
+        }
+        let part = &mut self.parts[no];
+        let start = part.bytes.len();
+        part.bytes.put_prefixed(text);
+        part.kept += 1;
+        Ok(At((no * PART_BYTES + start) as u32))
+    }
+
+    /// Takes the one that is there.
+    ///
+    /// # Panics
+    /// Where none is there.
+    pub fn take(&mut self, at: At) -> Vec<u8> {
+        let (no, start) = (at.0 as usize / PART_BYTES, at.0 as usize % PART_BYTES);
+        let part = &mut self.parts[no];
+        let text = read(&part.bytes, start).0.to_vec();
+        part.kept -= 1;
+        if part.kept == 0 && no == self.filling {
+            part.bytes.clear();
+        } else if part.kept == 0 {
+            part.bytes = Vec::new();
+            self.free.push(no);
+        }
+        text
+    }
+
+    /// About the memory that they take, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes.len()).sum()
+    }
+}
+
+/// The one that begins at `start`, and where the next one does.
+fn read(part: &[u8], start: usize) -> (&[u8], usize) {
+    const WHOLE: &str = "it was written whole";
+    let mut reader = Reader::new(&part[start..]);
+    let text = reader.prefixed(usize::MAX).expect(WHOLE);
+    (text, part.len() - reader.rest().len())
+}
+
+/// How much is kept in one buffer. One that is longer has a buffer of its own.
+const PART_BYTES: usize = 1 << 20;
+/// More have no number.
+const MAX_PARTS: usize = (1 << 32) / PART_BYTES;
+const MAX_LEN_BYTES: usize = crate::codec::MAX_VARINT_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Vec<Vec<u8>> {
+        let lens = [0, 1, 127, 128, 300, PART_BYTES / 2, PART_BYTES - MAX_LEN_BYTES, PART_BYTES];
+        let lens = lens.into_iter().chain([3 * PART_BYTES, 0, 5, PART_BYTES - 20, 7]);
+        lens.enumerate().map(|(n, len)| vec![n as u8; len]).collect()
+    }
+
+    #[test]
+    fn what_was_added_is_there_in_order() {
+        let mut packed = Packed::default();
+        assert!(packed.is_empty());
+        let places: Vec<At> = some().iter().map(|one| packed.push(one).unwrap()).collect();
+        assert!(places.is_sorted_by(|one, next| one < next));
+        assert_eq!(packed.len(), some().len());
+        for (at, one) in places.iter().zip(some()) {
+            assert!(packed.get(*at) == one, "{} bytes", one.len());
+        }
+        let all = packed.iter().map(|(at, one)| (at, one.to_vec()));
+        assert!(all.eq(places.into_iter().zip(some())));
+        let all = packed.into_iter();
+        assert_eq!(all.len(), some().len());
+        assert!(all.eq(some()));
+        assert_eq!(Packed::default().into_iter().next(), None);
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_added() {
+        let mut packed = Packed::default();
+        packed.push(b"one").unwrap();
+        packed.parts.resize(MAX_PARTS - 1, Vec::new());
+        let last = packed.push(&vec![1; PART_BYTES]).unwrap();
+        assert_eq!(packed.push(&vec![2; PART_BYTES]), Err(Crowded));
+        assert_eq!(packed.push(b"no"), Err(Crowded));
+        assert_eq!((packed.get(last).len(), packed.len()), (PART_BYTES, 2));
+    }
+    #[test]
+    fn what_is_put_on_a_shelf_is_taken_in_any_order_and_leaves_nothing() {
+        let mut shelf = Shelf::default();
+        for round in 0..3u8 {
+            let text =
+                |n: u32| [&[round][..], &n.to_le_bytes(), &vec![7; n as usize % 500]].concat();
+            let mut places: Vec<_> =
+                (0..20_000).map(|n| (n, shelf.put(&text(n)).unwrap())).collect();
+            assert!(shelf.held_bytes() > 4 * PART_BYTES);
+            // Each seventh, then all others from behind.
+            places.sort_by_key(|(n, _)| (n % 7 != 0, std::cmp::Reverse(*n)));
+            for (n, at) in places {
+                assert_eq!(shelf.take(at), text(n));
+            }
+            assert_eq!(shelf.held_bytes(), 0);
+            assert!(shelf.parts.len() < 10, "what is free is used again: {}", shelf.parts.len());
+        }
+        let long = shelf.put(&vec![1; 2 * PART_BYTES]).unwrap();
+        let next = shelf.put(b"next").unwrap();
+        assert_eq!((shelf.take(long).len(), &*shelf.take(next)), (2 * PART_BYTES, &b"next"[..]));
+    }
+}
