@@ -471,7 +471,7 @@ mod tests {
         for words in ["", "--fooo a b", "--bwlimit=1x a b"] {
             assert!(sync(words).is_err(), "{words}");
         }
-        assert!(sync("--delete --max-delete=-1 a b").is_err());
+        assert!(sync("--delete --max-delete=x a b").is_err());
     }
 
     #[test]

@@ -438,7 +438,7 @@ fn messages_end_in_the_systems_words_without_their_numbers() {
     let world = world();
     for (words, code, why) in [
         ("sync -a --files-from=none src/ dst/", 1, "read none: no such file or directory"),
-        ("sync -a --exclude-from=none src/ dst/", 1, "read rules none: no such file or directory"),
+        ("sync -a --exclude-from=none src/ dst/", 11, "read rules none: no such file or directory"),
         ("sync -a --log-file=none/log src/ dst/", 0, "open none/log: no such file or directory"),
         ("sync -a -e src/file src/ h:dst/", 14, "start src/file: permission denied"),
         ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),

@@ -476,7 +476,10 @@ fn what_a_full_directory_is_in_the_way_of_has_not_arrived_when_updates_are_delay
         run.lines().into_iter().filter(|line| line.starts_with(['>', 'h'])).collect();
     assert_eq!(told, [">f+++++++++ a"], "{run:#?}");
     for name in ["b", "barred"] {
-        assert!(run.stderr.contains(&format!("commit {name}: directory not empty")), "{run:#?}");
+        assert!(
+            run.stderr.contains(&format!("put in place {name}: directory not empty")),
+            "{run:#?}"
+        );
         assert_eq!(world.read(format!("dst/{name}/full")), b"stays");
     }
 }

@@ -47,7 +47,7 @@ pub enum StoreError {
         path: RelPath,
     },
     /// Somebody else changed the destination since we looked; what they wrote is still there.
-    #[error("commit {path}: destination changed meanwhile")]
+    #[error("put in place {path}: the destination changed meanwhile")]
     Conflict {
         /// The destination.
         path: RelPath,

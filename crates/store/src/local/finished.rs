@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::log::remove_log;
-use super::place::Place;
+use super::place::{COMMIT, Place};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
 use super::stage::{Whose, new_name, staging_path};
 use super::store::Inner;
@@ -44,7 +44,7 @@ pub(super) struct Delayed {
 impl Delayed {
     pub(super) fn push(&mut self, finished: Finished, leads: bool) -> Result<(), StoreError> {
         let at = self.all.push(&finished.packed());
-        let at = at.map_err(|_| StoreError::new("commit", &finished.path, Errno::OVERFLOW))?;
+        let at = at.map_err(|_| StoreError::new(COMMIT, &finished.path, Errno::OVERFLOW))?;
         if leads {
             self.leaders.insert(finished.path, at);
         }
@@ -183,22 +183,22 @@ impl Expected {
     /// Fails where what is to wait could not land: nobody is to count on it.
     pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
-        if is_dir && place.is_barred().at("commit", &place.path)? {
-            return Err(StoreError::new("commit", &place.path, Errno::NOTEMPTY));
+        if is_dir && place.is_barred().at(COMMIT, &place.path)? {
+            return Err(StoreError::new(COMMIT, &place.path, Errno::NOTEMPTY));
         }
         Ok(())
     }
 
     /// Checks that `place` holds what is to be replaced, and says what that is.
     pub(super) fn check(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
-        let found = place.dir.find(&place.name).at("commit", &place.path)?;
+        let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
             (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
                 let now = look_at(&place.dir, &place.name, see.plain());
-                now.at("commit", &place.path)?.is_like(meta)
+                now.at(COMMIT, &place.path)?.is_like(meta)
             }
             (Self::Version(_) | Self::Seen(_), None) => false,
         };
@@ -212,12 +212,12 @@ impl Finished {
         self.expected.check(place, store.see)?;
         store.back_up(place, Goes::Replaced)?;
         let stages = store.stages(self.whose);
-        let dir = stages.dir(&self.home).at("commit", &self.path)?;
-        let staged = dir.stat(&self.name).at("commit", &self.path)?;
+        let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
+        let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
-        place.land(&dir, &self.name).at("commit", &self.path)?;
+        place.land(&dir, &self.name).at(COMMIT, &self.path)?;
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

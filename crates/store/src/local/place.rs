@@ -80,3 +80,6 @@ impl Place {
         }
     }
 }
+
+/// What is said to have been tried where a new version does not get its name.
+pub(super) const COMMIT: &str = "put in place";

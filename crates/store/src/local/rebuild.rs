@@ -17,7 +17,7 @@ use super::holes::{Under, write_sparse};
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
-use super::place::Place;
+use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
@@ -183,7 +183,7 @@ impl LocalRebuild {
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
         let keep = (commit.keep, self.store.ways());
-        let heritage = self.store.heritage(place).at("commit", &self.path)?;
+        let heritage = self.store.heritage(place).at(COMMIT, &self.path)?;
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         let unset = attrs.set(On::Open(file.as_fd()));
         if self.store.touched.is_durable() {
@@ -261,7 +261,7 @@ impl LocalRebuild {
         let left = self.store.left.of(changing.version().inode());
         let left = left.expect("its turn was there when it began");
         let mut left = lock(&left);
-        let now = place.dir.find(&place.name).at("commit", &self.path)?;
+        let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
         let ours = now.filter(|now| left.version == Some(Version::of(now)));
         let (version, old) = match ours {
             // What lies where it lay is the other name's, unless that was there before.
@@ -430,7 +430,7 @@ impl Rebuild for LocalRebuild {
     }
 
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
-        let place = Place::of(&self.store.root, "commit", &self.path)?;
+        let place = Place::of(&self.store.root, COMMIT, &self.path)?;
         let expected = Expected::of(&commit.replaces);
         if let Some(changing) = self.changing.take() {
             return self.take_turn(&changing, &commit, (&place, &expected));

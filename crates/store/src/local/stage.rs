@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use super::heritage::disinherit;
 use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
-use super::place::Place;
+use super::place::{COMMIT, Place};
 use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Version};
 use crate::dir::{Dir, Use};
@@ -194,7 +194,7 @@ impl Stages {
 
     /// Whether what is staged here can be renamed to `place`.
     pub(super) fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
-        Ok(mount_of(&place.dir).at("commit", &place.path)? == self.mount)
+        Ok(mount_of(&place.dir).at(COMMIT, &place.path)? == self.mount)
     }
 
     /// The directory whose staging directory serves `place`.
@@ -306,11 +306,11 @@ impl Stages {
             opened => opened.map(Some),
         };
         let dir = lock_dir(open, TO_SWEEP);
-        let Some(dir) = dir.at("sweep", home)? else { return Ok(0) };
-        let removed = sweep_dir(&dir).at("sweep", home)?;
+        let Some(dir) = dir.at(SWEEP, home)? else { return Ok(0) };
+        let removed = sweep_dir(&dir).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&staging_name())) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
-            Err(errno) => Err(StoreError::new("sweep", home, errno)),
+            Err(errno) => Err(StoreError::new(SWEEP, home, errno)),
         }
     }
 }
@@ -486,6 +486,8 @@ fn mount_of(dir: &Dir) -> Result<Mount, Errno> {
     Ok(((stat.stx_dev_major, stat.stx_dev_minor), mount))
 }
 
+/// What is said to have been tried where leftovers of killed runs stay.
+const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
 /// Leftovers of one path that are worth a look.

@@ -25,7 +25,7 @@ use super::inplace::LeftFiles;
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
-use super::place::Place;
+use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{make_way, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
@@ -684,8 +684,8 @@ impl Store for LocalStore {
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
             let place = match last.take() {
-                Some(place) => place.next(&self.0.root, "commit", &finished.path),
-                None => self.place("commit", &finished.path),
+                Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
+                None => self.place(COMMIT, &finished.path),
             };
             let landed = place.and_then(|place| finished.land(&self.0, last.insert(place)));
             failed.extend(landed.err().map(|error| (finished.path, error)));

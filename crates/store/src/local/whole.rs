@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
-use super::place::Place;
+use super::place::{COMMIT, Place};
 use super::stage::{Staged, Whose, discard, staging_path};
 use super::store::Inner;
 use crate::error::At;
@@ -23,7 +23,7 @@ pub(super) fn put_new(
     place: &Place,
     (file, keep): (&Whole<'_>, Keep),
 ) -> Result<(), StoreError> {
-    let heritage = store.heritage(place).at("commit", &place.path)?;
+    let heritage = store.heritage(place).at(COMMIT, &place.path)?;
     let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
     let what = (file.bytes, &attrs);
     if let Some(put) = put_nameless(store, place, what) {
@@ -95,10 +95,10 @@ fn land(
     Staged { home, name, .. }: &Staged,
 ) -> Result<(), StoreError> {
     let path = &place.path;
-    let dir = store.stages.dir(home).at("commit", path)?;
+    let dir = store.stages.dir(home).at(COMMIT, path)?;
     match place.land_new(&dir, name) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
-        landed => landed.at("commit", path)?,
+        landed => landed.at(COMMIT, path)?,
     }
     store.touched.add(&place.dir_path);
     if let Ok(staging) = staging_path(home) {
