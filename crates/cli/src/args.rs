@@ -351,6 +351,8 @@ fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
 const NOT_YET: &[(&str, &str)] = &[
     ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
     ("--write-devices --copy-devices", "devices are made or left out, and never written or read"),
+    ("--drop-D", "--no-D leaves devices and special files out"),
+    ("--confine-root", "run deltic where no other tree can be reached, as in a container"),
 ];
 
 /// Names the instruction set that chunkers use.

@@ -89,23 +89,29 @@ impl Meter {
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
     }
 
-    /// Everything in a line, the most wanted first: a narrow terminal cuts its end off.
-    pub(crate) fn line(&self) -> String {
+    /// As much as finds room in a line of so many characters, the most wanted first.
+    pub(crate) fn line(&self, room: usize) -> String {
         let bound = if self.complete { "" } else { "at least " };
-        let share = match self.complete && self.bytes > 0 {
-            true => format!("{}%, ", self.share * 100 / Self::WHOLE),
-            false => String::new(),
-        };
-        let left = self.left().map(|left| format!(", {} left", FormattedDuration(left)));
-        format!(
-            "{share}{} of {bound}{}, {}/s{}, {} changed of {bound}{} files",
-            HumanBytes(self.settled.min(self.bytes)),
-            HumanBytes(self.bytes),
-            HumanBytes(self.speed()),
-            left.unwrap_or_default(),
-            HumanCount(self.changed),
-            HumanCount(self.files),
-        )
+        let share = (self.complete && self.bytes > 0)
+            .then(|| format!("{}%", self.share * 100 / Self::WHOLE));
+        let (settled, bytes) = (HumanBytes(self.settled.min(self.bytes)), HumanBytes(self.bytes));
+        let (changed, files) = (HumanCount(self.changed), HumanCount(self.files));
+        let parts = [
+            share,
+            Some(format!("{settled} of {bound}{bytes}")),
+            Some(format!("{}/s", HumanBytes(self.speed()))),
+            self.left().map(|left| format!("{} left", FormattedDuration(left))),
+            Some(format!("{changed} changed of {bound}{files} files")),
+        ];
+        let mut line = String::new();
+        for part in parts.into_iter().flatten() {
+            let comma = if line.is_empty() { "" } else { ", " };
+            if line.len() + comma.len() + part.len() > room {
+                break;
+            }
+            line = line + comma + &part;
+        }
+        line
     }
 }
 
@@ -134,7 +140,7 @@ mod tests {
         meter.tick(Duration::from_secs(1));
         assert_eq!(meter.share(), 0);
         assert_eq!(
-            meter.line(),
+            meter.line(usize::MAX),
             "1.00 KiB of at least 2.00 KiB, 0 B/s, 0 changed of at least 3 files"
         );
     }
@@ -176,8 +182,21 @@ mod tests {
         meter.note(&Notice::Settled { bytes: 1 << 30 });
         meter.tick(Duration::from_secs(4));
         assert_eq!(
-            meter.line(),
+            meter.line(usize::MAX),
             "25%, 1.00 GiB of 4.00 GiB, 256.00 MiB/s, 00:00:12 left, 0 changed of 1,200 files"
+        );
+    }
+
+    #[test]
+    fn a_narrow_line_lacks_whole_parts() {
+        let mut meter = after(&[listed(1200, 4 << 30, true)]);
+        meter.tick(Duration::ZERO);
+        let whole = meter.line(usize::MAX);
+        assert_eq!(meter.line(whole.len()), whole);
+        assert_eq!(meter.line(whole.len() - 1), "0%, 0 B of 4.00 GiB, 0 B/s");
+        assert_eq!(
+            (&*meter.line(20), &*meter.line(2), &*meter.line(1)),
+            ("0%, 0 B of 4.00 GiB", "0%", "")
         );
     }
 }

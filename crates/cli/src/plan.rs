@@ -153,7 +153,7 @@ fn show(word: &OsStr) -> String {
 /// a strategy wants to see it.
 fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) -> Result<Options> {
     let local = far == Far::Nothing;
-    let (compress, compress_level) = args.travel.compression()?;
+    let (compress, compress_level) = args.travel.compression();
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
     let keeps = args.show.partial_progress;

@@ -20,8 +20,8 @@ pub(crate) struct Progress {
 /// Where it is shown.
 enum Screen {
     Nothing,
-    /// A bar; none before the run is old enough.
-    Bar(Option<ProgressBar>),
+    /// A bar, and what it says; none before the run is old enough.
+    Bar(Option<(ProgressBar, String)>),
     /// Lines; when the last was written.
     Lines(Duration),
 }
@@ -55,13 +55,17 @@ impl Progress {
         }
         match &mut self.screen {
             Screen::Bar(bar) if elapsed >= SHORT_RUN => {
-                let bar = bar.get_or_insert_with(|| new_bar(Meter::WHOLE));
-                bar.set_position(self.meter.share());
-                bar.set_message(self.meter.line());
+                let (bar, said) = bar.get_or_insert_with(|| (new_bar(Meter::WHOLE), String::new()));
+                let line = self.meter.line(room());
+                if line != *said {
+                    said.clone_from(&line);
+                    bar.set_position(self.meter.share());
+                    bar.set_message(line);
+                }
             }
             Screen::Lines(last) if elapsed >= *last + LINE_EVERY => {
                 *last = elapsed;
-                output::note(&format!("{}\n", self.meter.line()));
+                output::note(&format!("{}\n", self.meter.line(usize::MAX)));
             }
             _ => {}
         }
@@ -70,7 +74,7 @@ impl Progress {
     /// Runs `write` while no bar stands in its way.
     pub(crate) fn aside(&self, write: impl FnOnce()) {
         match &self.screen {
-            Screen::Bar(Some(bar)) => bar.suspend(write),
+            Screen::Bar(Some((bar, _))) => bar.suspend(write),
             _ => write(),
         }
     }
@@ -79,7 +83,7 @@ impl Progress {
     pub(crate) fn pause(&mut self) {
         self.paused = true;
         if let Screen::Bar(bar @ Some(_)) = &mut self.screen {
-            bar.take().iter().for_each(ProgressBar::finish_and_clear);
+            bar.take().iter().for_each(|(bar, _)| bar.finish_and_clear());
         }
     }
 
@@ -90,7 +94,7 @@ impl Progress {
 
     /// Takes the bar away.
     pub(crate) fn clear(&mut self) {
-        if let Screen::Bar(Some(bar)) = &self.screen {
+        if let Screen::Bar(Some((bar, _))) = &self.screen {
             bar.finish_and_clear();
         }
         self.screen = Screen::Nothing;
@@ -136,12 +140,22 @@ impl Steps {
 }
 
 fn new_bar(whole: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:12} {wide_msg}").expect("the template is a constant");
+    let template = format!("{{bar:{BAR_CHARS}}} {{wide_msg}}");
+    let style = ProgressStyle::with_template(&template).expect("the template is a constant");
     ProgressBar::with_draw_target(Some(whole), ProgressDrawTarget::stderr())
         .with_style(style.progress_chars("=> "))
 }
 
+/// Characters that stand behind the bar on the terminal.
+fn room() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    // One that does not say how wide it is has what all have.
+    let columns = if columns == 0 { 80 } else { usize::from(columns) };
+    columns.saturating_sub(BAR_CHARS + 1)
+}
+
+/// Length of the bar.
+const BAR_CHARS: usize = 12;
 /// A run that is over by then shows no progress.
 const SHORT_RUN: Duration = Duration::from_secs(1);
 /// Time between two lines.

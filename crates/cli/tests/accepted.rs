@@ -18,6 +18,7 @@ fn words_without_a_meaning_here_change_nothing() {
         "--no-inc-recursive --inc-recursive --no-i-r --i-r",
         "--protocol=31 --checksum-seed=-5 --blocking-io --no-blocking-io",
         "--old-compress --new-compress --qsort --no-crtimes --no-N --msgs2stderr --no-msgs2stderr",
+        "--old-dirs --no-old-dirs --old-d --no-d --insecure-links --no-insecure-links",
         "--trust-sender --fsync --partial -P --max-alloc=1g --port=2222 --no-motd",
         "--sockopts=SO_SNDBUF=1 --address=127.0.0.1 --iconv=. --no-iconv",
         "--no-fsync --fsync --early-input=p",
@@ -37,6 +38,7 @@ fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_tou
         ("--only-write-batch=b", "deltic delta"),
         ("--read-batch=b", "deltic patch"),
         ("--server --sender", "must be deltic too"),
+        ("--sender", "must be deltic too"),
         ("--daemon", "starts itself over ssh"),
         ("--copy-as=nobody", "run deltic as the user"),
     ] {
@@ -46,6 +48,8 @@ fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_tou
             run.stderr.contains("is not supported\n  hint: ") && run.stderr.contains(reason),
             "{run:#?}"
         );
+        let word = words.split([' ', '=']).next().expect("there is one");
+        assert!(run.stderr.contains(&format!("'{word}'")), "{run:#?}");
         assert!(!world.exists("dst"));
     }
 }
@@ -181,4 +185,28 @@ fn called_as_rsync_it_is_sync() {
     let run = Run::of(&mut world.command(DELTIC, ["rsync", "-a", "src/", "other/"]));
     assert_eq!(run.code, Some(0), "{run:#?}");
     world.assert_same("src", "other");
+}
+
+#[test]
+fn what_is_no_option_of_deltic_is_refused_with_1_and_a_reason() {
+    for (word, reason) in [
+        ("--drop-D", "--no-D leaves"),
+        ("--confine-root=/srv", "no other tree"),
+        ("--copy-devices", "never written or read"),
+        ("--write-devices", "never written or read"),
+    ] {
+        let world = world();
+        let run = world.fails(1, &format!("-a {word} src/ dst/"));
+        let name = word.split('=').next().expect("there is one");
+        let told = format!("deltic: '{name}' is not supported\n  hint: ");
+        assert!(run.stderr.starts_with(&told) && run.stderr.contains(reason), "{run:#?}");
+        assert!(!world.exists("dst"));
+    }
+}
+
+#[test]
+fn a_password_is_for_daemons_as_in_rsync() {
+    let world = world();
+    let run = world.fails(1, "-a --password-file=p src/ dst/");
+    assert!(run.stderr.contains("daemons") && !world.exists("dst"), "{run:#?}");
 }

@@ -101,6 +101,16 @@ fn a_wrong_old_is_told_from_a_damaged_delta() {
 }
 
 #[test]
+fn a_flipped_byte_in_what_is_new_is_a_damaged_delta() {
+    let world = prepared();
+    let mut hurt = world.read("delta");
+    let middle = hurt.len() / 2;
+    hurt[middle] ^= 0x10;
+    world.write("hurt", hurt);
+    assert!(fails(&world, 12, "patch old hurt -o result").contains("the delta is damaged"));
+}
+
+#[test]
 fn a_truncated_or_corrupted_file_is_damaged_wherever_it_is_hurt() {
     let world = prepared();
     for (name, words) in

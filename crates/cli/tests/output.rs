@@ -444,6 +444,9 @@ fn messages_end_in_the_systems_words_without_their_numbers() {
         ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),
         ("watch -a none/ dst/", 3, "no such file or directory"),
         ("signature none", 11, "open none: no such file or directory"),
+        ("signature .", 11, "read .: is a directory"),
+        ("sync -aR src/../x dst/", 1, "source src/../x: '..' leads nowhere in a relative path"),
+        ("verify none src", 3, "none: no such file or directory"),
         ("patch none none -o new", 11, "open none: no such file or directory"),
     ] {
         let mut all: Vec<_> = words.split(' ').collect();
@@ -453,6 +456,23 @@ fn messages_end_in_the_systems_words_without_their_numbers() {
         let run = Run::of(&mut world.command(DELTIC, all));
         assert_eq!(run.code, Some(code), "{words} {run:#?}");
         assert!(run.stderr.contains(why) && !run.stderr.contains("os error"), "{words} {run:#?}");
+        assert_eq!(run.stdout, "", "{words}");
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_is_told_in_short() {
+    let world = world();
+    let long = format!("src/{}end", "a/".repeat(2500));
+    for (words, code) in [
+        (format!("{long} dst/"), 23),
+        (format!("src/ {long}"), 11),
+        (format!("src/ h:{long}"), 11),
+        (format!("{} dst/", "n".repeat(3000)), 3),
+    ] {
+        let run = world.fails(code, &format!("-a {words}"));
+        assert!(run.stderr.contains(": file name too long\n"), "{run:#?}");
+        assert!(run.stderr.contains("...") && run.stderr.len() < 250, "{run:#?}");
     }
 }
 

@@ -173,6 +173,20 @@ fn a_named_directory_that_is_empty_removes_nothing_either() {
 }
 
 #[test]
+fn a_limit_that_was_named_is_named_where_it_is_passed() {
+    for way in WAYS {
+        for limit in [0, 10] {
+            let world = world(30);
+            let run = world.fails(25, &delete(way, &format!("--max-delete={limit}")));
+            let why = format!(" names would go, and that is more than --max-delete={limit}; ");
+            assert!(run.stderr.contains(&why), "{way:?} {run:#?}");
+            assert!(!run.stderr.contains("accident"), "{way:?} {run:#?}");
+            assert_eq!(extras(&world), 30, "{way:?}");
+        }
+    }
+}
+
+#[test]
 fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
     for way in WAYS {
         // A number that was said is rsync's: it decides how a dry run ends as well.

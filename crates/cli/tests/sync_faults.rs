@@ -189,7 +189,7 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
         });
         assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
         for n in 356..366 {
-            let told = format!("file has vanished: {n}\n");
+            let told = format!("file has vanished: \"{n}\"\n");
             assert_eq!(run.stderr.matches(&told).count(), 1, "{way:?} {n} {run:#?}");
         }
         world.ok("-a --no-fsync src/ dst/");
@@ -214,7 +214,7 @@ fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on(
     let words = ["sync", "-a", "--delete", "-e", shell, "--deltic-path", DELTIC, "h:src/", "dst/"];
     let run = Run::of(&mut world.command(DELTIC, words));
     assert_eq!(run.code, Some(24), "{run:#?}");
-    assert_eq!(run.stderr, "deltic: directory has vanished: gone-in-the-midst\n", "{run:#?}");
+    assert_eq!(run.stderr, "deltic: directory has vanished: \"gone-in-the-midst\"\n", "{run:#?}");
     assert!(world.exists("dst/gone-in-the-midst/extra"), "{run:#?}");
     for name in ["dst/extra", "dst/a/extra", "dst/z/extra"] {
         assert!(!world.exists(name), "{name} {run:#?}");

@@ -646,6 +646,11 @@ fn sums_may_be_chosen_as_far_as_there_are_any() {
         "--cc=auto,none",
         "--cc=none",
         "-c --cc=none,blake3",
+        "-c --cc=md5",
+        "--cc=md4",
+        "--cc=xxh64",
+        "--cc=xxh3,xxh128",
+        "--cc=blake3,sha1",
     ] {
         for way in WAYS {
             let run =
@@ -661,17 +666,17 @@ fn sums_may_be_chosen_as_far_as_there_are_any() {
     };
     assert_eq!(sent("--cc=none"), 100_000);
     assert!(sent("--cc=blake3") < 50_000);
-    for words in [
-        "--cc=md5",
-        "--cc=xxh128",
-        "--cc=foo",
-        "--cc=blake3,sha1",
-        "-c --cc=none",
-        "--cc=auto,auto,auto",
+    for (words, what) in [
+        ("--cc=foo", "'checksum foo'"),
+        ("--cc=md5,foo", "'checksum foo'"),
+        ("-c --cc=none", "'checksum none with --checksum'"),
+        ("--cc=auto,auto,auto", "'checksum auto,auto'"),
     ] {
         let run = world.fails(4, &format!("-a {words} src/ dst/"));
-        assert!(run.stderr.contains("--checksum-choice="), "{run:#?}");
+        assert!(run.stderr.contains(what), "{run:#?}");
     }
+    assert_eq!(sent("--cc=none,md5"), 100_000);
+    assert!(sent("--cc=md5") < 50_000);
 }
 
 #[test]

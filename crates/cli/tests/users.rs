@@ -141,7 +141,7 @@ const WORDS: &[(&str, i32)] = &[
         "-rt --protocol=31 --checksum-seed=1 --blocking-io --trust-sender --old-compress --qsort --no-crtimes",
         0,
     ),
-    ("-rt --max-alloc=1g --port=1 --sockopts=x --address=x", 0),
+    ("-rt --max-alloc=1g --port=1 --sockopts=x --address=x --insecure-links", 0),
     ("-rt --password-file=list", 1),
     ("-rt --early-input=list", 0),
     ("-rt --write-batch=b", 0),

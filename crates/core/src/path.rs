@@ -26,7 +26,7 @@ pub enum BadPath {
     #[error("name holds a NUL or a slash")]
     Separator,
     /// A name, a path or a depth over its limit.
-    #[error("name or path is too long")]
+    #[error("file name too long")]
     TooLong,
 }
 

@@ -5,6 +5,7 @@
 //! at once, `watch` says what to sync again, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
+mod bounds;
 mod conduct;
 mod destination;
 mod drive;
@@ -69,6 +70,10 @@ pub fn run(
 ) -> Result<Outcome, SyncError> {
     let start = Instant::now();
     let mut inside = None;
+    place::check_len(match &plan.destination {
+        Destination::Local(path) => path.as_os_str(),
+        Destination::Remote { path, .. } => path,
+    })?;
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
         && plan.options.recursive
         && !plan.options.select.list_only
@@ -217,5 +222,8 @@ async fn serve(ends: Ends, conduct: Conduct) -> Result<(), SyncError> {
 /// each other up if each had its own.
 fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|source| SyncError::Transport { action: "start threads", source })
+    let runtime =
+        built.map_err(|source| SyncError::Transport { action: "start threads", source })?;
+    bounds::meet(&runtime);
+    Ok(runtime)
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use deltic_core::meta::Inode;
+use deltic_core::path::MAX_PATH_BYTES;
 use deltic_core::{Fingerprint, Follow, Name};
 use deltic_protocol::Hello;
 
@@ -127,7 +128,18 @@ pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
 /// What is wrong with the destination `path`.
 pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
     let name = deltic_core::path::printable(path.as_os_str().as_bytes());
-    format!("destination {name}: {why}")
+    format!("destination {}: {why}", deltic_store::shortened(&name))
+}
+
+/// Refuses a destination that no frame could name.
+///
+/// # Errors
+/// [`SyncError::Files`], if it is one.
+pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
+    if destination.len() > MAX_PATH_BYTES {
+        return Err(unmade(Path::new(destination), "file name too long"));
+    }
+    Ok(())
 }
 
 /// A destination that lies in a source directory.

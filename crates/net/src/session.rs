@@ -471,6 +471,7 @@ impl Session {
             user_is_here,
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
+            most_files: crate::bounds::files_at_once(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));

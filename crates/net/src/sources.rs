@@ -19,7 +19,7 @@ use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
 use deltic_store::local::{SourceArg, SourceArgs, SourceOptions, Sources};
-use deltic_store::{Filter, reason};
+use deltic_store::{Filter, reason, shortened};
 
 use crate::error::SyncError;
 
@@ -80,7 +80,11 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, Sync
 }
 
 fn unusable(path: &[u8], bad: &BadPath) -> SyncError {
-    SyncError::Selection(format!("source {}: {bad}", printable(path)))
+    if *bad == BadPath::Dots {
+        let path = printable(path);
+        return SyncError::Usage(format!("source {path}: '..' leads nowhere in a relative path"));
+    }
+    SyncError::Selection(format!("source {}: {bad}", shortened(&printable(path))))
 }
 
 fn source_options(options: &Options) -> SourceOptions {

@@ -187,6 +187,14 @@ pub struct Totals {
     pub failed: u64,
 }
 
+impl Totals {
+    /// All names in the sender's list.
+    #[must_use]
+    pub const fn listed(&self) -> u64 {
+        self.files + self.dirs + self.links + self.devices + self.specials
+    }
+}
+
 /// What a running machine tells whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {

@@ -119,6 +119,14 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A name, or all of the path, is longer than the system takes.
+    #[error("{action} {}: file name too long", shortened(&path.to_string()))]
+    TooLong {
+        /// What was tried.
+        action: &'static str,
+        /// With which entry.
+        path: RelPath,
+    },
     /// The root itself, the staging directory, or a name that this file system does not take.
     #[error("{action} {path}: not a name that can be used here")]
     BadName {
@@ -164,7 +172,7 @@ pub enum StoreError {
         removed: u64,
     },
     /// A source argument cannot be used; it is named as it was written.
-    #[error("{action} {argument}: {}", reason(source))]
+    #[error("{action} {}: {}", shortened(argument), reason(source))]
     Argument {
         /// What was tried.
         action: &'static str,
@@ -206,7 +214,8 @@ impl StoreError {
             Errno::NOTDIR => Self::NotADir { action, path },
             Errno::NOTEMPTY => Self::NotEmpty { action, path },
             Errno::LOOP => Self::OutsideRoot { action, path },
-            Errno::NAMETOOLONG | Errno::ILSEQ => Self::BadName { action, path },
+            Errno::NAMETOOLONG => Self::TooLong { action, path },
+            Errno::ILSEQ => Self::BadName { action, path },
             _ => Self::Io { action, path, source },
         }
     }
@@ -281,6 +290,22 @@ impl<T> At<T> for Result<T, Errno> {
         self.map_err(|errno| StoreError::new(action, path, errno))
     }
 }
+
+/// A path as people can bear it: of one that is very long, the middle is left out.
+#[must_use]
+pub fn shortened(path: &str) -> Cow<'_, str> {
+    if path.len() <= LONG_BYTES {
+        return path.into();
+    }
+    let first: String = path.chars().take(SHOWN).collect();
+    let last: String = path.chars().rev().take(SHOWN).collect();
+    format!("{first}...{}", last.chars().rev().collect::<String>()).into()
+}
+
+/// A path of that length is still shown whole.
+const LONG_BYTES: usize = 1000;
+/// Characters that are shown of either end of a longer one.
+const SHOWN: usize = 60;
 
 /// The system's words without their number, in lower case: how messages end.
 #[must_use]

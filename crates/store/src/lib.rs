@@ -20,7 +20,7 @@ use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::{StoreError, Unset, reason};
+pub use error::{StoreError, Unset, reason, shortened};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -70,9 +70,13 @@ pub trait Tree: Send + Sync + 'static {
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
 
-    /// [`Tree::open`] of each of `paths`; cheaper where those of one directory follow each other.
-    fn open_all(&self, paths: &[RelPath]) -> Vec<Result<Self::Snapshot, StoreError>> {
-        paths.iter().map(|path| self.open(path)).collect()
+    /// [`Tree::open`] of each of `paths`, when it is asked for: those that were dropped before are held open no more.
+    /// Cheaper where those of one directory follow each other.
+    fn open_all(
+        &self,
+        paths: &[RelPath],
+    ) -> impl Iterator<Item = Result<Self::Snapshot, StoreError>> {
+        paths.iter().map(|path| self.open(path))
     }
 
     /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.

@@ -87,7 +87,7 @@ impl MemoryStore {
         let mut judge = self.scopes.judge(dir, &*state)?;
         for (name, node) in entries {
             if dir.join(name).is_err() {
-                listing.errors.push(StoreError::BadName { action: "list", path: dir.clone() });
+                listing.errors.push(StoreError::TooLong { action: "list", path: dir.clone() });
             } else if judge.admits(name, node.meta.is_dir(), fate) {
                 listing.entries.push(Entry { name: name.clone(), meta: node.meta.clone() });
             }

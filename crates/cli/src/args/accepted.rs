@@ -62,6 +62,9 @@ pub(crate) struct Accepted {
     /// Accepted: what a sender lists is checked in any case
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,
+    /// Accepted: links in the paths that were named here are followed, whoever made them
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) insecure_links: bool,
     /// Accepted: memory is bounded by the protocol
     #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
     pub(crate) max_alloc: Option<OsString>,
@@ -115,11 +118,8 @@ impl Accepted {
         );
         let converts = self.iconv.as_deref().is_some_and(|spec| !matches!(spec, "-" | "." | ""));
         for (asked, what, instead) in [
-            (
-                self.server || self.sender,
-                "--server",
-                "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides",
-            ),
+            (self.server, "--server", OTHER_END),
+            (self.sender, "--sender", OTHER_END),
             (self.daemon, "--daemon", "Deltic starts itself over ssh, as host:path"),
             (converts, "--iconv", "names are bytes to Deltic; they arrive as they are"),
             (
@@ -138,4 +138,6 @@ impl Accepted {
     }
 }
 
+const OTHER_END: &str =
+    "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides";
 const BATCHES: &str = "there are no batch files: `deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

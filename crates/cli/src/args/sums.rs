@@ -8,7 +8,7 @@ use super::accepted::Unsupported;
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SumArgs {
-    /// What names and proves bytes: auto, blake3 (no faster sum that the two ends share), none (files go whole); one name, or
+    /// What names and proves bytes: auto, blake3 (no faster sum that the two ends share), none (files go whole); names of rsync's mean auto; one name, or
     /// one for transfers and one for -c
     #[arg(long, value_name = "NAMES", visible_alias = "cc", help_heading = TRAVEL)]
     checksum_choice: Option<String>,
@@ -31,18 +31,16 @@ impl SumArgs {
         for name in [transfer, before] {
             match name {
                 "auto" | "blake3" | "none" => {}
-                "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {
-                    let what = format!("--checksum-choice={name}");
-                    bail!(Unsupported::new(what, "Deltic proves files by BLAKE3, always: blake3"))
-                }
+                // Names of speed: what we have proves more.
+                "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {}
                 _ => {
-                    let what = format!("--checksum-choice={word}");
+                    let what = format!("checksum {name}");
                     bail!(Unsupported::new(what, "there are auto, blake3 and none"))
                 }
             }
         }
         if before == "none" && compares {
-            let what = format!("--checksum-choice={word} with --checksum");
+            let what = "checksum none with --checksum".into();
             bail!(Unsupported::new(what, "contents are compared by sums"));
         }
         let by_blake3 = [transfer, before].contains(&"blake3");

@@ -9,7 +9,6 @@ use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
 use super::TRAVEL;
-use super::accepted::Unsupported;
 use crate::rate::Rate;
 use crate::zone::Zone;
 
@@ -19,7 +18,7 @@ pub(crate) struct Travel {
     /// Compress what is sent (zstd)
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
-    /// How to compress: zstd, auto (the same) or none; implies -z
+    /// How to compress: zstd, whichever way of rsync is named, or none; implies -z
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<Choice>,
     /// How hard to compress, 1 to 22 (zstd); implies -z
@@ -65,7 +64,7 @@ pub(crate) struct Travel {
 /// A year; who waits for longer means for ever.
 const MAX_SECONDS: i64 = 365 * 24 * 3600;
 
-/// rsync's names of ways to compress.
+/// rsync's names of ways to compress. All that do are zstd here: to choose is to choose a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
     Auto,
@@ -78,20 +77,16 @@ pub(crate) enum Choice {
 
 impl Travel {
     /// Whether to compress, and at which level.
-    pub(crate) fn compression(&self) -> Result<(bool, u32)> {
+    pub(crate) fn compression(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
         let packs = match self.compress_choice {
             Some(Choice::None) => false,
-            Some(Choice::Auto | Choice::Zstd) => true,
-            Some(other @ (Choice::Lz4 | Choice::Zlib | Choice::Zlibx)) => {
-                let what = format!("--compress-choice={}", format!("{other:?}").to_lowercase());
-                bail!(Unsupported::new(what, "Deltic compresses by zstd: --compress-choice=zstd"))
-            }
+            Some(_) => true,
             None => self.compress || self.compress_level.is_some_and(|level| level != 0),
         };
         // rsync too takes the nearest level there is.
         let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
-        Ok((packs, level))
+        (packs, level)
     }
 
     /// How long to wait for what.

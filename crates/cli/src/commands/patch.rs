@@ -147,7 +147,7 @@ impl New {
         }
         let name = old.path.display();
         if old.is(&self.header)? {
-            bail!("the delta is damaged: the result is not what it promised");
+            bail!(FormatError::Damaged);
         }
         bail!("{name} is not the file that the delta starts from: same length, other content");
     }

@@ -75,6 +75,10 @@ impl Input {
         }
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
         let meta = file.metadata().with_context(|| format!("look at {}", path.display()))?;
+        if meta.is_dir() {
+            let is_dir = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(is_dir).with_context(|| format!("read {}", path.display()));
+        }
         let len = meta.is_file().then_some(meta.len());
         Ok(Self { name: path.into(), reader: Box::new(file), len })
     }

@@ -101,6 +101,10 @@ pub(crate) fn run(args: &Args) -> Exit {
     let (result, troubles) = watched(plan, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if teller.found > 0 => Exit::Different,
+        // There is no A to compare with.
+        Exit::Partial if result.as_ref().is_ok_and(|outcome| outcome.totals.listed() == 0) => {
+            Exit::Selection
+        }
         exit => exit,
     };
     match teller.finish(&result, exit) {

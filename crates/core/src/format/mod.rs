@@ -50,6 +50,9 @@ pub enum FormatError {
     /// The bytes end before the end record does.
     #[error("file is cut short")]
     Truncated,
+    /// The copies and literals of a delta do not make what its end promises.
+    #[error("the delta is damaged: the result is not what it promised")]
+    Damaged,
     /// Bytes follow the end record.
     #[error("bytes follow the end of the file")]
     Trailing,

@@ -52,9 +52,8 @@ impl Digests {
         let mut digests: Vec<_> = known.collect();
         digests.resize(paths.len(), None);
         let unknown = (0..paths.len()).filter(|at| digests[*at].is_none()).collect::<Vec<_>>();
-        let opened =
-            tree.open_all(&unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>());
-        for (at, file) in unknown.into_iter().zip(opened) {
+        let unknown_paths = unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>();
+        for (at, file) in unknown.into_iter().zip(tree.open_all(&unknown_paths)) {
             let sought = versions.get(at).copied().flatten();
             digests[at] = file.and_then(|file| self.digest(&file, sought, buffers)).ok();
         }

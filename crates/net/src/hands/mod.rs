@@ -24,9 +24,9 @@ fn trouble(error: &StoreError) -> Trouble {
     };
     let message = match error {
         StoreError::NotFound { action: "list", path, .. } => {
-            format!("directory has vanished: {path}")
+            format!("directory has vanished: \"{path}\"")
         }
-        StoreError::NotFound { path, .. } => format!("file has vanished: {path}"),
+        StoreError::NotFound { path, .. } => format!("file has vanished: \"{path}\""),
         error => error.to_string(),
     };
     Trouble { kind, message }

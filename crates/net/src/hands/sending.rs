@@ -115,7 +115,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             paths.push(path);
             rest.push(((handle, key), (how, zstd, bears)));
         }
-        let opened = self.tree.open_all(&paths).into_iter();
+        let opened = self.tree.open_all(&paths);
         rest.into_iter()
             .zip(opened)
             .map(|((of, how), opened)| self.opened(of, how, opened))

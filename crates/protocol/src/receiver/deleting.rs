@@ -274,13 +274,12 @@ impl Receiver {
     }
 
     /// Why so many names do not go, and what lets them.
-    fn held_back_for(&self, names: u64) -> (&'static str, String) {
-        match self.in_sources() {
-            0 => ("the source is empty", "--force-delete".into()),
-            _ => {
-                let allows = format!("--max-delete={names} or --force-delete");
-                ("that looks like an accident", allows)
-            }
+    fn held_back_for(&self, names: u64) -> (String, String) {
+        let more = || format!("--max-delete={names} or --force-delete");
+        match (self.in_sources(), self.setting.options.delete) {
+            (0, _) => ("the source is empty".into(), "--force-delete".into()),
+            (_, Delete::AtMost(most)) => (format!("that is more than --max-delete={most}"), more()),
+            _ => ("that looks like an accident".into(), more()),
         }
     }
 

@@ -98,6 +98,8 @@ pub struct Setting {
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
     pub takes_offers: bool,
+    /// Most files under way at once, where the system lets this end hold only few open.
+    pub most_files: Option<usize>,
 }
 
 /// The receiver's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
@@ -143,6 +145,7 @@ impl Receiver {
     pub fn new(setting: Setting) -> Self {
         Self {
             tallies: Tallies::new(setting.options.tallied()),
+            queue: Queue::new(setting.most_files),
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -155,7 +158,6 @@ impl Receiver {
             dirs: Vec::new(),
             deleting: Deleting::default(),
             root_is_whole: false,
-            queue: Queue::default(),
             moved: Moved::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),

@@ -11,8 +11,9 @@ use super::file::Candidate;
 const MAX_SMALL_BYTES: u64 = 128 << 20;
 
 /// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
+    most_small: usize,
     small: BTreeMap<FileNo, Candidate>,
     large: BTreeMap<FileNo, Candidate>,
     active: Active,
@@ -31,6 +32,13 @@ struct Active {
 }
 
 impl Queue {
+    /// Nothing waits; at most so many small files may be under way at once.
+    pub(super) fn new(most: Option<usize>) -> Self {
+        let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
+        let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
+        Self { most_small, small, large, active, crowded: BTreeSet::new(), alone: None }
+    }
+
     pub(super) fn push(&mut self, candidate: Candidate) {
         let large = candidate.is_large();
         let queue = if large { &mut self.large } else { &mut self.small };
@@ -60,7 +68,7 @@ impl Queue {
         }
         let weight = self.small.first_key_value()?.1.weight();
         let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
-        if active.small >= MAX_ACTIVE_FILES || !fits {
+        if active.small >= self.most_small || !fits {
             return None;
         }
         active.small += 1;
@@ -136,7 +144,7 @@ mod tests {
 
     #[test]
     fn files_come_in_order_and_so_many_at_once() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(None);
         let count = MAX_ACTIVE_FILES as u64 + 1;
         (0..count).rev().for_each(|file| queue.push(candidate(file, 1)));
         let first = pop_all(&mut queue);
@@ -150,8 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn who_may_hold_few_files_open_has_few_under_way_and_one_at_least() {
+        for (most, under_way) in [(3, 3), (0, 1), (usize::MAX, MAX_ACTIVE_FILES)] {
+            let mut queue = Queue::new(Some(most));
+            (0..=MAX_ACTIVE_FILES as u64).for_each(|file| queue.push(candidate(file, 1)));
+            assert_eq!(pop_all(&mut queue).len(), under_way);
+        }
+    }
+
+    #[test]
     fn what_found_no_room_is_tried_again_when_nothing_else_is_under_way() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(None);
         let long = |file| candidate(file, u64::MAX - file);
         let all = || [candidate(0, 1), candidate(1, 1), long(2), long(3)];
         let files = all();
@@ -179,7 +196,7 @@ mod tests {
 
     #[test]
     fn large_files_hold_nobody_up_and_small_ones_are_few_if_they_are_long() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(None);
         let large = MAX_ACTIVE_LARGE as u64 + 1;
         (0..large).for_each(|file| queue.push(candidate(file, u64::MAX)));
         let long = crate::limits::LARGE_FILE_BYTES;

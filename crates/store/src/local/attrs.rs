@@ -190,9 +190,8 @@ impl<'a> Attrs<'a> {
             unset.note(ACL, inherit(&at, acl, wanted));
             wanted = less(wanted, Some(acl), unset);
         }
-        // A change of owner, or of an ACL, may have taken special bits away.
-        let is_so = || on.stat().is_ok_and(|is| is.st_mode & ALL_BITS == wanted);
-        (self.mode.is_some() || !is_so()).then_some(wanted)
+        // Nobody may have asked for a mode: but a change of owner, or of an ACL, may have taken special bits away.
+        Some(wanted)
     }
 
     /// Sets the extended attributes of what has the mode `now`.
@@ -310,7 +309,11 @@ impl On<'_> {
         }
     }
 
+    /// Leaves alone what has that mode: who does not own it may not even say so again.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
+        if self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode) {
+            return Ok(());
+        }
         let mode = Mode::from_raw_mode(mode);
         match self {
             Self::Open(fd) => fs::fchmod(fd, mode),

@@ -132,7 +132,7 @@ fn pile_up(
                 errors.push(StoreError::new("list", path, Errno::OVERFLOW));
             }
         }
-        None => errors.push(StoreError::BadName { action: "list", path: path.clone() }),
+        None => errors.push(StoreError::new("list", path, Errno::NAMETOOLONG)),
     });
     if let Err(errno) = whole {
         listing.errors.push(StoreError::new("list", path, errno));

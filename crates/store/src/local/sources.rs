@@ -386,9 +386,12 @@ impl Tree for Sources {
         self.open_after(path, &mut None)
     }
 
-    fn open_all(&self, paths: &[RelPath]) -> Vec<Result<LocalSnapshot, StoreError>> {
+    fn open_all(
+        &self,
+        paths: &[RelPath],
+    ) -> impl Iterator<Item = Result<LocalSnapshot, StoreError>> {
         let mut last = None;
-        paths.iter().map(|path| self.open_after(path, &mut last)).collect()
+        paths.iter().map(move |path| self.open_after(path, &mut last))
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
