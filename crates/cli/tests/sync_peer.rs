@@ -226,7 +226,11 @@ fn a_refusal_is_heard_however_much_was_said_before_it_came() {
     for n in 0..3000 {
         world.write(format!("src/{n:0100}"), "");
     }
-    assert_ends(&sync_over(&world, SHELL, &["src/", "h:no/such/place"]), &[11], "no such directory");
+    assert_ends(
+        &sync_over(&world, SHELL, &["src/", "h:no/such/place"]),
+        &[11],
+        "no such directory",
+    );
     let mut other = hello();
     let at = other.windows(6).position(|word| word == b"recipe").expect("it is there");
     other[at] = b'R';
