@@ -93,7 +93,8 @@ fn what_ends_a_run_before_it_begins_has_the_code_that_it_has_with_rsync() {
         let all: Vec<_> = words.split(' ').collect();
         let run = Run::of(&mut world.command(DELTIC, ["sync"].iter().chain(&all)));
         assert_eq!(run.code, Some(*code), "{words} {run:#?}");
-        if is_installed("rsync") {
+        // Where there is no shell, rsync says 14 or 12, by which of its processes is first.
+        if is_installed("rsync") && *code != 14 {
             let run = Run::of(&mut world.command("rsync", &all));
             assert_eq!(run.code, Some(*code), "{words} {run:#?}");
         }

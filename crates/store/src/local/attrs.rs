@@ -309,18 +309,17 @@ impl On<'_> {
         }
     }
 
-    /// Leaves alone what has that mode: who does not own it may not even say so again.
+    /// Who does not own it may not even say again which mode it has.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
-        if self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode) {
-            return Ok(());
-        }
-        let mode = Mode::from_raw_mode(mode);
-        match self {
-            Self::Open(fd) => fs::fchmod(fd, mode),
+        let to_set = Mode::from_raw_mode(mode);
+        let set = match self {
+            Self::Open(fd) => fs::fchmod(fd, to_set),
             // The only way to change the mode of a held file that may not be read, before Linux 6.6.
-            Self::Handle(fd) => fs::chmodat(CWD, &*proc_path(fd), mode, AtFlags::empty()),
+            Self::Handle(fd) => fs::chmodat(CWD, &*proc_path(fd), to_set, AtFlags::empty()),
             Self::Link(..) => Ok(()),
-        }
+        };
+        let has_it = || self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode);
+        if set == Err(Errno::PERM) && has_it() { Ok(()) } else { set }
     }
 
     fn set_times(self, times: &Timestamps) -> Result<(), Errno> {
