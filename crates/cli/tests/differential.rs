@@ -24,8 +24,8 @@
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
 //!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
 //!   other names.
-//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first, and with `-H` links nothing to it. What it makes of an alternate is not
-//!   looked at either.
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first, and with `-H` links nothing to it. What it
+//!   makes of an alternate is not looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
@@ -75,13 +75,12 @@
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
 //! - The same takes for done what it made of a directory of mode 0200, or of a new one that a default ACL closes, to write in it:
-//!   0700 stays; and opens a full one that is in
-//!   a file's way, which stays.
+//!   0700 stays; and opens a full one that is in a file's way, which stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
 //! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
-//!   tried again with that directory empty.
+//!   tried again with that directory empty. With `-A` it then asks for the directory's ACL of what it linked (23).
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
@@ -96,7 +95,7 @@
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
-//! - `--remove-source-files` with `-L`: rsync does not find what a link leads to once it has removed that.
+//! - `--remove-source-files` with `-L` or `-k`: rsync does not find what a link leads to once it has removed that.
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
@@ -238,6 +237,7 @@ const APART: &[(&str, &str)] = &[
     ("--compare-dest", "-C"),
     ("--force", "--filter"),
     ("--remove-source-files", "-L"),
+    ("--remove-source-files", "-k"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];

@@ -213,6 +213,7 @@ impl Both<'_> {
         let now = [look(&self.world.path("o")), look(&self.world.path("t"))];
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
             || self.wants_attributes_of_none(ours, theirs)
+            || self.wants_an_acl_of_what_gave_way(ours, theirs)
             || self.spares_for_an_empty_source(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
@@ -277,6 +278,19 @@ impl Both<'_> {
         };
         let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
+    }
+
+    /// Whether all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
+    fn wants_an_acl_of_what_gave_way(&self, ours: &End, theirs: &End) -> bool {
+        let is_meant = |line: &str| {
+            line.starts_with("rsync: [generator] get_acl: ")
+                && line.ends_with("ACL_TYPE_DEFAULT): Permission denied (13)")
+        };
+        let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
+        self.asked.has("-H")
+            && self.asked.has("-A")
+            && (ours.code, theirs.code) == (Some(0), Some(23))
+            && told.all(is_meant)
     }
 
     /// Whether Deltic removes nothing because nothing takes part, whatever number was named.
