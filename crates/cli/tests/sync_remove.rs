@@ -338,3 +338,42 @@ fn a_full_directory_that_gives_way_to_a_link_is_kept_and_all_is_well() {
         assert_eq!(world.exists("dst/kept/sub/link/below/file"), words.contains("kept"), "{way:?}");
     }
 }
+
+#[test]
+fn what_stands_at_the_destination_itself_is_no_source_to_be_removed() {
+    for (words, to, dir, link) in [
+        ("-aL", "dst", "dst/sub", ("../dst/sub", "src/sub")),
+        ("-ak", "dst", "dst/sub", ("../dst/sub", "src/sub")),
+        ("-aK", ".", "src/sub", ("src/sub", "sub")),
+    ] {
+        let world = World::new();
+        world.mkdir("src");
+        world.write(format!("{dir}/file"), "the only copy");
+        world.write("src/other", "x");
+        world.link(link.0, link.1);
+        let run = world.fails(23, &format!("{words} --remove-source-files src/ {to}/"));
+        assert!(
+            run.stderr.contains("remove sub/file: it is at the destination itself"),
+            "{run:#?}"
+        );
+        assert_eq!(world.read(format!("{dir}/file")), b"the only copy", "{words}");
+        assert!(!world.exists("src/other") && world.exists(&format!("{to}/other")), "{words}");
+    }
+}
+
+#[test]
+fn sources_in_many_directories_are_removed() {
+    for way in [Way::Local, Way::Push] {
+        let world = World::new();
+        let dirs: Vec<_> = (0..50).map(|n| format!("src/{n}/")).collect();
+        for (n, dir) in dirs.iter().enumerate() {
+            world.write(format!("{dir}file-{n}"), "x");
+        }
+        let to = way.to("dst/");
+        let words = ["-a", "--remove-source-files"].into_iter();
+        let words: Vec<_> = words.chain(dirs.iter().map(String::as_str)).chain([&*to]).collect();
+        assert_eq!(world.sync(&words).code, Some(0), "{way:?}");
+        assert!(dirs.iter().all(|dir| world.names(dir).is_empty()), "{way:?}");
+        assert_eq!(world.names("dst").len(), dirs.len(), "{way:?}");
+    }
+}

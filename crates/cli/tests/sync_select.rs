@@ -212,6 +212,18 @@ fn a_listed_path_starts_behind_its_dot() {
 }
 
 #[test]
+fn a_list_below_nothing_ends_before_it_begins() {
+    for way in WAYS {
+        let world = world();
+        world.write("list", "a\nb/c\n");
+        let run = world
+            .fails(3, &format!("-a --files-from=list {} {}", way.from("none/"), way.to("new/")));
+        assert!(run.stderr.contains("none/: no such directory"), "{way:?} {run:#?}");
+        assert!(!world.exists("new"), "{way:?}");
+    }
+}
+
+#[test]
 fn no_directory_is_made_on_the_way_to_nothing() {
     for way in WAYS {
         let world = world();

@@ -270,3 +270,20 @@ fn a_directory_that_is_closed_at_either_end_closes_no_other() {
         own(&world.path("dst/sub"), SOMEBODY, SOMEBODY);
     }
 }
+
+#[test]
+fn what_an_ordinary_user_keeps_in_closed_directories_goes_too() {
+    if !can_be_somebody() {
+        return;
+    }
+    let world = World::new();
+    world.chmod("", 0o777);
+    world.write("src/file", "x");
+    world.write("dst/closed/below/extra", "x");
+    for dir in ["src", "dst", "dst/closed", "dst/closed/below", "src/file"] {
+        own(&world.path(dir), SOMEBODY, SOMEBODY);
+    }
+    ["dst/closed/below", "dst/closed"].into_iter().for_each(|dir| world.chmod(dir, 0o500));
+    let run = somebody(&world, &["sync", "-a", "--delete", "src/", "dst/"]);
+    assert_eq!((run.code, world.exists("dst/closed")), (Some(0), false), "{run:#?}");
+}

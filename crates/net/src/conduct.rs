@@ -26,6 +26,8 @@ pub(crate) struct Conduct {
     pub(crate) user: User,
     /// The destination, where it lies in what is sent.
     pub(crate) inside: Option<PathBuf>,
+    /// The destination, where both ends are here.
+    pub(crate) beside: Option<PathBuf>,
 }
 
 impl Conduct {

@@ -69,13 +69,12 @@ pub fn run(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
     let start = Instant::now();
-    let mut inside = None;
+    let (mut inside, mut beside) = (None, None);
     place::check_len(match &plan.destination {
         Destination::Local(path) => path.as_os_str(),
         Destination::Remote { path, .. } => path,
     })?;
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
-        && plan.options.recursive
         && !plan.options.select.list_only
     {
         use std::os::unix::ffi::OsStrExt;
@@ -83,12 +82,16 @@ pub fn run(
         if let Ok(resolved) =
             place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
         {
-            inside = place::inside(from, plan.options.follow.follow, &resolved)?;
+            if plan.options.recursive {
+                inside = place::inside(from, plan.options.follow.follow, &resolved)?;
+            }
+            beside = Some(resolved.root);
         }
     }
     let (cache, user) = (plan.cache.clone(), user.clone());
     let inside = inside.map(|inside| inside.destination);
-    let conduct = Conduct { bwlimit: plan.bwlimit, cache, user, inside, ..Conduct::default() };
+    let conduct =
+        Conduct { bwlimit: plan.bwlimit, cache, user, inside, beside, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let totals = supervised(watch, async |watch| {

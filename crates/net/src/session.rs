@@ -69,6 +69,7 @@ pub(crate) struct Session {
     user: User,
     /// The destination, where it lies in what is sent.
     inside: Option<PathBuf>,
+    beside: Option<PathBuf>,
 }
 
 /// What the ends agreed on.
@@ -94,7 +95,7 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, cache, user, inside, .. } = conduct;
+        let Conduct { further, cache, user, inside, beside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
         let session = Self {
@@ -109,6 +110,7 @@ impl Session {
             cache,
             user,
             inside,
+            beside,
         };
         (session, child)
     }
@@ -163,15 +165,10 @@ impl Session {
     }
 
     /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
-    /// the other's place.
-    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) -> Result<(), SyncError> {
-        let places = places(&self.ours, inodes);
-        if places.len() > MAX_PLACES {
-            let why = "--remove-source-files: sources in too many directories for one run";
-            return Err(SyncError::Usage(why.into()));
-        }
+    /// the other's place. Of many, only the first are said.
+    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
+        let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
         self.ours = self.ours.clone().at(&places);
-        Ok(())
     }
 
     /// Asks to be sent these paths; then receives them.
@@ -191,7 +188,7 @@ impl Session {
             }
         };
         if removes_sources(&options) {
-            self.tell_places(inode_of(&expand(destination.as_bytes())))?;
+            self.tell_places(inode_of(&expand(destination.as_bytes())));
         }
         self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
         let expect = match names {
@@ -277,11 +274,12 @@ impl Session {
             }
         };
         let is_list = names.is_some();
-        let sources = open(&paths, names, &options)?.without(self.inside.take());
+        let sources = open(&paths, names, &options)?;
+        let sources = sources.without(self.inside.take()).beside(self.beside.take());
         let single = if is_list { None } else { single_file(&sources, &options) };
         let destination = destination.as_bytes().into();
         if removes_sources(&options) {
-            self.tell_places(sources.places())?;
+            self.tell_places(sources.places());
         }
         self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));

@@ -34,6 +34,10 @@ pub(crate) fn open(
 ) -> Result<Sources, SyncError> {
     match (names, paths) {
         (None, _) => of(paths.iter().map(|path| argument(path, options)), options),
+        (Some(_), [dir]) if !Path::new(dir).is_dir() => {
+            let dir = printable(dir.as_bytes());
+            Err(SyncError::Selection(format!("source {dir}: no such directory")))
+        }
         (Some(names), [dir]) => {
             of(names.into_iter().map(|name| listed(dir, &name, options)), options)
         }
@@ -101,6 +105,7 @@ fn source_options(options: &Options) -> SourceOptions {
         follow: options.follow.follow,
         see: options.metadata.seen_by_sender(),
         destination: None,
+        beside: None,
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Deleting {
     extras: Extras,
     removing: bool,
     out: usize,
+    /// How many sources vanished or kept changing.
+    pub(super) vanished: u64,
     /// Names that had to go to make way, and count as deletions.
     cleared: u64,
     /// Whether the user is being asked if they go.
@@ -190,7 +192,8 @@ impl Receiver {
         if self.deleting.extras.is_empty() {
             return;
         }
-        let whole = intact && self.totals.failed == self.lacking.names;
+        // What vanished after it was listed is not here anew, and nothing goes for it.
+        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.vanished;
         if !whole && !self.setting.options.remove.ignore_errors {
             let why = match intact {
                 true => "not everything arrived",

@@ -422,6 +422,7 @@ impl Receiver {
             }
             Some(setback) => {
                 self.totals.failed += 1;
+                self.deleting.vanished += u64::from(setback.trouble.kind == TroubleKind::Vanished);
                 self.notices.push_back(Notice::Trouble(setback.trouble.clone()));
                 self.done(file, Done::Failed(setback.trouble));
             }

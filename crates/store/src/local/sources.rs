@@ -12,6 +12,7 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,7 @@ use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
 use deltic_core::packed::At;
 use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
+use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
@@ -61,6 +63,8 @@ pub struct SourceOptions {
     pub see: See,
     /// A directory that takes no part wherever it is met, whether or not it is there yet: what is written to.
     pub destination: Option<PathBuf>,
+    /// Where entries come to be, if that is on this machine: what stands there under its own path is not removed.
+    pub beside: Option<PathBuf>,
 }
 
 impl SourceOptions {
@@ -183,6 +187,13 @@ impl Sources {
         self
     }
 
+    /// The same, with entries that come to be in this directory of the same machine.
+    #[must_use]
+    pub fn beside(mut self, destination: Option<PathBuf>) -> Self {
+        self.options.beside = destination;
+        self
+    }
+
     /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing
     /// comes, and no directory is made for it.
     #[must_use]
@@ -302,6 +313,16 @@ impl Sources {
         !self.below(dir).is_empty()
     }
 
+    /// Whether the source at `place` is what stands at the destination under its path: links and mounts lead both ends to it.
+    fn is_at_destination(&self, place: &Place) -> bool {
+        let Some(root) = &self.options.beside else { return false };
+        let root = Dir::open_root(root).map(|root| root.with_way(Way::Follow));
+        let there = root.and_then(|root| root.dir(&place.dir_path, Use::Pass)?.stat(&place.name));
+        let here = place.dir.stat(&place.name);
+        let inode = |is: fs::Stat| (is.st_dev, is.st_ino);
+        there.is_ok_and(|there| here.is_ok_and(|here| inode(here) == inode(there)))
+    }
+
     /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
     /// serves again.
     fn place_after<'a, 'l>(
@@ -401,6 +422,11 @@ impl Tree for Sources {
             dir => dir?,
         };
         let place = Place::of(dir, "remove", path)?;
+        if self.is_at_destination(&place) {
+            let (path, source) =
+                (path.clone(), io::Error::other("it is at the destination itself"));
+            return Err(StoreError::Io { action: "remove", path, source });
+        }
         let how = (self.options.follow, self.options.see.plain());
         remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
     }
