@@ -357,7 +357,7 @@ fn what_stands_at_the_destination_itself_is_no_source_to_be_removed() {
             "{run:#?}"
         );
         assert_eq!(world.read(format!("{dir}/file")), b"the only copy", "{words}");
-        assert!(!world.exists("src/other") && world.exists(&format!("{to}/other")), "{words}");
+        assert!(!world.exists("src/other") && world.exists(format!("{to}/other")), "{words}");
     }
 }
 
