@@ -482,3 +482,23 @@ fn a_file_of_rules_does_not_count_as_read() {
         assert_eq!(world.path(file).metadata().unwrap().atime(), long_ago.0, "{file}");
     }
 }
+
+#[test]
+fn what_rules_protect_that_just_came_is_not_told_as_deleted() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a/.rsync-filter", "P *.log\n");
+        for name in ["dst/a/1.log", "dst/a/2.log", "dst/a/gone"] {
+            world.write(name, "x");
+        }
+        let words = format!("-avF --delete --stats {} {}", way.from("src/"), way.to("dst/"));
+        let run = world.ok(&words);
+        let told: Vec<_> = run.stdout.lines().filter(|line| line.starts_with("deleting")).collect();
+        assert_eq!(
+            (told, run.stat("Number of deleted files")),
+            (vec!["deleting a/gone"], 1),
+            "{way:?}"
+        );
+        assert!(world.exists("dst/a/1.log") && world.exists("dst/a/2.log"), "{way:?}");
+    }
+}

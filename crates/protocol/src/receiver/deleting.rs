@@ -328,7 +328,8 @@ impl Receiver {
         self.deleting.out -= 1;
         // What went counts, though some of it stayed.
         self.totals.deleted += removed.names;
-        if removed.troubles.is_empty() {
+        // None did, and nothing is wrong: rules that came with this run protect it.
+        if removed.troubles.is_empty() && removed.names > 0 {
             self.deleted(path, item);
         }
         for trouble in removed.troubles {
