@@ -377,3 +377,19 @@ fn sources_in_many_directories_are_removed() {
         assert_eq!(world.names("dst").len(), dirs.len(), "{way:?}");
     }
 }
+
+#[test]
+fn what_several_sources_mean_is_removed_once_and_all_is_well() {
+    for way in [Way::Local, Way::Push] {
+        let world = World::new();
+        for name in ["a/1", "a/b/2", "a/b/c/3"] {
+            world.write(format!("src/{name}"), name);
+        }
+        let words = format!("-a --remove-source-files src/ src/a/ {}", way.to("dst/"));
+        world.ok(&words);
+        for name in ["a/1", "a/b/2", "a/b/c/3", "1", "b/2", "b/c/3"] {
+            assert!(world.exists(format!("dst/{name}")), "{way:?} {name}");
+        }
+        assert!(!world.exists("src/a/1") && !world.exists("src/a/b/c/3"), "{way:?}");
+    }
+}

@@ -416,12 +416,12 @@ impl Tree for Sources {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        let dir = match self.dir_of("remove", path) {
+        let place = self.dir_of("remove", path).and_then(|dir| Place::of(dir, "remove", path));
+        let place = match place {
             // Which argument it is of is told by which has it: none, if it went under another name in the list.
             Err(StoreError::NotFound { .. }) => return Ok(()),
-            dir => dir?,
+            place => place?,
         };
-        let place = Place::of(dir, "remove", path)?;
         if self.is_at_destination(&place) {
             let (path, source) =
                 (path.clone(), io::Error::other("it is at the destination itself"));
