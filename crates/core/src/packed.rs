@@ -202,7 +202,7 @@ fn read(part: &[u8], start: usize) -> (&[u8], usize) {
 /// How much is kept in one buffer. One that is longer has a buffer of its own.
 const PART_BYTES: usize = 1 << 20;
 /// More have no number.
-const MAX_PARTS: usize = (1 << 32) / PART_BYTES;
+const MAX_PARTS: usize = u32::MAX as usize / PART_BYTES + 1;
 const MAX_LEN_BYTES: usize = crate::codec::MAX_VARINT_BYTES;
 
 #[cfg(test)]
