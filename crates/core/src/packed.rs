@@ -20,6 +20,17 @@ pub struct Packed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(u32);
 
+impl At {
+    const fn new(part: usize, start: usize) -> Self {
+        Self((part * PART_BYTES + start) as u32)
+    }
+
+    /// In which buffer it is, and where it begins there.
+    const fn part_and_start(self) -> (usize, usize) {
+        (self.0 as usize / PART_BYTES, self.0 as usize % PART_BYTES)
+    }
+}
+
 /// Byte strings that are taken again, in any order. A buffer of which all are taken is given back.
 #[derive(Debug, Default)]
 pub struct Shelf {
@@ -83,7 +94,7 @@ impl Packed {
         let start = self.parts[no].len();
         self.parts[no].put_prefixed(text);
         self.len += 1;
-        Ok(At((no * PART_BYTES + start) as u32))
+        Ok(At::new(no, start))
     }
 
     /// The one that is there.
@@ -92,8 +103,8 @@ impl Packed {
     /// Where none was added that is there.
     #[must_use]
     pub fn get(&self, at: At) -> &[u8] {
-        let at = at.0 as usize;
-        read(&self.parts[at / PART_BYTES], at % PART_BYTES).0
+        let (no, start) = at.part_and_start();
+        read(&self.parts[no], start).0
     }
 
     /// All of them, and where each is.
@@ -105,7 +116,7 @@ impl Packed {
                 let start = next;
                 let (text, end) = (start < len).then(|| read(&self.parts[no], start))?;
                 next = end;
-                Some((At((no * PART_BYTES + start) as u32), text))
+                Some((At::new(no, start), text))
             })
         })
     }
@@ -163,7 +174,7 @@ impl Shelf {
         let start = part.bytes.len();
         part.bytes.put_prefixed(text);
         part.kept += 1;
-        Ok(At((no * PART_BYTES + start) as u32))
+        Ok(At::new(no, start))
     }
 
     /// Takes the one that is there.
@@ -171,7 +182,7 @@ impl Shelf {
     /// # Panics
     /// Where none is there.
     pub fn take(&mut self, at: At) -> Vec<u8> {
-        let (no, start) = (at.0 as usize / PART_BYTES, at.0 as usize % PART_BYTES);
+        let (no, start) = at.part_and_start();
         let part = &mut self.parts[no];
         let text = read(&part.bytes, start).0.to_vec();
         part.kept -= 1;
@@ -243,6 +254,7 @@ mod tests {
         assert_eq!(packed.push(b"no"), Err(Crowded));
         assert_eq!((packed.get(last).len(), packed.len()), (PART_BYTES, 2));
     }
+
     #[test]
     fn what_is_put_on_a_shelf_is_taken_in_any_order_and_leaves_nothing() {
         let mut shelf = Shelf::default();

@@ -10,16 +10,17 @@ use std::path::Path;
 
 use deltic_core::meta::noted::{Noted, NotedKind};
 use deltic_core::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
-use deltic_core::{Meta, Name, See};
+use deltic_core::{Meta, Name, RelPath, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
 use rustix::io::{self, Errno};
+use rustix::process;
 
 use super::heritage::Heritage;
 use super::more::{ACL, Reach, inherit, set_acls, set_xattrs};
 use super::noted;
-use crate::dir::Dir;
+use crate::dir::{Dir, Use};
 use crate::{Filter, Keep, Unset};
 
 /// What to set on an entry.
@@ -329,6 +330,18 @@ impl On<'_> {
             Self::Link(dir, name) => dir.set_times(name, times),
         }
     }
+}
+
+/// Lets us do what we like in the directory `path` below `root`, if it is ours and says otherwise: which mode it had then. If we
+/// may not, what is tried in it will say so.
+pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
+    if process::geteuid().is_root() {
+        return None;
+    }
+    let dir = root.dir(path, Use::Pass).ok()?;
+    let mode = fs::fstat(&dir).ok()?.st_mode;
+    let closed = mode & OWNER_BITS != OWNER_BITS;
+    (closed && set_mode(&dir, mode | OWNER_BITS).is_ok()).then_some(mode)
 }
 
 /// Changes the mode of what `handle` stands for, which may not be open to read.

@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Meta, Name, Pile, RelPath};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
-use super::attrs::set_mode;
+use super::attrs::open_to_owner;
 use super::backup::Goes;
 use super::place::Place;
 use super::snapshot::file_type;
@@ -244,7 +242,7 @@ impl<'a> Removal<'a> {
         let judges = scope.and_then(|scope| Ok((judges(self.store, path, &scope)?, scope)));
         let (mut judges, scope) = judges?;
         self.stack.push((path.clone(), Step::Remove));
-        self.open_to_owner(path);
+        open_to_owner(&self.store.root, path);
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         // There may be very many.
         let (mut names, mut bad) = (Pile::default(), None);
@@ -270,19 +268,6 @@ impl<'a> Removal<'a> {
             self.note(&at, step);
         }
         Ok(())
-    }
-
-    /// Lets us remove what is in a directory of ours that says otherwise. If we may not, what is tried in it will say so.
-    fn open_to_owner(&self, path: &RelPath) {
-        if geteuid().is_root() {
-            return;
-        }
-        let Ok(dir) = self.store.root.dir(path, Use::Pass) else { return };
-        if let Ok(stat) = rustix::fs::fstat(&dir)
-            && stat.st_mode & OWNER_BITS != OWNER_BITS
-        {
-            let _ = set_mode(&dir, stat.st_mode | OWNER_BITS);
-        }
     }
 
     /// Removes the directory `path`, whose entries are gone; whether it is, or stays for what is to stay in it.

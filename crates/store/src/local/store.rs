@@ -16,7 +16,7 @@ use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
-use super::attrs::{Attrs, On, Ways, set_mode, umask};
+use super::attrs::{Attrs, On, Ways, open_to_owner, set_mode, umask};
 use super::backup::{Backup, Goes};
 use super::copy::{Copier, End};
 use super::finished::{Delayed, link_waiting};
@@ -218,15 +218,8 @@ impl LocalStore {
     /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
     /// will say so.
     fn open_to_owner(&self, place: &Place) {
-        let Ok(stat) = place.dir.stat(&place.name) else { return };
-        let closed = stat.st_mode & OWNER_BITS != OWNER_BITS;
-        if !closed || process::geteuid().is_root() {
-            return;
-        }
-        let open = |dir| set_mode(dir, stat.st_mode | OWNER_BITS);
-        if self.0.root.dir(&place.path, Use::Pass).and_then(open).is_ok() {
-            let opened = Unfinished::Opened(stat.st_mode);
-            lock(&self.0.unfinished).insert(place.path.clone(), opened);
+        if let Some(mode) = open_to_owner(&self.0.root, &place.path) {
+            lock(&self.0.unfinished).insert(place.path.clone(), Unfinished::Opened(mode));
         }
     }
 
