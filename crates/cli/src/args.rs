@@ -1,6 +1,7 @@
 //! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
 
 pub(crate) mod accepted;
+pub(crate) mod batch;
 mod compare;
 pub(crate) mod filters;
 mod links;
@@ -20,6 +21,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use clap::value_parser;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deltic_core::Strategy;
@@ -97,6 +99,46 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::
 
 /// The commands with options that can be taken back.
 const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
+
+/// The words of this process's `sync` as they are needed once more, in one form for all, but for operands and the options
+/// `without` these names.
+pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
+    let cli = Cli::command().mut_subcommand("sync", with_opposites);
+    let Ok(matches) = cli.clone().try_get_matches_from(normal(std::env::args_os())) else {
+        return Vec::new();
+    };
+    let (Some(sync), Some(given)) =
+        (cli.find_subcommand("sync"), matches.subcommand_matches("sync"))
+    else {
+        return Vec::new();
+    };
+    let mut words = Vec::new();
+    for arg in sync.get_arguments() {
+        let (id, long) = (arg.get_id().as_str(), arg.get_long());
+        let is_given = given.value_source(id) == Some(ValueSource::CommandLine);
+        let name = long.map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        let (Some(name), true) = (name.or(short), is_given && !without.contains(&id)) else {
+            continue;
+        };
+        let indices = given.indices_of(id).into_iter().flatten();
+        let values = given.get_raw(id).into_iter().flatten();
+        let count = match arg.get_action() {
+            ArgAction::Count => usize::from(given.get_count(id)),
+            _ => 1,
+        };
+        for (index, value) in indices.zip(values) {
+            let mut word = OsString::from(&name);
+            if arg.get_action().takes_values() && long.is_some() {
+                word.push("=");
+                word.push(value);
+            }
+            words.extend(std::iter::repeat_n((index, word), count));
+        }
+    }
+    words.sort_by_key(|(index, _)| *index);
+    words.into_iter().map(|(_, word)| word).collect()
+}
 
 /// All that `deltic` knows: what is declared, and `--no-OPTION` for each option of `sync` that can be taken back.
 pub(crate) fn command() -> clap::Command {
@@ -274,6 +316,10 @@ pub(crate) struct SyncArgs {
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
+
+    /// Runs that are kept in a file.
+    #[command(flatten)]
+    pub(crate) batch: batch::BatchArgs,
 
     /// What is shown.
     #[command(flatten)]

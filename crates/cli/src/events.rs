@@ -422,6 +422,7 @@ mod tests {
             patience: Patience::default(),
             by_blake3: false,
             cache: None,
+            batch: None,
             bwlimit: None,
         };
         assert_eq!(

@@ -105,6 +105,7 @@ impl From<&SyncError> for Exit {
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
             SyncError::Protocol(_)
+            | SyncError::Batch(_)
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
             | SyncError::NoAnswer(_) => Self::Stream,
@@ -176,6 +177,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
         SyncError::Selection(_)
         | SyncError::SelectionThere(_)
+        | SyncError::Batch(_)
         | SyncError::Files(_)
         | SyncError::Refused(_)
         | SyncError::Interrupted => None,

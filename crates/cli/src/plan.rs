@@ -12,6 +12,7 @@ use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 
 use crate::args::SyncArgs;
+use crate::args::batch::Batch;
 use crate::args::metadata::{Far, remote_words};
 use crate::cache;
 use crate::place::Place;
@@ -26,6 +27,8 @@ pub(crate) struct Request {
     pub(crate) plan: Plan,
     /// What to show.
     pub(crate) view: View,
+    /// The file that keeps it, or that it comes out of.
+    pub(crate) batch: Option<Batch>,
 }
 
 impl Request {
@@ -33,14 +36,20 @@ impl Request {
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         args.show.levels()?;
         args.accepted.check()?;
-        let lists = args.select.lists(args.operands.len());
+        let batch = args.batch.batch(args)?;
+        let reads = matches!(batch, Some(Batch::Read(_)));
+        // What a batch stands for is a source.
+        let operands = args.operands.len() + usize::from(reads);
+        let lists = args.select.lists(operands);
         let (sources, destination) = match &args.operands[..] {
+            [to] if reads => (Sources::Local(Vec::new()), destination(to)?),
+            _ if reads => bail!("--read-batch takes a destination and no source"),
             [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
             operands => ends(operands)?,
         };
         // Nothing is brought there: no need to go.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
-        let select = args.select.select(args.operands.len(), recursive(args));
+        let select = args.select.select(operands, recursive(args));
         check_streams(args)?;
         let far = match (&sources, &destination) {
             (Sources::Local(_), Destination::Local(_)) => Far::Nothing,
@@ -61,11 +70,12 @@ impl Request {
             patience: args.travel.patience()?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
+            batch: None,
         };
-        let view = View::new(args, terminals)?;
+        let (view, is_dry) = (View::new(args, terminals)?, plan.options.dry_run);
         plan.options.tells_unchanged = view.unchanged;
         plan.options.tells_owners = view.owners;
-        Ok(Self { plan, view })
+        Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
     }
 }
 

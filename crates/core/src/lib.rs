@@ -43,7 +43,9 @@ pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
 pub use names::{Names, Pile};
 pub use packed::{Packed, Shelf};
 pub use path::{Name, RelPath};
-pub use recipe::{Chunk, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan};
+pub use recipe::{
+    Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan,
+};
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;

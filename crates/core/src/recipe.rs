@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use crate::chunk::{AtEnd, Chunker, cut_all};
+use crate::chunk::{AnyChunker, AtEnd, Chunker, ChunkerSpec, cut_all};
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
 
 /// Most chunks in a group: bounds what one missing group costs to spell out.
@@ -248,6 +248,61 @@ static GROUPS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(GROUP_CONTEXT));
 static DIGESTS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(DIGEST_CONTEXT));
+
+/// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
+#[derive(Debug)]
+pub struct Cutter {
+    chunker: AnyChunker,
+    held: Vec<u8>,
+}
+
+impl Cutter {
+    /// A cutter at the start of a file.
+    #[must_use]
+    pub fn new(spec: &ChunkerSpec) -> Self {
+        Self { chunker: spec.build(), held: Vec::new() }
+    }
+
+    /// Takes the next bytes; `each` gets the chunks that are complete, now or at a later push.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn push<E>(
+        &mut self,
+        bytes: &[u8],
+        each: impl FnMut(&[u8], Chunk) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.held.extend_from_slice(bytes);
+        if self.held.len() < SCAN_BYTES { Ok(()) } else { self.cut(AtEnd::No, each) }
+    }
+
+    /// Ends the file; `each` gets the chunks that are left.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn finish<E>(mut self, each: impl FnMut(&[u8], Chunk) -> Result<(), E>) -> Result<(), E> {
+        self.cut(AtEnd::Yes, each)
+    }
+
+    fn cut<E>(
+        &mut self,
+        at_end: AtEnd,
+        mut each: impl FnMut(&[u8], Chunk) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let scan = scan(&self.chunker, &self.held, at_end);
+        let mut rest = &self.held[..];
+        for chunk in scan.chunks {
+            let (bytes, after) = rest.split_at(chunk.len as usize);
+            each(bytes, chunk)?;
+            rest = after;
+        }
+        self.held.drain(..scan.consumed);
+        Ok(())
+    }
+}
+
+/// Bytes that are worth a scan: several of the longest chunk.
+const SCAN_BYTES: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {

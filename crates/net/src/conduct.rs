@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use deltic_core::strategy::Link as Figures;
 
+use crate::batch::{Batch, Tap};
 use crate::monitor::Monitor;
 use crate::plan;
 use crate::transport::Counters;
 use crate::user::User;
 
 /// How an end goes about a session, whatever it is asked to do.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Conduct {
     pub(crate) counters: Arc<Counters>,
     /// Most bytes a second to put on the wire or take from it.
@@ -28,6 +29,10 @@ pub(crate) struct Conduct {
     pub(crate) inside: Option<PathBuf>,
     /// The destination, where both ends are here.
     pub(crate) beside: Option<PathBuf>,
+    /// Keeps what is told of the list.
+    pub(crate) tap: Option<Arc<Tap>>,
+    /// What stands for the sources.
+    pub(crate) batch: Option<Batch>,
 }
 
 impl Conduct {

@@ -13,6 +13,7 @@ use deltic_protocol::WorkId;
 use deltic_protocol::hello::{Abort, Alive};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 
+use crate::batch::Tap;
 use crate::error::SyncError;
 use crate::greeting::{Agree, Greeting};
 use crate::machine::{Hands, Machine};
@@ -46,6 +47,8 @@ pub(crate) struct Drive {
     /// Told whether calls are under way.
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
+    /// What is heard passes by this.
+    pub(crate) tap: Option<Arc<Tap>>,
 }
 
 /// Runs `machine` to its end.
@@ -63,7 +66,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
 async fn turn<M: Machine, H: Hands<M>>(
     mut machine: M,
     hands: Arc<H>,
-    Drive { mut greeting, mut frames, mut outlets, mut news, threads, counters, monitor }: Drive,
+    Drive { mut greeting, mut frames, mut outlets, mut news, threads, counters, monitor, tap }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     let (watched, doing) = (monitor.clone(), Arc::clone(&hands));
@@ -128,6 +131,9 @@ async fn turn<M: Machine, H: Hands<M>>(
                         let ears =
                             Ears { greeting: &mut greeting, heard, frames: &mut frames };
                         return last_words(&mut machine, ears, SyncError::StreamLost, watch).await;
+                    }
+                    if let (Some(tap), Ok(frame)) = (&tap, &frame) {
+                        tap.note(frame.kind, &frame.payload);
                     }
                     take(&mut machine, &mut greeting, frame)?;
                 }
@@ -312,7 +318,16 @@ mod tests {
         let monitor = Monitor::default();
         let outlets = Outlets::new(first, monitor.clone());
         let counters = Arc::default();
-        let by = Drive { greeting: None, frames, outlets, news, threads: 1, counters, monitor };
+        let by = Drive {
+            greeting: None,
+            frames,
+            outlets,
+            news,
+            threads: 1,
+            counters,
+            monitor,
+            tap: None,
+        };
         let options = Options::default();
         let machine = Receiver::new(Setting { options, ..Setting::default() });
         drop(queue);

@@ -20,6 +20,9 @@ pub enum SyncError {
     /// The same, said by the other end of what is on its machine.
     #[error("the other end reports: {0}")]
     SelectionThere(String),
+    /// What was to be read as a batch is none, or a damaged one.
+    #[error("--read-batch: {0}")]
+    Batch(String),
     /// The files of this machine ended the run: a destination could not be made.
     #[error("{0}")]
     Files(String),

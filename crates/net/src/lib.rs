@@ -2,9 +2,10 @@
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
 //! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `watch` says what to sync again, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! at once, `watch` says what to sync again, `batch` keeps runs in files, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
+mod batch;
 mod bounds;
 mod conduct;
 mod destination;
@@ -42,6 +43,7 @@ pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals};
 
+use batch::Batch;
 use conduct::{Conduct, Further};
 use plan::{Destination, Sources};
 use session::{Session, Watch, dial};
@@ -94,10 +96,24 @@ pub fn run(
         Conduct { bwlimit: plan.bwlimit, cache, user, inside, beside, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
-    let totals = supervised(watch, async |watch| {
+    let converse = async |plan: Plan, conduct, watch: Watch<'_>| {
         tokio::select! {
             result = converse(plan, conduct, watch) => result,
             error = patience::run_out(&patience, &seen) => Err(error),
+        }
+    };
+    let totals = supervised(watch, async |watch| match plan.batch.clone() {
+        None => converse(plan, conduct, watch).await,
+        Some(plan::Batch::Read(file)) => {
+            let batch = Batch::open(file, &plan)?;
+            let plan = batch.plan(plan);
+            converse(plan, Conduct { batch: Some(batch), ..conduct }, watch).await
+        }
+        Some(plan::Batch::Write(file)) => {
+            batch::write(plan, (file, false), converse, (conduct, watch)).await
+        }
+        Some(plan::Batch::OnlyWrite(file)) => {
+            batch::write(plan, (file, true), converse, (conduct, watch)).await
         }
     })?;
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })

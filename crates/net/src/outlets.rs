@@ -3,12 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::sync::mpsc;
 
+use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::streams::over;
 
+use crate::batch::Tap;
 use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::transport::spare;
@@ -35,6 +38,7 @@ pub(crate) struct Outlets {
     /// What a machine said and no stream has taken yet: at most two batches.
     held: VecDeque<(Lane, Vec<u8>)>,
     monitor: Monitor,
+    tap: Option<Arc<Tap>>,
 }
 
 struct Outlet {
@@ -46,7 +50,13 @@ struct Outlet {
 impl Outlets {
     /// The first stream alone; what leaves on any is counted by `monitor`.
     pub(crate) fn new(first: mpsc::Sender<Vec<u8>>, monitor: Monitor) -> Self {
-        Self { outlets: vec![Outlet { batches: first, bytes: 0 }], held: VecDeque::new(), monitor }
+        let outlets = vec![Outlet { batches: first, bytes: 0 }];
+        Self { outlets, held: VecDeque::new(), monitor, tap: None }
+    }
+
+    /// The same; what leaves passes by this.
+    pub(crate) fn tapped(self, tap: Option<Arc<Tap>>) -> Self {
+        Self { tap, ..self }
     }
 
     /// One more stream.
@@ -147,6 +157,9 @@ impl Outlets {
         let start = to.len();
         let (lane, purpose) = machine.poll_frame(self.outlets.len() > 1, to)?;
         self.monitor.count_sent(purpose, to.len() - start);
+        if let Some(tap) = &self.tap {
+            tap.note(to[start], &to[start + HEADER_BYTES..]);
+        }
         Some(lane)
     }
 }

@@ -153,6 +153,7 @@ mod tests {
             bwlimit: None,
             by_blake3: false,
             cache: None,
+            batch: None,
         };
         let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
         let dialling = async {

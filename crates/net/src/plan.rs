@@ -1,7 +1,9 @@
 //! What to sync, from where to where, and how.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::Packed;
@@ -29,6 +31,19 @@ pub struct Plan {
     /// The directory in which this end keeps what it knows of files, if it may
     /// ([`Compare::cached`](deltic_protocol::options::Compare)).
     pub cache: Option<PathBuf>,
+    /// Whether this run is kept in a file, or comes out of one.
+    pub batch: Option<Batch>,
+}
+
+/// A file that keeps a run.
+#[derive(Clone, Debug)]
+pub enum Batch {
+    /// It is written to this file (`--write-batch`).
+    Write(Arc<File>),
+    /// That is all that is done (`--only-write-batch`).
+    OnlyWrite(Arc<File>),
+    /// There are no sources but this file (`--read-batch`).
+    Read(Arc<File>),
 }
 
 /// How long to wait before a run is given up; `None` is for ever.
@@ -94,6 +109,16 @@ pub enum Destination {
         /// The path there.
         path: OsString,
     },
+}
+
+impl Destination {
+    /// Its path, if it is on this machine.
+    pub(crate) fn here(&self) -> Option<&OsStr> {
+        match self {
+            Self::Local(path) => Some(path.as_os_str()),
+            Self::Remote { .. } => None,
+        }
+    }
 }
 
 /// How to start the other end.

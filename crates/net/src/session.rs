@@ -21,8 +21,10 @@ use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
+use deltic_store::Tree;
 use deltic_store::local::{LocalOptions, LocalStore, Sources};
 
+use crate::batch::{Batch, Tap};
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     /// The destination, where it lies in what is sent.
     inside: Option<PathBuf>,
     beside: Option<PathBuf>,
+    tap: Option<Arc<Tap>>,
+    batch: Option<Batch>,
 }
 
 /// What the ends agreed on.
@@ -95,7 +99,7 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, cache, user, inside, beside, .. } = conduct;
+        let Conduct { further, cache, user, inside, beside, tap, batch, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
         let session = Self {
@@ -111,6 +115,8 @@ impl Session {
             user,
             inside,
             beside,
+            tap,
+            batch,
         };
         (session, child)
     }
@@ -198,6 +204,9 @@ impl Session {
         };
         let greeting = Greeting::new(self.ours.clone(), Role::Receives, options.strategy);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
+        if let Some(tap) = &self.tap {
+            tap.begin(single.clone(), &options);
+        }
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
@@ -281,8 +290,38 @@ impl Session {
         if removes_sources(&options) {
             self.tell_places(sources.places());
         }
-        self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let hands = Arc::new(self.sending(sources, &options));
+        if let Some(tap) = &self.tap {
+            tap.begin(single.clone(), &options);
+            tap.sources.set(Arc::clone(&hands)).ok();
+        }
+        self.push_by(hands, (destination, single), options, watch).await
+    }
+
+    /// The same with what a batch holds.
+    async fn push_batch(
+        self,
+        batch: Batch,
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let destination = (destination.as_bytes().into(), batch.single().cloned());
+        let (own, [users, groups]) = (batch.own(), batch.owners());
+        let hands = SendingHands::new(batch.clone(), own, (&options, &self.ours), None)
+            .calling(users, groups)
+            .with_user(self.user.clone());
+        self.push_by(Arc::new(hands), destination, options, watch).await
+    }
+
+    async fn push_by<T: Tree>(
+        mut self,
+        hands: Arc<SendingHands<T>>,
+        (destination, single): (Box<[u8]>, Option<Name>),
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -512,9 +551,10 @@ impl Session {
         let joined =
             Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
         let monitor = self.flow.monitor.clone();
-        let outlets = Outlets::new(self.batches.clone(), monitor.clone());
+        let tap = self.tap.clone();
+        let outlets = Outlets::new(self.batches.clone(), monitor.clone()).tapped(tap.clone());
         let counters = Arc::clone(&self.flow.counters);
-        let by = Drive { greeting, frames, outlets, news, threads, counters, monitor };
+        let by = Drive { greeting, frames, outlets, news, threads, counters, monitor, tap };
         let session = drive(machine, hands, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
@@ -581,6 +621,10 @@ pub(crate) async fn dial(
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
             session.pull((paths, plan.names), to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(_), plan::Destination::Local(to)) if session.batch.is_some() => {
+            let batch = session.batch.take().expect("it was looked at");
+            session.push_batch(batch, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
             session.push((paths, plan.names), to.as_os_str(), options, watch).await

@@ -2,7 +2,8 @@
 //!
 //! docs/protocol.md is normative: bytes, states, limits, threat model. Here:
 //! [`frame`] and [`message`] are the bytes, [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`]
-//! what they ask of whoever drives them, [`streams`] what literals may travel on besides, [`limits`] every bound.
+//! what they ask of whoever drives them, [`streams`] what literals may travel on besides, [`batch`] what of a session a file may keep, [`limits`]
+//! every bound.
 //!
 //! A driver moves frames between two machines and does the work they ask for, in any order:
 //!
@@ -14,6 +15,7 @@
 //!            frame out                      frame out
 //! ```
 
+pub mod batch;
 mod cutting;
 mod digests;
 pub mod error;

@@ -495,6 +495,8 @@ macro_rules! frames {
     };
 }
 
+pub(crate) use frames;
+
 frames!(ToReceiver {
     16 Listing { dir, own, entries, extent }
     17 Listed { intact }

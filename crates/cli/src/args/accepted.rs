@@ -83,15 +83,6 @@ pub(crate) struct Accepted {
     /// Accepted: only rsync's daemons take early input
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
-    /// Accepted: it syncs, and writes no FILE; `deltic delta` writes what changed of one file
-    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
-    pub(crate) write_batch: Option<OsString>,
-    /// Refused: `deltic delta` writes what changed into a file
-    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
-    pub(crate) only_write_batch: Option<OsString>,
-    /// Refused: `deltic patch` reads what `deltic delta` wrote
-    #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
-    pub(crate) read_batch: Option<OsString>,
     /// Refused, but for `-` and `.`: names are bytes and arrive as they are
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true, help_heading = COMPATIBLE)]
     pub(crate) iconv: Option<String>,
@@ -127,8 +118,6 @@ impl Accepted {
                 "--copy-as",
                 "run deltic as the user whose files they shall be",
             ),
-            (self.only_write_batch.is_some(), "--only-write-batch", BATCHES),
-            (self.read_batch.is_some(), "--read-batch", BATCHES),
         ] {
             if asked {
                 bail!(Unsupported::new(what.into(), instead));
@@ -140,4 +129,3 @@ impl Accepted {
 
 const OTHER_END: &str =
     "the other end must be deltic too: --rsync-path=deltic, or -e with rsync on both sides";
-const BATCHES: &str = "there are no batch files: `deltic signature`, `deltic delta` and `deltic patch` carry one file over where no connection leads";

@@ -34,7 +34,7 @@ pub(crate) struct RemoveArgs {
     no_ignore_errors: bool,
     /// Remove source files, not directories, once they are safe at the destination
     #[arg(long)]
-    remove_source_files: bool,
+    pub(super) remove_source_files: bool,
     /// Keep what is replaced or removed under another name
     #[arg(short = 'b', long, overrides_with = "no_backup")]
     backup: bool,

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use deltic_core::format::delta::{Header, MAX_LITERAL_BYTES, Record};
+use deltic_core::format::delta::{Header, MAX_KNOWN_CHUNKS, Record, Steps};
 use deltic_core::format::recipe::{self, Recipe, Summary};
 use deltic_core::format::{FormatError, Parser};
-use deltic_core::{BriefLen, Chunk, ChunkNo, ChunkerSpec, CopyRuns, Index, Op};
+use deltic_core::{ChunkerSpec, Index};
 
 use super::patch::Output;
 use super::signature::{Input, READ_BYTES};
@@ -37,14 +37,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let old = Old::read(Input::open(&args.signature)?)?;
     let mut new = Input::open(&args.new)?;
-    let mut steps = Steps::new(Output::open(args.output.as_deref())?, &old)?;
-    let mut sum = Summary::new();
+    let mut output = Output::open(args.output.as_deref())?;
+    let recipe::End { digest: old_digest, len: old_len, .. } = old.end;
+    let header = Record::Header(Header { old_digest, old_len, spec: old.spec });
+    output.put(|bytes| header.encode(bytes))?;
+    let mut put = |record: Record| output.put(|bytes| record.encode(bytes));
+    let (mut steps, mut sum) = (Steps::new(&old.index), Summary::new());
     new.each_chunk(&old.spec, |bytes, chunk| {
         sum.push(&chunk)?;
-        steps.push(bytes, &chunk, &old.index)
+        steps.push((bytes, &chunk), &mut put)
     })?;
+    steps.finish(&mut put)?;
     let recipe::End { len, digest, .. } = sum.finish();
-    steps.finish(&Record::End { len, digest })
+    put(Record::End { len, digest })?;
+    output.commit()
 }
 
 /// What a signature says.
@@ -83,71 +89,3 @@ impl Old {
         Ok(Self { spec: both.0, end: both.1, index })
     }
 }
-
-/// Writes steps in the order of new, neighbours merged.
-struct Steps {
-    output: Output,
-    runs: CopyRuns,
-    literal: Vec<u8>,
-    after: Option<ChunkNo>,
-    new_start: u64,
-}
-
-impl Steps {
-    fn new(mut output: Output, old: &Old) -> Result<Self> {
-        let recipe::End { digest: old_digest, len: old_len, .. } = old.end;
-        let header = Header { old_digest, old_len, spec: old.spec };
-        output.put(|bytes| Record::Header(header).encode(bytes))?;
-        let (runs, literal) = (CopyRuns::new(), Vec::new());
-        Ok(Self { output, runs, literal, after: None, new_start: 0 })
-    }
-
-    /// Takes the next chunk of new and its bytes.
-    fn push(&mut self, bytes: &[u8], chunk: &Chunk, index: &Index) -> Result<()> {
-        match index.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, self.after) {
-            // A signature holds full fingerprints, so a copy can be certain here.
-            Some(no) if index.chunk(no).1 == chunk.fingerprint => {
-                self.put_literal()?;
-                let run = self.runs.push(index.chunk(no).0, self.new_start);
-                self.put_run(run)?;
-                self.after = Some(no);
-            }
-            _ => {
-                let run = self.runs.finish();
-                self.put_run(run)?;
-                if self.literal.len() + bytes.len() > MAX_LITERAL_BYTES {
-                    self.put_literal()?;
-                }
-                self.literal.extend_from_slice(bytes);
-            }
-        }
-        self.new_start += u64::from(chunk.len);
-        Ok(())
-    }
-
-    fn put_run(&mut self, run: Option<Op>) -> Result<()> {
-        match run {
-            Some(Op::Copy { old, .. }) => self.output.put(|bytes| Record::Copy(old).encode(bytes)),
-            _ => Ok(()),
-        }
-    }
-
-    fn put_literal(&mut self) -> Result<()> {
-        if self.literal.is_empty() {
-            return Ok(());
-        }
-        let record = Record::Literal(std::mem::take(&mut self.literal));
-        self.output.put(|bytes| record.encode(bytes))
-    }
-
-    fn finish(mut self, end: &Record) -> Result<()> {
-        let run = self.runs.finish();
-        self.put_run(run)?;
-        self.put_literal()?;
-        self.output.put(|bytes| end.encode(bytes))?;
-        self.output.commit()
-    }
-}
-
-/// Most chunks of old that are looked for, about 1 GB of memory; what lies beyond is sent as if it were new.
-const MAX_KNOWN_CHUNKS: usize = 1 << 24;

@@ -1,6 +1,7 @@
 //! One module per subcommand.
 
 pub(crate) mod agent;
+mod batch;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod delta;

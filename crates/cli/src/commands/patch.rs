@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use deltic_core::format::delta::{Delta, Header, Record};
 use deltic_core::format::recipe::Summary;
 use deltic_core::format::{FormatError, Parser};
-use deltic_core::{Digest, Span};
+use deltic_core::{Cutter, Digest, Span};
 
-use super::signature::{Cutter, Input, READ_BYTES};
+use super::signature::{Input, READ_BYTES};
 
 /// Make a new version from OLD and what `deltic delta` wrote
 ///
@@ -137,11 +137,11 @@ impl New {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.write(bytes)?;
-        self.cutter.push(bytes, |_, chunk| Ok(self.sum.push(&chunk)?))
+        Ok(self.cutter.push(bytes, |_, chunk| self.sum.push(&chunk))?)
     }
 
     fn commit(mut self, promised: Digest, old: &Old) -> Result<()> {
-        self.cutter.finish(|_, chunk| Ok(self.sum.push(&chunk)?))?;
+        self.cutter.finish(|_, chunk| self.sum.push(&chunk))?;
         if self.sum.finish().digest == promised {
             return self.output.commit();
         }
@@ -172,7 +172,7 @@ impl Output {
     }
 
     /// The file `path`, with `permissions` from its first byte on.
-    fn create(path: &Path, permissions: Option<&Permissions>) -> Result<Self> {
+    pub(super) fn create(path: &Path, permissions: Option<&Permissions>) -> Result<Self> {
         let (new, file) = NewFile::create(path, permissions)?;
         Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
     }
@@ -203,14 +203,14 @@ impl Output {
 }
 
 /// A file under another name, beside the one that it will take. Dropped, it is gone.
-struct NewFile {
+pub(super) struct NewFile {
     target: PathBuf,
     temp: PathBuf,
     file: File,
 }
 
 impl NewFile {
-    fn create(path: &Path, permissions: Option<&Permissions>) -> Result<(Self, File)> {
+    pub(super) fn create(path: &Path, permissions: Option<&Permissions>) -> Result<(Self, File)> {
         let target = target(path)?;
         let name = target.file_name().with_context(|| format!("{} has no name", path.display()))?;
         let mut temp_name = std::ffi::OsString::from(".");
@@ -227,7 +227,7 @@ impl NewFile {
         Ok((new, sink.with_context(place)?))
     }
 
-    fn commit(self) -> Result<()> {
+    pub(super) fn commit(self) -> Result<()> {
         let place = || format!("write {}", self.target.display());
         self.file.sync_all().with_context(place)?;
         fs::rename(&self.temp, &self.target).with_context(place)?;
@@ -265,7 +265,7 @@ fn names_dir(path: &Path) -> bool {
 /// Creates a new file; where it gets permissions later, nobody else can open it before.
 fn private(permissions: Option<&Permissions>) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     if permissions.is_some() {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -1,6 +1,6 @@
 //! `deltic signature`: the recipe of a file as a file, for `deltic delta` on another machine.
 //!
-//! Also what the three commands share about reading: [`Input`] and [`Cutter`].
+//! Also what the three commands share about reading: [`Input`].
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use deltic_core::format::recipe::{MAX_BATCH_CHUNKS, Record, Summary};
-use deltic_core::{AnyChunker, AtEnd, Chunk, ChunkerSpec, scan};
+use deltic_core::{Chunk, ChunkerSpec, Cutter};
 
 use super::patch::Output;
 
@@ -114,53 +114,7 @@ impl Input {
     }
 }
 
-/// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
-pub(super) struct Cutter {
-    chunker: AnyChunker,
-    held: Vec<u8>,
-}
-
-impl Cutter {
-    /// A cutter at the start of a file.
-    pub(super) fn new(spec: &ChunkerSpec) -> Self {
-        Self { chunker: spec.build(), held: Vec::new() }
-    }
-
-    /// Takes the next bytes; `each` gets the chunks that are complete, now or at a later push.
-    pub(super) fn push(
-        &mut self,
-        bytes: &[u8],
-        each: impl FnMut(&[u8], Chunk) -> Result<()>,
-    ) -> Result<()> {
-        self.held.extend_from_slice(bytes);
-        if self.held.len() < SCAN_BYTES { Ok(()) } else { self.cut(AtEnd::No, each) }
-    }
-
-    /// Ends the file; `each` gets the chunks that are left.
-    pub(super) fn finish(mut self, each: impl FnMut(&[u8], Chunk) -> Result<()>) -> Result<()> {
-        self.cut(AtEnd::Yes, each)
-    }
-
-    fn cut(
-        &mut self,
-        at_end: AtEnd,
-        mut each: impl FnMut(&[u8], Chunk) -> Result<()>,
-    ) -> Result<()> {
-        let scan = scan(&self.chunker, &self.held, at_end);
-        let mut rest = &self.held[..];
-        for chunk in scan.chunks {
-            let (bytes, after) = rest.split_at(chunk.len as usize);
-            each(bytes, chunk)?;
-            rest = after;
-        }
-        self.held.drain(..scan.consumed);
-        Ok(())
-    }
-}
-
 /// The length, in bytes, that standard input is taken for when its chunks are chosen: a mean of 8 KiB.
 const STREAM_LEN: u64 = 1 << 31;
 /// Bytes asked for at once.
 pub(super) const READ_BYTES: usize = 1 << 20;
-/// Bytes that are worth a scan: several of the longest chunk.
-const SCAN_BYTES: usize = 2 << 20;

@@ -18,14 +18,23 @@ use crate::question;
 use crate::tell::{self, Said, Teller};
 use crate::view::{Live, Terminals};
 
-use super::version;
+use super::{batch, version};
 
 /// Where to look for what the words of a sync mean.
 pub(crate) const HELP: &str = "see `deltic sync --help`";
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    asked(args, HELP).map_or_else(|exit| exit, |request| sync(request).1)
+    match asked(args, HELP) {
+        Ok(Request { batch: Some(batch), plan, view }) => {
+            batch::run(&batch, Request { plan, view, batch: None }).unwrap_or_else(|error| {
+                refuse(args, HELP, &error);
+                Exit::Files
+            })
+        }
+        Ok(request) => sync(request).1,
+        Err(exit) => exit,
+    }
 }
 
 /// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
@@ -42,17 +51,10 @@ pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit
     let mut request =
         Request::new(args, terminals).map_err(|refusal| refuse(args, help, &refusal))?;
     request.view.help = help;
-    if args.accepted.write_batch.is_some() {
-        let why = "--write-batch: no batch file is written";
-        output::complain(
-            why,
-            Some("`deltic delta` and `deltic patch` make deltas of single files"),
-        );
-    }
     Ok(request)
 }
 
-fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit {
+pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit {
     if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
         return version::print_text(text);
     }

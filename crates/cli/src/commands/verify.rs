@@ -138,6 +138,7 @@ fn plan(args: &Args) -> Result<Plan> {
         bwlimit: args.bwlimit.and_then(Rate::limit),
         patience: Patience::default(),
         cache: crate::cache::dir(),
+        batch: None,
     })
 }
 

@@ -3,11 +3,12 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use deltic_net::watch::{Ended, Note, Pace, Round, Watch};
 use deltic_net::{Outcome, SyncError};
 use indicatif::{HumanBytes, HumanCount};
 
-use super::sync::{asked, output, sync, unwritten};
+use super::sync::{asked, output, refuse, sync, unwritten};
 use crate::args::SyncArgs;
 use crate::events::{Event, Watched, millis};
 use crate::exit::{self, Exit};
@@ -54,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Exit {
         Ok(request) => request,
         Err(exit) => return exit,
     };
+    if request.batch.is_some() {
+        return refuse(&args.sync, HELP, &anyhow!("a batch keeps one run: `deltic sync` knows it"));
+    }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
     match Watch::start(&request.plan, Pace { delay, longest }) {
         Ok(watch) => Course::new(request).run(watch),

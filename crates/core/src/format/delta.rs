@@ -14,12 +14,17 @@
 use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
-use crate::delta::MAX_RUN_BYTES;
-use crate::recipe::Digest;
+use crate::delta::{CopyRuns, MAX_RUN_BYTES, Op};
+use crate::fingerprint::BriefLen;
+use crate::index::{ChunkNo, Index};
+use crate::recipe::{Chunk, Digest};
 use crate::span::Span;
 
 /// Longest literal of one record, in bytes.
 pub const MAX_LITERAL_BYTES: usize = 512 << 10;
+
+/// Most chunks of old that are looked for, about 1 GB of memory; what lies beyond is sent as if it were new.
+pub const MAX_KNOWN_CHUNKS: usize = 1 << 24;
 
 /// A record of a delta file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +77,76 @@ impl Record {
                 body.put_bytes(digest.as_bytes());
             }),
         }
+    }
+}
+
+/// Makes the steps of a delta, in the order of new, neighbours merged.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    old: &'a Index,
+    runs: CopyRuns,
+    literal: Vec<u8>,
+    after: Option<ChunkNo>,
+    new_start: u64,
+}
+
+impl<'a> Steps<'a> {
+    /// At the start of new; the chunks of old are known by their full fingerprints.
+    #[must_use]
+    pub fn new(old: &'a Index) -> Self {
+        Self { old, runs: CopyRuns::new(), literal: Vec::new(), after: None, new_start: 0 }
+    }
+
+    /// Takes the next chunk of new with its bytes; `put` gets copies and literals.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn push<E>(
+        &mut self,
+        (bytes, chunk): (&[u8], &Chunk),
+        put: &mut impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.old.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, self.after) {
+            // What is known are full fingerprints, so a copy can be certain here.
+            Some(no) if self.old.chunk(no).1 == chunk.fingerprint => {
+                self.put_literal(put)?;
+                let run = self.runs.push(self.old.chunk(no).0, self.new_start);
+                put_run(run, put)?;
+                self.after = Some(no);
+            }
+            _ => {
+                put_run(self.runs.finish(), put)?;
+                if self.literal.len() + bytes.len() > MAX_LITERAL_BYTES {
+                    self.put_literal(put)?;
+                }
+                self.literal.extend_from_slice(bytes);
+            }
+        }
+        self.new_start += u64::from(chunk.len);
+        Ok(())
+    }
+
+    /// Ends new.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn finish<E>(mut self, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+        put_run(self.runs.finish(), put)?;
+        self.put_literal(put)
+    }
+
+    fn put_literal<E>(&mut self, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+        match std::mem::take(&mut self.literal) {
+            literal if literal.is_empty() => Ok(()),
+            literal => put(Record::Literal(literal)),
+        }
+    }
+}
+
+fn put_run<E>(run: Option<Op>, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+    match run {
+        Some(Op::Copy { old, .. }) => put(Record::Copy(old)),
+        _ => Ok(()),
     }
 }
 

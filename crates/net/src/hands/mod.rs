@@ -5,7 +5,7 @@ mod chart;
 pub(crate) mod digests;
 mod journal;
 pub(crate) mod owners;
-mod packing;
+pub(crate) mod packing;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod strategies;
@@ -17,7 +17,7 @@ use deltic_protocol::work::{Setback, Then};
 use deltic_store::StoreError;
 
 /// What a store error means for a run.
-fn trouble(error: &StoreError) -> Trouble {
+pub(crate) fn trouble(error: &StoreError) -> Trouble {
     let kind = match error {
         StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
         _ => TroubleKind::Failed,

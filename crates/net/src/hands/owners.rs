@@ -39,6 +39,16 @@ impl Called {
         }
     }
 
+    /// The same where these are the names: whom nobody named is called what he is called here.
+    pub(crate) fn knowing(self, users: &[NameLine], groups: &[NameLine]) -> Self {
+        for (book, lines) in [(&self.users, users), (&self.groups, groups)] {
+            for line in lines {
+                book.iter().for_each(|book| drop(book.of(line.id, || line.name.to_vec())));
+            }
+        }
+        self
+    }
+
     /// The names of all users and groups that these entries are of, or that their ACLs name.
     pub(crate) fn names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
         if self.users.is_none() && self.groups.is_none() {

@@ -69,12 +69,12 @@ impl Packing {
 }
 
 /// The level of zstd for what the user's `asked`; 0 leaves it to us.
-pub(super) const fn level(asked: u32) -> i32 {
+pub(crate) const fn level(asked: u32) -> i32 {
     if asked == 0 { ZSTD_LEVEL } else { asked as i32 }
 }
 
 /// The bytes as they travel, compressed at a level if there is one.
-pub(super) fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
+pub(crate) fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
     match level {
         Some(level) => compressed(bytes, level),
         None => Payload::Plain(bytes),

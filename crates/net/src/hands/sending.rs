@@ -12,7 +12,7 @@ use deltic_core::{
     Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
-use deltic_protocol::message::{How, Payload};
+use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
@@ -217,6 +217,16 @@ impl<T: Tree> SendingHands<T> {
     /// The same, with what is known of files.
     pub(crate) fn knowing(self, digests: Digests) -> Self {
         Self { digests, ..self }
+    }
+
+    /// The same where somebody else told what users and groups are called.
+    pub(crate) fn calling(self, users: &[NameLine], groups: &[NameLine]) -> Self {
+        Self { called: self.called.knowing(users, groups), ..self }
+    }
+
+    /// What it reads.
+    pub(crate) const fn tree(&self) -> &T {
+        &self.tree
     }
 
     /// Asks this user.

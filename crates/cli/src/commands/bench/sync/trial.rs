@@ -209,6 +209,7 @@ impl Way {
             patience: Patience::default(),
             by_blake3: false,
             cache: None,
+            batch: None,
         }
     }
 

@@ -1,0 +1,58 @@
+//! Runs that are kept in a file, as rsync's batch mode has them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use super::{SyncArgs, TRAVEL};
+
+/// Where a run is kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BatchArgs {
+    /// Keep the run in FILE too, for other destinations that are like this one; FILE.sh applies it
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    write_batch: Option<OsString>,
+    /// Only keep it there: the destination stays as it is
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    only_write_batch: Option<OsString>,
+    /// Do what FILE keeps, without any source; - is standard input
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    read_batch: Option<OsString>,
+}
+
+/// What is done with the file that keeps a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    Write(PathBuf),
+    OnlyWrite(PathBuf),
+    Read(PathBuf),
+}
+
+impl BatchArgs {
+    /// What is asked for, or why it makes no sense with the other words.
+    pub(crate) fn batch(&self, args: &SyncArgs) -> Result<Option<Batch>> {
+        let words = [
+            ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),
+            (
+                "--only-write-batch",
+                self.only_write_batch.clone().map(|path| Batch::OnlyWrite(path.into())),
+            ),
+            ("--read-batch", self.read_batch.clone().map(|path| Batch::Read(path.into()))),
+        ];
+        let mut asked = words.into_iter().filter_map(|(word, batch)| Some((word, batch?)));
+        let Some((word, batch)) = asked.next() else { return Ok(None) };
+        if let Some((other, _)) = asked.next() {
+            bail!("{word} and {other}: a run has one batch file");
+        }
+        if args.remove.remove_source_files {
+            bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
+        }
+        if args.checksum && !matches!(batch, Batch::Read(_)) {
+            bail!(
+                "{word}: what -c compares is at the destination alone, and a batch is for others; -I takes all files"
+            );
+        }
+        Ok(Some(batch))
+    }
+}

@@ -1,0 +1,104 @@
+//! The files of `--write-batch`, `--only-write-batch` and `--read-batch`, around a sync.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, Permissions, remove_file};
+use std::io::{self, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use deltic_net::plan::{self, Destination};
+
+use super::patch::{NewFile, Output};
+use super::sync::sync;
+use crate::args::batch::Batch;
+use crate::args::options_again;
+use crate::exit::Exit;
+use crate::plan::Request;
+
+/// Runs one sync with its batch.
+pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit> {
+    let (path, only) = match batch {
+        Batch::Write(path) => (path, false),
+        Batch::OnlyWrite(path) => (path, true),
+        Batch::Read(path) => {
+            let file = open(path).with_context(|| format!("open {}", path.display()))?;
+            request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
+            return Ok(sync(request).1);
+        }
+    };
+    let (new, file) = NewFile::create(path, Some(&Permissions::from_mode(0o600)))?;
+    let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
+    request.plan.batch = Some(keep(Arc::new(file)));
+    let script = script(path, &request.plan.destination);
+    let (result, exit) = sync(request);
+    if result.is_ok() {
+        new.commit()?;
+        let path: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
+        let mut output = Output::create(Path::new(&path), Some(&Permissions::from_mode(0o700)))?;
+        output.put(|bytes| bytes.extend(script))?;
+        output.commit()?;
+    }
+    Ok(exit)
+}
+
+/// The file that is read: one that can be read at any place, whatever was named.
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = match path == Path::new("-") {
+        true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+        false => File::open(path)?,
+    };
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let spool = std::env::temp_dir().join(format!(".{}.deltic-batch", std::process::id()));
+    let mut options = OpenOptions::new();
+    let mut whole = options.read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
+    remove_file(&spool)?;
+    io::copy(&mut file, &mut whole)?;
+    whole.rewind()?;
+    Ok(whole)
+}
+
+/// A script that reads the batch into the same destination, or into the one that it is given.
+fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
+    let to = match destination {
+        Destination::Local(path) => path.as_os_str(),
+        Destination::Remote { path, .. } => path,
+    };
+    let program = std::env::args_os().next().unwrap_or_else(|| "deltic".into());
+    let command = Some("sync").filter(|_| !program.as_bytes().ends_with(b"rsync"));
+    let read = [OsStr::new("--read-batch="), batch.as_os_str()].into_iter().collect();
+    let words = [program].into_iter().chain(command.map(Into::into)).chain([read]);
+    let words: Vec<_> = words.chain(options_again(LEFT_OUT)).map(|word| quoted(&word)).collect();
+    let (to, words) = (quoted(to), words.join(&b' '));
+    [b"#!/bin/sh\nto=", &to[..], b"\nexec ", &words, b" -- \"${1:-$to}\"\n"].concat()
+}
+
+fn quoted(word: &OsStr) -> Vec<u8> {
+    let inner =
+        word.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    [b"'", &inner[..], b"'"].concat()
+}
+
+/// What a batch stands for, or holds itself: sources, rules, the way to the other machine.
+const LEFT_OUT: &[&str] = &[
+    "write_batch",
+    "only_write_batch",
+    "files_from",
+    "from0",
+    "filter",
+    "exclude",
+    "include",
+    "exclude-from",
+    "include-from",
+    "F",
+    "cvs-exclude",
+    "gitignore",
+    "rsh",
+    "deltic_path",
+    "remote_option",
+];

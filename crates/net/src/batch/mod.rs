@@ -1,0 +1,47 @@
+//! Runs that are kept in a file: `--write-batch`, `--only-write-batch` and `--read-batch`.
+//!
+//! A batch is a source. Written, it holds the list as the sender told it ([`Tap`]) and the content that the receiver lacked
+//! ([`writing`]); read, it is the tree of an ordinary sender ([`Batch`]), and all else is as in any sync. Between two directories
+//! of this machine the batch is written first, from what a dry run finds, and then read: so what it holds are deltas, and both
+//! destinations come to be the same way.
+
+mod reading;
+mod writing;
+
+use std::io;
+
+use deltic_core::{Chunk, ChunkerSpec, Cutter};
+use deltic_store::{Snapshot, StoreError};
+
+pub(crate) use reading::Batch;
+pub(crate) use writing::{Tap, write};
+
+/// Most steps of one content: a bound on what is held of it.
+const MAX_STEPS: usize = 1 << 24;
+/// Bytes that are read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Cuts all of a version.
+fn cut<E: From<StoreError>>(
+    snapshot: &impl Snapshot,
+    spec: &ChunkerSpec,
+    mut each: impl FnMut(&[u8], Chunk) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut cutter, len) = (Cutter::new(spec), snapshot.meta().len);
+    let (mut buffer, mut start) = (vec![0; len.min(READ_BYTES) as usize], 0);
+    while start < len {
+        let want = (len - start).min(READ_BYTES) as usize;
+        let got = snapshot.read_at(start, &mut buffer[..want])?;
+        if got == 0 {
+            // It is shorter by now, which whoever asks hears.
+            break;
+        }
+        cutter.push(&buffer[..got], &mut each)?;
+        start += got as u64;
+    }
+    cutter.finish(each)
+}
+
+fn other(why: &'static str) -> io::Error {
+    io::Error::other(why)
+}

@@ -1,0 +1,528 @@
+//! Reads a batch: the tree of a sender that has nothing else.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::format::recipe::Summary;
+use deltic_core::meta::{Inode, Linked};
+use deltic_core::{ChunkerSpec, Digest, Entry, Meta, Name, RelPath};
+use deltic_protocol::ToReceiver;
+use deltic_protocol::batch::{Frame, MAGIC, Old, Part, read_as};
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::limits::{MAX_LINKED, MAX_OWNER_NAMES};
+use deltic_protocol::message::{Extent, NameLine, Payload};
+use deltic_protocol::options::Options;
+use deltic_store::local::{LocalSnapshot, Sources};
+use deltic_store::{Listing, Snapshot, StoreError, Tree, reason};
+
+use super::writing::{only, standing};
+use super::{MAX_STEPS, cut, other};
+use crate::error::SyncError;
+use crate::hands::lock;
+use crate::plan::Plan;
+
+/// A batch as the tree that its sender had: directories, and the files whose content it brings.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch(Arc<Held>);
+
+/// What is known of a batch; the rest stays in its file.
+#[derive(Debug)]
+struct Held {
+    file: Arc<File>,
+    single: Option<Name>,
+    options: Options,
+    list: List,
+    contents: HashMap<RelPath, u64>,
+    /// Those of files of several names, by the numbers of their first ones: whichever of these is asked for.
+    of_linked: HashMap<u64, u64>,
+    /// What stands at the destination, and the name there of the one file that comes, if it has another.
+    there: Option<(Sources, Option<Name>)>,
+}
+
+/// Where in the file what is told of.
+#[derive(Debug, Default)]
+struct List {
+    own: Option<Meta>,
+    missing: Vec<RelPath>,
+    owners: [Vec<NameLine>; 2],
+    dirs: HashMap<RelPath, Section>,
+    entries: u64,
+    /// The first names of files of several.
+    firsts: HashMap<u64, Meta>,
+    /// All their names, by the number of the first.
+    linked: HashMap<RelPath, u64>,
+    intact: Option<bool>,
+}
+
+/// What is told of a directory.
+#[derive(Debug)]
+struct Section {
+    /// The frames, and the number of the first entry of each.
+    frames: Vec<(u64, u64)>,
+    last: Option<Name>,
+    extent: Extent,
+}
+
+impl Batch {
+    /// Reads what `file` holds, to its end; for the destination of `plan`.
+    pub(crate) fn open(file: Arc<File>, plan: &Plan) -> Result<Self, SyncError> {
+        if plan.destination.here().is_none() {
+            let why =
+                "--read-batch: the destination is on another machine; run it there, with the batch";
+            return Err(SyncError::Usage(why.into()));
+        }
+        let mut held = Held::read(file).map_err(|bad| SyncError::Batch(bad.to_string()))?;
+        // A destination that cannot be is told of where it is used.
+        held.there = standing(plan, held.single.as_ref()).ok().flatten();
+        Ok(Self(Arc::new(held)))
+    }
+
+    /// The plan that is run with it.
+    pub(crate) fn plan(&self, plan: Plan) -> Plan {
+        let options = read_as(self.0.options.clone(), plan.options);
+        Plan { options, ..plan }
+    }
+
+    pub(crate) fn single(&self) -> Option<&Name> {
+        self.0.single.as_ref()
+    }
+
+    /// What is told of the root itself, and which sources were not there.
+    pub(crate) fn own(&self) -> (Option<Meta>, Vec<RelPath>) {
+        (self.0.list.own.clone(), self.0.list.missing.clone())
+    }
+
+    pub(crate) fn owners(&self) -> [&[NameLine]; 2] {
+        self.0.list.owners.each_ref().map(Vec::as_slice)
+    }
+}
+
+impl Tree for Batch {
+    type Snapshot = Version;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        let failed = |why| refused("list", dir, why);
+        let list = &self.0.list;
+        let section = list.dirs.get(dir).filter(|section| section.extent != Extent::More);
+        let section = section.ok_or_else(|| failed("the batch does not say what is in it"))?;
+        let mut listing = Listing { partial: section.extent == Extent::Part, ..Listing::default() };
+        for (at, mut number) in section.frames.iter().copied() {
+            let frame = Frames::from(&self.0.file, at).next();
+            let Ok(Some((_, Frame::Told(ToReceiver::Listing { entries, .. })))) = frame else {
+                return Err(failed("the batch has changed"));
+            };
+            for mut entry in entries {
+                list.relink(number, &mut entry.meta);
+                listing.entries.push(entry);
+                number += 1;
+            }
+        }
+        if dir.is_root() && list.intact != Some(true) {
+            let why = "some of it could not be read when the batch was written";
+            listing.errors.push(failed(why));
+        }
+        Ok(listing)
+    }
+
+    fn open(&self, path: &RelPath) -> Result<Version, StoreError> {
+        self.0.open(path)
+    }
+
+    fn remove_source(&self, path: &RelPath, _: &Meta) -> Result<(), StoreError> {
+        Err(refused("remove", path, "it is in a batch"))
+    }
+}
+
+impl List {
+    /// Takes the next frame, which is at a place of the file.
+    fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
+        match told {
+            ToReceiver::Listing { dir, own, entries, extent } => {
+                self.own = self.own.take().or(own.filter(|_| dir.is_root()));
+                self.section(at, dir, &entries, extent)?;
+            }
+            ToReceiver::Owners { users, groups } => {
+                for (known, more) in self.owners.iter_mut().zip([users, groups]) {
+                    known.extend(more);
+                    if known.len() > MAX_OWNER_NAMES {
+                        return Err(Bad::Malformed);
+                    }
+                }
+            }
+            ToReceiver::Missing(paths) => self.missing.extend(paths),
+            ToReceiver::Listed { intact } => self.intact = Some(intact),
+            _ => return Err(Bad::Malformed),
+        }
+        Ok(())
+    }
+
+    fn section(
+        &mut self,
+        at: u64,
+        dir: RelPath,
+        entries: &[Entry],
+        extent: Extent,
+    ) -> Result<(), Bad> {
+        let new = || Section { frames: Vec::new(), last: None, extent: Extent::More };
+        let section = self.dirs.entry(dir.clone()).or_insert_with(new);
+        if section.extent != Extent::More {
+            return Err(Bad::Malformed);
+        }
+        section.frames.push((at, self.entries));
+        section.extent = extent;
+        for Entry { name, meta } in entries {
+            if section.last.as_ref().is_some_and(|last| last >= name) {
+                return Err(Bad::Malformed);
+            }
+            section.last = Some(name.clone());
+            let first = match meta.linked() {
+                Some(Linked::Back(back)) => self.entries.checked_sub(back).ok_or(Bad::Malformed)?,
+                _ => self.entries,
+            };
+            if meta.linked().is_some() {
+                if first == self.entries {
+                    self.firsts.insert(first, meta.clone());
+                }
+                let path = dir.join(name).map_err(|_| Bad::Malformed)?;
+                self.linked.insert(path, first);
+                if !self.firsts.contains_key(&first) || self.firsts.len() > MAX_LINKED {
+                    return Err(Bad::Malformed);
+                }
+            }
+            self.entries += 1;
+        }
+        Ok(())
+    }
+
+    /// Says of an entry which file it is of as a tree does, and of a later name what was said of the first.
+    fn relink(&self, number: u64, meta: &mut Meta) {
+        let first = match meta.linked() {
+            None => return,
+            Some(Linked::Back(back)) => number.saturating_sub(back),
+            Some(_) => number,
+        };
+        let Some(of) = self.firsts.get(&first) else { return };
+        let Some(Linked::First(names)) = of.linked() else { return };
+        *meta = of.clone();
+        meta.set_linked(Some(Linked::Inode(Inode { device: 0, number: first }, names)));
+    }
+}
+
+impl Held {
+    fn read(file: Arc<File>) -> Result<Self, Bad> {
+        check_magic(&file)?;
+        let mut frames = Frames::from(&file, MAGIC.len() as u64);
+        let Some((_, Frame::Asked(single, options))) = frames.next()? else {
+            return Err(Bad::Short);
+        };
+        let mut list = List::default();
+        while list.intact.is_none() {
+            match frames.next()? {
+                Some((at, Frame::Told(told))) => list.take(at, told)?,
+                Some(_) => return Err(Bad::Malformed),
+                None => return Err(Bad::Short),
+            }
+        }
+        let (mut contents, mut of_linked, mut files) = (HashMap::new(), HashMap::new(), 0);
+        loop {
+            match frames.next()? {
+                Some((at, Frame::Part(Part::Content { path, meta, old, .. }))) => {
+                    files += 1;
+                    if Steps::read(&mut frames, meta.len, old)?.digest.is_some() {
+                        if let Some(first) = list.linked.get(&path) {
+                            of_linked.insert(*first, at);
+                        }
+                        contents.insert(path, at);
+                    }
+                }
+                Some((_, Frame::Part(Part::Over { files: all }))) if all == files => break,
+                Some(_) => return Err(Bad::Malformed),
+                None => return Err(Bad::Short),
+            }
+        }
+        if frames.next()?.is_some() {
+            return Err(Bad::Malformed);
+        }
+        Ok(Self { file, single, options: *options, list, contents, of_linked, there: None })
+    }
+
+    fn open(&self, path: &RelPath) -> Result<Version, StoreError> {
+        let failed = |why| refused("read", path, why);
+        let damaged = || failed("the batch is damaged");
+        let linked = || self.of_linked.get(self.list.linked.get(path)?);
+        let at = self.contents.get(path).or_else(linked);
+        let at = *at.ok_or_else(|| {
+            failed("its content is not in the batch, for it was up to date where that was written")
+        })?;
+        let mut frames = Frames::from(&self.file, at);
+        let Ok(Some((_, Frame::Part(Part::Content { meta, old, spec, .. })))) = frames.next()
+        else {
+            return Err(damaged());
+        };
+        let steps = Steps::read(&mut frames, meta.len, old).map_err(|_| damaged())?;
+        let standing = match &old {
+            None => None,
+            Some(old) => Some(self.standing(path, old)?),
+        };
+        let version = Version {
+            path: path.clone(),
+            meta,
+            steps: steps.steps,
+            old: standing,
+            file: Arc::clone(&self.file),
+            literal: Mutex::default(),
+        };
+        if Some(digest_of(&version, &spec)?) == steps.digest {
+            return Ok(version);
+        }
+        match (&version.old, old) {
+            (Some(is), Some(old)) if digest_of(is, &spec)? != old.digest => Err(failed(ANOTHER)),
+            _ => Err(damaged()),
+        }
+    }
+
+    /// The version at the destination that steps start from.
+    fn standing(&self, path: &RelPath, old: &Old) -> Result<LocalSnapshot, StoreError> {
+        let (tree, name) = self.there.as_ref().ok_or_else(|| refused("read", path, ANOTHER))?;
+        let path_there = name.as_ref().map_or_else(|| path.clone(), only);
+        let is = tree.open(&path_there).map_err(|_| refused("read", path, ANOTHER))?;
+        if is.meta().len == old.len { Ok(is) } else { Err(refused("read", path, ANOTHER)) }
+    }
+}
+
+const ANOTHER: &str =
+    "the file at the destination is not the old version that the batch starts from";
+
+fn digest_of(snapshot: &impl Snapshot, spec: &ChunkerSpec) -> Result<Digest, StoreError> {
+    let mut sum = Summary::new();
+    cut(snapshot, spec, |_, chunk| {
+        sum.push(&chunk).expect("a file's length has 64 bits");
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(sum.finish().digest)
+}
+
+fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreError {
+    StoreError::Io { action, path: path.clone(), source: other(why) }
+}
+
+/// A new version, as steps from the old one.
+#[derive(Debug)]
+pub(crate) struct Version {
+    path: RelPath,
+    meta: Meta,
+    steps: Vec<Step>,
+    old: Option<LocalSnapshot>,
+    file: Arc<File>,
+    /// The literal that was read last, and where it is.
+    literal: Mutex<(u64, Vec<u8>)>,
+}
+
+/// The next bytes of new.
+#[derive(Debug)]
+struct Step {
+    start: u64,
+    from: From,
+}
+
+#[derive(Debug)]
+enum From {
+    /// They are these of old.
+    Old(u64),
+    /// They are in this frame.
+    Batch(u64),
+}
+
+/// The steps of a content.
+struct Steps {
+    steps: Vec<Step>,
+    digest: Option<Digest>,
+}
+
+impl Steps {
+    /// Reads the frames of a content to its proof: its steps make `len` bytes, and copy nothing that old does not have.
+    fn read(frames: &mut Frames, len: u64, old: Option<Old>) -> Result<Self, Bad> {
+        let (mut steps, mut start) = (Vec::new(), 0u64);
+        let old_len = old.map_or(0, |old| old.len);
+        loop {
+            let (at, frame) = frames.next()?.ok_or(Bad::Short)?;
+            let (from, bytes) = match frame {
+                Frame::Part(Part::Copy { span }) if span.end() <= old_len => {
+                    (From::Old(span.start), span.len)
+                }
+                Frame::Part(Part::Literal { len, payload }) if payload.is_literal_of(len) => {
+                    (From::Batch(at), len)
+                }
+                Frame::Part(Part::Proof { digest }) if digest.is_none() || start == len => {
+                    return Ok(Self { steps, digest });
+                }
+                _ => return Err(Bad::Malformed),
+            };
+            if steps.len() == MAX_STEPS {
+                return Err(Bad::Malformed);
+            }
+            steps.push(Step { start, from });
+            start = start.checked_add(bytes.into()).ok_or(Bad::Malformed)?;
+        }
+    }
+}
+
+impl Version {
+    /// Fills `room` with bytes of the literal in the frame at this place.
+    fn read_literal(&self, at: u64, skip: usize, room: &mut [u8]) -> Option<()> {
+        let (held, bytes) = &mut *lock(&self.literal);
+        if *held != at {
+            let frame = Frames::from(&self.file, at).next();
+            let Ok(Some((_, Frame::Part(Part::Literal { len, payload })))) = frame else {
+                return None;
+            };
+            *bytes = match payload {
+                Payload::Plain(plain) => plain,
+                Payload::Zstd(frame) => zstd::bulk::decompress(&frame, len as usize).ok()?,
+            };
+            *held = at;
+        }
+        room.copy_from_slice(bytes.get(skip..skip.checked_add(room.len())?)?);
+        Some(())
+    }
+}
+
+impl Snapshot for Version {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let mut filled = 0;
+        let mut no = self.steps.partition_point(|step| step.start <= start).saturating_sub(1);
+        while let Some(step) = self.steps.get(no)
+            && filled < buf.len()
+        {
+            let end = self.steps.get(no + 1).map_or(self.meta.len, |next| next.start);
+            let at = start + filled as u64;
+            let len = (end.saturating_sub(at)).min((buf.len() - filled) as u64) as usize;
+            let (room, skip) = (&mut buf[filled..filled + len], at - step.start);
+            match (&step.from, &self.old) {
+                (From::Old(from), Some(old)) if old.read_at(from + skip, room)? == len => {}
+                (From::Batch(frame), _)
+                    if self.read_literal(*frame, skip as usize, room).is_some() => {}
+                _ => return Err(refused("read", &self.path, "the batch is damaged")),
+            }
+            filled += len;
+            no += 1;
+        }
+        Ok(filled)
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        self.old.as_ref().map_or(Ok(()), Snapshot::check_unchanged)
+    }
+}
+
+/// Why a file is no batch that can be read.
+#[derive(Debug)]
+enum Bad {
+    Read(io::Error),
+    NoBatch,
+    Rsyncs,
+    Version(u8),
+    Short,
+    Malformed,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "read the batch: {}", reason(error)),
+            Self::NoBatch => f.write_str("this is no batch file"),
+            Self::Rsyncs => f.write_str(
+                "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync",
+            ),
+            Self::Version(version) => write!(
+                f,
+                "this batch file has version {version}, which this deltic does not know"
+            ),
+            Self::Short => f.write_str("the batch file is cut short; nothing was changed"),
+            Self::Malformed => f.write_str("the batch file is damaged; nothing was changed"),
+        }
+    }
+}
+
+fn check_magic(file: &Arc<File>) -> Result<(), Bad> {
+    let mut start = Vec::new();
+    let from = At { file: Arc::clone(file), at: 0 };
+    from.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Bad::Read)?;
+    // Flags of 16 bits at most, then the version of its protocol.
+    let is_rsyncs = matches!(start[..], [_, _, 0, 0, 27..=99, 0, 0, 0]);
+    match start[..].split_last() {
+        _ if start == MAGIC => Ok(()),
+        _ if is_rsyncs => Err(Bad::Rsyncs),
+        Some((version, kind)) if kind == &MAGIC[..MAGIC.len() - 1] => Err(Bad::Version(*version)),
+        _ => Err(Bad::NoBatch),
+    }
+}
+
+/// A file from some byte on, wherever others read it.
+#[derive(Debug)]
+struct At {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buf, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Frames from some byte on.
+struct Frames {
+    from: BufReader<At>,
+    at: u64,
+}
+
+impl Frames {
+    fn from(file: &Arc<File>, at: u64) -> Self {
+        Self { from: BufReader::new(At { file: Arc::clone(file), at }), at }
+    }
+
+    /// The next frame and where it is; nothing at the end.
+    fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
+        let mut header = [0; HEADER_BYTES];
+        if self.fill(&mut header[..1])? == 0 {
+            return Ok(None);
+        }
+        if self.fill(&mut header[1..])? < HEADER_BYTES - 1 {
+            return Err(Bad::Short);
+        }
+        let Header { kind, len } = Header::decode(header).map_err(|_| Bad::Malformed)?;
+        let mut payload = vec![0; len];
+        if self.fill(&mut payload)? < len {
+            return Err(Bad::Short);
+        }
+        let frame = Frame::decode(kind, &payload).map_err(|_| Bad::Malformed)?;
+        let at = self.at;
+        self.at += (HEADER_BYTES + len) as u64;
+        Ok(Some((at, frame)))
+    }
+
+    /// Reads as much as there is.
+    fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Bad> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.from.read(&mut buf[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Bad::Read(error)),
+            }
+        }
+        Ok(filled)
+    }
+}

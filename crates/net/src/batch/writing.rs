@@ -1,0 +1,276 @@
+//! Writes a batch: what passes of the list, then the content of every file that changed.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
+use deltic_core::format::recipe::Summary;
+use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
+use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
+use deltic_protocol::frame::HEADER_BYTES;
+use deltic_protocol::options::Options;
+use deltic_protocol::report::{Action, Change, Facts, Item, Notice, Trouble, TroubleKind};
+use deltic_store::local::Sources;
+use deltic_store::{Snapshot, StoreError, Tree, reason};
+
+use super::{Batch, MAX_STEPS, cut, other};
+use crate::conduct::Conduct;
+use crate::error::SyncError;
+use crate::hands::packing::{level, packed};
+use crate::hands::sending::SendingHands;
+use crate::hands::{lock, trouble};
+use crate::place::{Resolved, resolve};
+use crate::plan::{self, Plan};
+use crate::session::Watch;
+use crate::sources::{argument, of};
+
+/// Keeps what a sender tells of its list, at whichever end of its session.
+pub(crate) struct Tap {
+    to: Mutex<(BufWriter<Arc<File>>, io::Result<()>)>,
+    single: OnceLock<Option<Name>>,
+    /// Who reads the sources, if they are here.
+    pub(crate) sources: OnceLock<Arc<SendingHands<Sources>>>,
+}
+
+impl Tap {
+    fn new(file: Arc<File>) -> Self {
+        let (single, sources) = (OnceLock::new(), OnceLock::new());
+        Self { to: Mutex::new((BufWriter::new(file), Ok(()))), single, sources }
+    }
+
+    /// The session begins.
+    pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
+        self.put(&MAGIC);
+        self.put(&asked(single.clone(), options.clone()));
+        self.single.set(single).ok();
+    }
+
+    /// A frame passes.
+    pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
+        if is_told(kind) {
+            let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
+            const { assert!(HEADER_BYTES == 4) };
+            self.put(&[kind, a, b, c]);
+            self.put(payload);
+        }
+    }
+
+    /// Writes, unless that went wrong before.
+    fn put(&self, bytes: &[u8]) {
+        let (to, result) = &mut *lock(&self.to);
+        if result.is_ok() {
+            *result = to.write_all(bytes);
+        }
+    }
+
+    /// Ends the batch; whether all of it is in the file.
+    fn finish(&self) -> Result<(), SyncError> {
+        let (to, result) = &mut *lock(&self.to);
+        let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
+        written.map_err(|error| SyncError::Files(format!("write the batch: {}", reason(&error))))
+    }
+}
+
+/// Runs a plan and keeps it, or only keeps it. `converse` holds a session.
+pub(crate) async fn write(
+    plan: Plan,
+    (file, only): (Arc<File>, bool),
+    mut converse: impl AsyncFnMut(Plan, Conduct, Watch<'_>) -> Result<(), SyncError>,
+    (conduct, watch): (Conduct, Watch<'_>),
+) -> Result<(), SyncError> {
+    let pulls = matches!(plan.sources, plan::Sources::Remote { .. });
+    if pulls && only {
+        let why = "--only-write-batch: the sources are on the other machine: run it there, or --write-batch here";
+        return Err(SyncError::Usage(why.into()));
+    }
+    let is_local = !pulls && plan.destination.here().is_some();
+    // What is written and then read is told of when it is read.
+    let is_quiet = is_local && !only;
+    let mut first = plan.clone();
+    first.options.dry_run |= only || is_local;
+    // So that every directory is listed.
+    first.options.tells_unchanged = true;
+    let tap = Arc::new(Tap::new(Arc::clone(&file)));
+    let (mut changed, mut finished) = (Vec::new(), None);
+    let tells_unchanged = plan.options.tells_unchanged;
+    let tapped = Conduct { tap: Some(Arc::clone(&tap)), ..conduct.clone() };
+    converse(first, tapped, &mut |notice| {
+        if let Notice::Changed(change) = &notice
+            && has_content(change)
+        {
+            changed.push((change.path.clone(), change.facts.clone()));
+        }
+        match notice {
+            Notice::Finished(_) => finished = Some(notice),
+            Notice::Changed(change) if change.action == Action::Unchanged && !tells_unchanged => {}
+            Notice::Trouble(trouble) if is_quiet && !is_of_source(&trouble) => {}
+            Notice::Trouble(_) => watch(notice),
+            _ if is_quiet => {}
+            notice => watch(notice),
+        }
+    })
+    .await?;
+    let of_plan = plan.clone();
+    let writing = tokio::task::spawn_blocking(move || contents(&tap, &of_plan, &changed));
+    for trouble in writing.await.map_err(|_| SyncError::Internal)?? {
+        watch(Notice::Trouble(trouble));
+    }
+    if is_quiet {
+        let batch = Batch::open(file, &plan)?;
+        let plan = batch.plan(plan);
+        return converse(plan, Conduct { batch: Some(batch), ..conduct }, watch).await;
+    }
+    finished.into_iter().for_each(watch);
+    Ok(())
+}
+
+/// Whether a name has content that is new.
+fn has_content(change: &Change) -> bool {
+    let is_new = matches!(change.action, Action::Created | Action::Updated | Action::Copied);
+    change.item == Item::File && is_new
+}
+
+/// Whether it is of what is read: the rest is told again.
+fn is_of_source(trouble: &Trouble) -> bool {
+    matches!(trouble.kind, TroubleKind::Failed | TroubleKind::Vanished)
+}
+
+/// Ends the batch with the content of what changed; what could not be read of it.
+fn contents(
+    tap: &Tap,
+    plan: &Plan,
+    changed: &[(RelPath, Facts)],
+) -> Result<Vec<Trouble>, SyncError> {
+    let single = tap.single.get().cloned().flatten();
+    let (there, rename) = standing(plan, single.as_ref())?.unzip();
+    let names = rename.flatten().zip(single).map(|names| (only(&names.0), only(&names.1)));
+    let contents = Contents { tap, there, level: level(plan.options.compress_level) };
+    let (mut files, mut troubles) = (0, Vec::new());
+    for (path, facts) in changed.iter().filter(|(_, facts)| facts.linked.is_none()) {
+        let (path_there, path) = names.as_ref().map_or((path, path), |(there, here)| (there, here));
+        match contents.write(path, path_there, facts) {
+            Ok(()) => files += 1,
+            Err(Unwritten { began, error }) => {
+                files += u64::from(began);
+                troubles.push(trouble(&error));
+            }
+        }
+    }
+    tap.put(&Part::Over { files }.encode());
+    tap.finish().map(|()| troubles)
+}
+
+/// What stands at a plan's destination, if that is here and there: as a tree to read, and the name in it of what comes.
+pub(super) fn standing(
+    plan: &Plan,
+    single: Option<&Name>,
+) -> Result<Option<(Sources, Option<Name>)>, SyncError> {
+    let Some(destination) = plan.destination.here() else { return Ok(None) };
+    let mkpath = plan.options.select.mkpath;
+    let Resolved { root, rename, missing } = resolve(destination.as_bytes(), single, mkpath)?;
+    if missing {
+        return Ok(None);
+    }
+    let options = Options::default();
+    let root = argument(root.join("").as_os_str(), &options);
+    of(iter::once(root), &options).map(|tree| Some((tree, rename)))
+}
+
+/// The path of a name at the root.
+pub(super) fn only(name: &Name) -> RelPath {
+    RelPath::root().join(name).expect("a name is a path")
+}
+
+/// Where contents come from, and go.
+struct Contents<'a> {
+    tap: &'a Tap,
+    there: Option<Sources>,
+    level: i32,
+}
+
+/// A content that is not in the batch.
+struct Unwritten {
+    /// Whether some of it is, with the word that it is none.
+    began: bool,
+    error: StoreError,
+}
+
+impl Contents<'_> {
+    /// Writes what `path` has become, which is called `path_there` at the destination.
+    fn write(&self, path: &RelPath, path_there: &RelPath, facts: &Facts) -> Result<(), Unwritten> {
+        let none = |error| Unwritten { began: false, error };
+        let old = || self.there.as_ref().map(|tree| tree.open(path_there));
+        let (new, old) = match self.tap.sources.get() {
+            Some(hands) => (hands.tree().open(path).map_err(none)?, old().and_then(Result::ok)),
+            // What came from another machine is there by now.
+            None => (old().expect("it was written there").map_err(none)?, None),
+        };
+        let is = new.meta();
+        let is_same = self.tap.sources.get().is_none() || is.modified == facts.modified;
+        if is.len != facts.len || !is_same {
+            return Err(none(StoreError::Changed { path: path.clone() }));
+        }
+        let meta = Meta::plain(Kind::File, facts.len, facts.modified, facts.mode);
+        let written = self.delta((path, meta), &new, old.filter(|old| old.meta().len > 0));
+        let proof = written.as_ref().ok().copied();
+        self.tap.put(&Part::Proof { digest: proof }.encode());
+        written.map(drop).map_err(|error| Unwritten { began: true, error })
+    }
+
+    /// Writes the steps from old to new; the digest of new.
+    fn delta(
+        &self,
+        (path, meta): (&RelPath, Meta),
+        new: &impl Snapshot,
+        old: Option<impl Snapshot>,
+    ) -> Result<Digest, StoreError> {
+        let spec = ChunkerSpec::for_len(meta.len);
+        let mut index = Index::new(MAX_KNOWN_CHUNKS);
+        let old = old.and_then(|old| known(&old, &spec, &mut index).ok());
+        if old.is_none() {
+            index = Index::new(0);
+        }
+        self.tap.put(&Part::Content { path: path.clone(), meta, old, spec }.encode());
+        let (mut sum, mut steps, mut count) = (Summary::new(), Steps::new(&index), 0);
+        let mut put = |record| {
+            count += 1;
+            let part = match record {
+                Record::Copy(span) => Part::Copy { span },
+                Record::Literal(bytes) => Part::Literal {
+                    len: bytes.len() as u32,
+                    payload: packed(bytes, Some(self.level)),
+                },
+                Record::Header(_) | Record::End { .. } => return Ok(()),
+            };
+            if count > MAX_STEPS {
+                let source = other("it changed in too many places for a batch");
+                return Err(StoreError::Io { action: "write", path: path.clone(), source });
+            }
+            self.tap.put(&part.encode());
+            Ok(())
+        };
+        cut(new, &spec, |bytes, chunk| {
+            sum.push(&chunk).expect("a file's length has 64 bits");
+            steps.push((bytes, &chunk), &mut put)
+        })?;
+        steps.finish(&mut put)?;
+        new.check_settled()?;
+        Ok(sum.finish().digest)
+    }
+}
+
+/// What there is to copy from.
+fn known(old: &impl Snapshot, spec: &ChunkerSpec, index: &mut Index) -> Result<Old, StoreError> {
+    let (mut sum, mut start) = (Summary::new(), 0);
+    cut(old, spec, |_, chunk| {
+        index.push(start, chunk);
+        start += u64::from(chunk.len);
+        sum.push(&chunk).expect("a file's length has 64 bits");
+        Ok::<_, StoreError>(())
+    })?;
+    old.check_settled()?;
+    Ok(Old { digest: sum.finish().digest, len: start })
+}
