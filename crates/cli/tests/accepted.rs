@@ -35,8 +35,6 @@ fn words_without_a_meaning_here_change_nothing() {
 fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_touched() {
     for (words, reason) in [
         ("--iconv=utf8,latin1", "names are bytes"),
-        ("--only-write-batch=b", "deltic delta"),
-        ("--read-batch=b", "deltic patch"),
         ("--server --sender", "must be deltic too"),
         ("--sender", "must be deltic too"),
         ("--daemon", "starts itself over ssh"),
@@ -52,16 +50,6 @@ fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_tou
         assert!(run.stderr.contains(&format!("'{word}'")), "{run:#?}");
         assert!(!world.exists("dst"));
     }
-}
-
-#[test]
-fn a_batch_is_asked_for_in_vain_and_the_run_is_made() {
-    let world = world();
-    let run = world.sync(&["-a", "--write-batch=batch", "src/", "dst/"]);
-    world.assert_same("src", "dst");
-    assert_eq!((run.code, world.exists("batch")), (Some(0), false));
-    assert_eq!(run.stderr.matches("deltic: ").count(), 1, "{run:#?}");
-    assert!(run.stderr.contains("no batch file is written") && run.stderr.contains("deltic delta"));
 }
 
 /// Words, and what they end with.

@@ -50,8 +50,8 @@ pub enum Part {
     Literal { len: u32, payload: Payload },
     /// The digest of new; nothing, if it changed while it was read: then there is no content of this file.
     Proof { digest: Option<Digest> },
-    /// The last: as many contents came.
-    Over { files: u64 },
+    /// The last: as many contents came, and this is BLAKE3 of all bytes before this frame.
+    Over { files: u64, digest: Digest },
 }
 
 /// The old version that a content starts from.
@@ -68,7 +68,7 @@ frames!(Part {
     98 Copy { span }
     99 Literal { len, payload }
     100 Proof { digest }
-    101 Over { files };
+    101 Over { files, digest };
 });
 
 impl Frame {

@@ -215,7 +215,10 @@ impl List {
 impl Held {
     fn read(file: Arc<File>) -> Result<Self, Bad> {
         check_magic(&file)?;
-        let mut frames = Frames::from(&file, MAGIC.len() as u64);
+        let mut sum = blake3::Hasher::new();
+        sum.update(&MAGIC);
+        let frames = Frames::from(&file, MAGIC.len() as u64);
+        let mut frames = Frames { sum: Some(sum), ..frames };
         let Some((_, Frame::Asked(single, options))) = frames.next()? else {
             return Err(Bad::Short);
         };
@@ -239,7 +242,11 @@ impl Held {
                         contents.insert(path, at);
                     }
                 }
-                Some((_, Frame::Part(Part::Over { files: all }))) if all == files => break,
+                Some((_, Frame::Part(Part::Over { files: all, digest })))
+                    if all == files && Some(digest) == frames.before =>
+                {
+                    break;
+                }
                 Some(_) => return Err(Bad::Malformed),
                 None => return Err(Bad::Short),
             }
@@ -256,7 +263,7 @@ impl Held {
         let linked = || self.of_linked.get(self.list.linked.get(path)?);
         let at = self.contents.get(path).or_else(linked);
         let at = *at.ok_or_else(|| {
-            failed("its content is not in the batch, for it was up to date where that was written")
+            failed("its content is not in the batch: it was up to date, or could not be read, where that was written")
         })?;
         let mut frames = Frames::from(&self.file, at);
         let Ok(Some((_, Frame::Part(Part::Content { meta, old, spec, .. })))) = frames.next()
@@ -485,11 +492,16 @@ impl Read for At {
 struct Frames {
     from: BufReader<At>,
     at: u64,
+    /// Sums up frames, where that is asked for.
+    sum: Option<blake3::Hasher>,
+    /// Of all bytes before the last frame, once that came.
+    before: Option<Digest>,
 }
 
 impl Frames {
     fn from(file: &Arc<File>, at: u64) -> Self {
-        Self { from: BufReader::new(At { file: Arc::clone(file), at }), at }
+        let from = BufReader::new(At { file: Arc::clone(file), at });
+        Self { from, at, sum: None, before: None }
     }
 
     /// The next frame and where it is; nothing at the end.
@@ -507,6 +519,11 @@ impl Frames {
             return Err(Bad::Short);
         }
         let frame = Frame::decode(kind, &payload).map_err(|_| Bad::Malformed)?;
+        if let Some(sum) = &mut self.sum {
+            let is_last = matches!(frame, Frame::Part(Part::Over { .. }));
+            self.before = is_last.then(|| Digest::from_bytes(*sum.finalize().as_bytes()));
+            sum.update(&header).update(&payload);
+        }
         let at = self.at;
         self.at += (HEADER_BYTES + len) as u64;
         Ok(Some((at, frame)))

@@ -10,7 +10,6 @@ use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
 use deltic_core::format::recipe::Summary;
 use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
-use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Action, Change, Facts, Item, Notice, Trouble, TroubleKind};
 use deltic_store::local::Sources;
@@ -29,16 +28,23 @@ use crate::sources::{argument, of};
 
 /// Keeps what a sender tells of its list, at whichever end of its session.
 pub(crate) struct Tap {
-    to: Mutex<(BufWriter<Arc<File>>, io::Result<()>)>,
+    to: Mutex<Writing>,
     single: OnceLock<Option<Name>>,
     /// Who reads the sources, if they are here.
     pub(crate) sources: OnceLock<Arc<SendingHands<Sources>>>,
 }
 
+struct Writing {
+    to: BufWriter<Arc<File>>,
+    sum: blake3::Hasher,
+    result: io::Result<()>,
+}
+
 impl Tap {
     fn new(file: Arc<File>) -> Self {
-        let (single, sources) = (OnceLock::new(), OnceLock::new());
-        Self { to: Mutex::new((BufWriter::new(file), Ok(()))), single, sources }
+        let to = BufWriter::new(file);
+        let to = Mutex::new(Writing { to, sum: blake3::Hasher::new(), result: Ok(()) });
+        Self { to, single: OnceLock::new(), sources: OnceLock::new() }
     }
 
     /// The session begins.
@@ -52,7 +58,6 @@ impl Tap {
     pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
         if is_told(kind) {
             let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
-            const { assert!(HEADER_BYTES == 4) };
             self.put(&[kind, a, b, c]);
             self.put(payload);
         }
@@ -60,15 +65,18 @@ impl Tap {
 
     /// Writes, unless that went wrong before.
     fn put(&self, bytes: &[u8]) {
-        let (to, result) = &mut *lock(&self.to);
+        let Writing { to, sum, result } = &mut *lock(&self.to);
+        sum.update(bytes);
         if result.is_ok() {
             *result = to.write_all(bytes);
         }
     }
 
     /// Ends the batch; whether all of it is in the file.
-    fn finish(&self) -> Result<(), SyncError> {
-        let (to, result) = &mut *lock(&self.to);
+    fn finish(&self, files: u64) -> Result<(), SyncError> {
+        let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
+        self.put(&Part::Over { files, digest }.encode());
+        let Writing { to, result, .. } = &mut *lock(&self.to);
         let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
         written.map_err(|error| SyncError::Files(format!("write the batch: {}", reason(&error))))
     }
@@ -159,8 +167,7 @@ fn contents(
             }
         }
     }
-    tap.put(&Part::Over { files }.encode());
-    tap.finish().map(|()| troubles)
+    tap.finish(files).map(|()| troubles)
 }
 
 /// What stands at a plan's destination, if that is here and there: as a tree to read, and the name in it of what comes.
