@@ -11,7 +11,7 @@ use deltic_core::format::recipe::Summary;
 use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
-use deltic_protocol::report::{Action, Change, Facts, Item, Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use deltic_store::local::Sources;
 use deltic_store::{Snapshot, StoreError, Tree, reason};
 
@@ -101,6 +101,8 @@ pub(crate) async fn write(
     first.options.dry_run |= only || is_local;
     // So that every directory is listed.
     first.options.tells_unchanged = true;
+    // Where times do not say what is compared, nothing says that it was and was found equal.
+    first.options.whole_file |= !plan.options.times || plan.options.compare.ignore_times;
     let tap = Arc::new(Tap::new(Arc::clone(&file)));
     let (mut changed, mut finished) = (Vec::new(), None);
     let tells_unchanged = plan.options.tells_unchanged;
@@ -109,7 +111,8 @@ pub(crate) async fn write(
         if let Notice::Changed(change) = &notice
             && has_content(change)
         {
-            changed.push((change.path.clone(), change.facts.clone()));
+            let Facts { len, modified, mode, .. } = change.facts;
+            changed.push((change.path.clone(), Meta::plain(Kind::File, len, modified, mode)));
         }
         match notice {
             Notice::Finished(_) => finished = Some(notice),
@@ -135,10 +138,16 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// Whether a name has content that is new.
+/// Whether a reader would want the content of a name: it is new, or was found to be what is there only when it was compared.
 fn has_content(change: &Change) -> bool {
-    let is_new = matches!(change.action, Action::Created | Action::Updated | Action::Copied);
-    change.item == Item::File && is_new
+    let Differs { content, size, time, .. } = change.differs;
+    let is_wanted = match change.action {
+        Action::Created | Action::Updated | Action::Copied => true,
+        Action::Touched => content || size || time,
+        Action::Deleted | Action::Unchanged => false,
+    };
+    // Of several names of a file one is enough.
+    change.item == Item::File && is_wanted && change.facts.linked.is_none()
 }
 
 /// Whether it is of what is read: the rest is told again.
@@ -150,16 +159,16 @@ fn is_of_source(trouble: &Trouble) -> bool {
 fn contents(
     tap: &Tap,
     plan: &Plan,
-    changed: &[(RelPath, Facts)],
+    changed: &[(RelPath, Meta)],
 ) -> Result<Vec<Trouble>, SyncError> {
     let single = tap.single.get().cloned().flatten();
     let (there, rename) = standing(plan, single.as_ref())?.unzip();
     let names = rename.flatten().zip(single).map(|names| (only(&names.0), only(&names.1)));
     let contents = Contents { tap, there, level: level(plan.options.compress_level) };
     let (mut files, mut troubles) = (0, Vec::new());
-    for (path, facts) in changed.iter().filter(|(_, facts)| facts.linked.is_none()) {
+    for (path, meta) in changed {
         let (path_there, path) = names.as_ref().map_or((path, path), |(there, here)| (there, here));
-        match contents.write(path, path_there, facts) {
+        match contents.write(path, path_there, meta) {
             Ok(()) => files += 1,
             Err(Unwritten { began, error }) => {
                 files += u64::from(began);
@@ -207,7 +216,7 @@ struct Unwritten {
 
 impl Contents<'_> {
     /// Writes what `path` has become, which is called `path_there` at the destination.
-    fn write(&self, path: &RelPath, path_there: &RelPath, facts: &Facts) -> Result<(), Unwritten> {
+    fn write(&self, path: &RelPath, path_there: &RelPath, meta: &Meta) -> Result<(), Unwritten> {
         let none = |error| Unwritten { began: false, error };
         let old = || self.there.as_ref().map(|tree| tree.open(path_there));
         let (new, old) = match self.tap.sources.get() {
@@ -216,12 +225,11 @@ impl Contents<'_> {
             None => (old().expect("it was written there").map_err(none)?, None),
         };
         let is = new.meta();
-        let is_same = self.tap.sources.get().is_none() || is.modified == facts.modified;
-        if is.len != facts.len || !is_same {
+        let is_same = self.tap.sources.get().is_none() || is.modified == meta.modified;
+        if is.len != meta.len || !is_same {
             return Err(none(StoreError::Changed { path: path.clone() }));
         }
-        let meta = Meta::plain(Kind::File, facts.len, facts.modified, facts.mode);
-        let written = self.delta((path, meta), &new, old.filter(|old| old.meta().len > 0));
+        let written = self.delta((path, meta.clone()), &new, old.filter(|old| old.meta().len > 0));
         let proof = written.as_ref().ok().copied();
         self.tap.put(&Part::Proof { digest: proof }.encode());
         written.map(drop).map_err(|error| Unwritten { began: true, error })
