@@ -25,14 +25,15 @@ fn world() -> World {
     world.write("src/big", edited(&noise(600_000, 1), 300_000));
     world.write("src/dir/file", "a new one");
     world.write("src/new", "new");
-    fs::remove_file(world.path("src/gone")).unwrap();
-    fs::remove_file(world.path("src/link")).unwrap();
+    for name in ["src/gone", "src/link"] {
+        fs::remove_file(world.path(name)).expect("it is there");
+    }
     world.link("new", "src/link");
     world
 }
 
 fn len(world: &World, name: &str) -> u64 {
-    world.path(name).metadata().unwrap().len()
+    world.path(name).metadata().expect("it is there").len()
 }
 
 #[test]
@@ -276,10 +277,11 @@ fn an_old_batch_can_be_read() {
 
 /// What a picture says of a name, without a time of today: that says when it was written.
 fn timeless(line: &str) -> String {
-    let (time, rest) = line.split_once(' ').unwrap();
-    let secs: i64 = time.split_once('.').unwrap().0.parse().unwrap();
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
-    if (now - 3600..=now).contains(&secs) { rest.into() } else { line.into() }
+    let (time, rest) = line.split_once(' ').expect("a time comes first");
+    let secs = time.split_once('.').and_then(|(secs, _)| secs.parse::<i64>().ok());
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs() as i64);
+    let is_new = secs.is_some_and(|secs| (now - 3600..=now).contains(&secs));
+    if is_new { rest.into() } else { line.into() }
 }
 
 /// Whatever the trees and the words: a destination like the first comes to be like the first.

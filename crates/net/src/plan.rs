@@ -1,5 +1,7 @@
 //! What to sync, from where to where, and how.
 
+#![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
