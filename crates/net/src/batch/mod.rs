@@ -10,7 +10,8 @@ mod writing;
 
 use std::io;
 
-use deltic_core::{Chunk, ChunkerSpec, Cutter};
+use deltic_core::format::recipe::Summary;
+use deltic_core::{Chunk, ChunkerSpec, Cutter, Digest};
 use deltic_store::{Snapshot, StoreError};
 
 pub(crate) use reading::Batch;
@@ -21,13 +22,17 @@ const MAX_STEPS: usize = 1 << 24;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Cuts all of a version.
-fn cut<E: From<StoreError>>(
+/// Cuts all of a version, and gives `each` the chunks with their bytes; its digest.
+fn cut(
     snapshot: &impl Snapshot,
     spec: &ChunkerSpec,
-    mut each: impl FnMut(&[u8], Chunk) -> Result<(), E>,
-) -> Result<(), E> {
-    let (mut cutter, len) = (Cutter::new(spec), snapshot.meta().len);
+    mut each: impl FnMut(&[u8], &Chunk) -> Result<(), StoreError>,
+) -> Result<Digest, StoreError> {
+    let (mut cutter, mut sum, len) = (Cutter::new(spec), Summary::new(), snapshot.meta().len);
+    let mut each = |bytes: &[u8], chunk: Chunk| {
+        sum.push(&chunk).expect("a file's length has 64 bits");
+        each(bytes, &chunk)
+    };
     let (mut buffer, mut start) = (vec![0; len.min(READ_BYTES) as usize], 0);
     while start < len {
         let want = (len - start).min(READ_BYTES) as usize;
@@ -39,7 +44,8 @@ fn cut<E: From<StoreError>>(
         cutter.push(&buffer[..got], &mut each)?;
         start += got as u64;
     }
-    cutter.finish(each)
+    cutter.finish(each)?;
+    Ok(sum.finish().digest)
 }
 
 fn other(why: &'static str) -> io::Error {

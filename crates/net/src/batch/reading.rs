@@ -3,13 +3,11 @@
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::format::recipe::Summary;
 use deltic_core::meta::{Inode, Linked};
 use deltic_core::{ChunkerSpec, Digest, Entry, Meta, Name, RelPath};
 use deltic_protocol::ToReceiver;
@@ -307,12 +305,7 @@ const ANOTHER: &str =
     "the file at the destination is not the old version that the batch starts from";
 
 fn digest_of(snapshot: &impl Snapshot, spec: &ChunkerSpec) -> Result<Digest, StoreError> {
-    let mut sum = Summary::new();
-    cut(snapshot, spec, |_, chunk| {
-        sum.push(&chunk).expect("a file's length has 64 bits");
-        Ok::<_, StoreError>(())
-    })?;
-    Ok(sum.finish().digest)
+    cut(snapshot, spec, |_, _| Ok(()))
 }
 
 fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreError {
@@ -433,38 +426,28 @@ impl Snapshot for Version {
 }
 
 /// Why a file is no batch that can be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Bad {
-    Read(io::Error),
+    #[error("read the batch: {}", reason(.0))]
+    Read(#[from] io::Error),
+    #[error("this is no batch file")]
     NoBatch,
+    #[error(
+        "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync"
+    )]
     Rsyncs,
+    #[error("this batch file has version {0}, which this deltic does not know")]
     Version(u8),
+    #[error("the batch file is cut short; nothing was changed")]
     Short,
+    #[error("the batch file is damaged; nothing was changed")]
     Malformed,
-}
-
-impl fmt::Display for Bad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "read the batch: {}", reason(error)),
-            Self::NoBatch => f.write_str("this is no batch file"),
-            Self::Rsyncs => f.write_str(
-                "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync",
-            ),
-            Self::Version(version) => write!(
-                f,
-                "this batch file has version {version}, which this deltic does not know"
-            ),
-            Self::Short => f.write_str("the batch file is cut short; nothing was changed"),
-            Self::Malformed => f.write_str("the batch file is damaged; nothing was changed"),
-        }
-    }
 }
 
 fn check_magic(file: &Arc<File>) -> Result<(), Bad> {
     let mut start = Vec::new();
     let from = At { file: Arc::clone(file), at: 0 };
-    from.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Bad::Read)?;
+    from.take(MAGIC.len() as u64).read_to_end(&mut start)?;
     // Flags of 16 bits at most, then the version of its protocol.
     let is_rsyncs = matches!(start[..], [_, _, 0, 0, 27..=99, 0, 0, 0]);
     match start[..].split_last() {
@@ -508,16 +491,14 @@ impl Frames {
 
     /// The next frame and where it is; nothing at the end.
     fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
-        let mut header = [0; HEADER_BYTES];
-        if self.fill(&mut header[..1])? == 0 {
+        let header = self.read(HEADER_BYTES)?;
+        if header.is_empty() {
             return Ok(None);
         }
-        if self.fill(&mut header[1..])? < HEADER_BYTES - 1 {
-            return Err(Bad::Short);
-        }
-        let Header { kind, len } = Header::decode(header).map_err(|_| Bad::Malformed)?;
-        let mut payload = vec![0; len];
-        if self.fill(&mut payload)? < len {
+        let whole = *header.first_chunk().ok_or(Bad::Short)?;
+        let Header { kind, len } = Header::decode(whole).map_err(|_| Bad::Malformed)?;
+        let payload = self.read(len)?;
+        if payload.len() < len {
             return Err(Bad::Short);
         }
         let frame = Frame::decode(kind, &payload).map_err(|_| Bad::Malformed)?;
@@ -531,17 +512,10 @@ impl Frames {
         Ok(Some((at, frame)))
     }
 
-    /// Reads as much as there is.
-    fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Bad> {
-        let mut filled = 0;
-        while filled < buf.len() {
-            match self.from.read(&mut buf[filled..]) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Bad::Read(error)),
-            }
-        }
-        Ok(filled)
+    /// Reads so many bytes, or all that there are.
+    fn read(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        (&mut self.from).take(len as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }

@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
-use deltic_core::format::recipe::Summary;
 use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
@@ -251,7 +250,7 @@ impl Contents<'_> {
             index = Index::new(0);
         }
         self.tap.put(&Part::Content { path: path.clone(), meta, old, spec }.encode());
-        let (mut sum, mut steps, mut count) = (Summary::new(), Steps::new(&index), 0);
+        let (mut steps, mut count) = (Steps::new(&index), 0);
         let mut put = |record| {
             count += 1;
             let part = match record {
@@ -269,25 +268,21 @@ impl Contents<'_> {
             self.tap.put(&part.encode());
             Ok(())
         };
-        cut(new, &spec, |bytes, chunk| {
-            sum.push(&chunk).expect("a file's length has 64 bits");
-            steps.push((bytes, &chunk), &mut put)
-        })?;
+        let digest = cut(new, &spec, |bytes, chunk| steps.push((bytes, chunk), &mut put))?;
         steps.finish(&mut put)?;
         new.check_settled()?;
-        Ok(sum.finish().digest)
+        Ok(digest)
     }
 }
 
 /// What there is to copy from.
 fn known(old: &impl Snapshot, spec: &ChunkerSpec, index: &mut Index) -> Result<Old, StoreError> {
-    let (mut sum, mut start) = (Summary::new(), 0);
-    cut(old, spec, |_, chunk| {
-        index.push(start, chunk);
+    let mut start = 0;
+    let digest = cut(old, spec, |_, chunk| {
+        index.push(start, *chunk);
         start += u64::from(chunk.len);
-        sum.push(&chunk).expect("a file's length has 64 bits");
-        Ok::<_, StoreError>(())
+        Ok(())
     })?;
     old.check_settled()?;
-    Ok(Old { digest: sum.finish().digest, len: start })
+    Ok(Old { digest, len: start })
 }
