@@ -519,3 +519,106 @@ impl Frames {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use deltic_core::chunk::FixedLen;
+    use deltic_core::{Kind, Span, Timestamp};
+    use deltic_protocol::batch::asked;
+
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn entry(name: &str, kind: Kind, linked: Option<Linked>) -> Entry {
+        let mut meta = Meta::plain(kind, 5, Timestamp { secs: 1, nanos: 0 }, 0o644);
+        meta.set_linked(linked);
+        Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
+    }
+
+    fn listing(dir: &str, entries: Vec<Entry>, extent: Extent) -> Vec<u8> {
+        ToReceiver::Listing { dir: path(dir), own: None, entries, extent }.encode()
+    }
+
+    fn listed() -> Vec<u8> {
+        ToReceiver::Listed { intact: true }.encode()
+    }
+
+    /// A content of five bytes, in these steps.
+    fn content(old: Option<Old>, steps: &[Part]) -> Vec<u8> {
+        let spec = ChunkerSpec::Fixed(FixedLen::new(4096).unwrap());
+        let meta = entry("a", Kind::File, None).meta;
+        let first = Part::Content { path: path("a"), meta, old, spec };
+        let proof = Part::Proof { digest: Some(Digest::from_bytes([1; 32])) };
+        [first].iter().chain(steps).chain([&proof]).flat_map(Part::encode).collect()
+    }
+
+    /// What these frames are as a batch whose digest is right.
+    fn read(frames: &[Vec<u8>], files: u64) -> Result<Held, Bad> {
+        let whole = [MAGIC.to_vec(), asked(None, Options::default()), frames.concat()].concat();
+        let digest = Digest::from_bytes(*blake3::hash(&whole).as_bytes());
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&whole).unwrap();
+        file.write_all(&Part::Over { files, digest }.encode()).unwrap();
+        Held::read(Arc::new(file))
+    }
+
+    #[test]
+    fn names_of_one_file_say_which_it_is_wherever_they_are_told() {
+        let first = entry("a", Kind::File, Some(Linked::First(2)));
+        let dir = entry("d", Kind::Dir, None);
+        let back = entry("z", Kind::File, Some(Linked::Back(3)));
+        let frames = [
+            listing("", vec![first, dir], Extent::Last),
+            listing("d", vec![entry("y", Kind::File, None)], Extent::More),
+            listing("d", vec![back], Extent::Part),
+            listed(),
+        ];
+        let batch = Batch(Arc::new(read(&frames, 0).unwrap()));
+        let [root, below] = ["", "d"].map(|dir| batch.list(&path(dir)).unwrap());
+        let linked = Some(Linked::Inode(Inode { device: 0, number: 0 }, 2));
+        assert_eq!(root.entries[0].meta.linked(), linked);
+        assert_eq!((below.entries[1].meta.linked(), below.entries[1].meta.len), (linked, 5));
+        assert_eq!(below.entries[0].meta.linked(), None);
+        assert!(below.partial && !root.partial && root.errors.is_empty());
+        assert!(batch.list(&path("d/y")).is_err(), "it is not told of");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_damaged_though_its_digest_is_right() {
+        let file = |name: &str| entry(name, Kind::File, None);
+        let root = |entries| listing("", entries, Extent::Last);
+        let back = |back| entry("b", Kind::File, Some(Linked::Back(back)));
+        let literal =
+            |len, bytes: usize| Part::Literal { len, payload: Payload::Plain(vec![7; bytes]) };
+        let copy = |start, len| Part::Copy { span: Span { start, len } };
+        let old = Some(Old { digest: Digest::from_bytes([2; 32]), len: 9 });
+        let list = || vec![root(vec![file("a")]), listed()];
+        let with = |content: Vec<u8>| [list(), vec![content]].concat();
+        assert!(
+            read(&list(), 0).is_ok() && read(&with(content(None, &[literal(5, 5)])), 1).is_ok()
+        );
+        assert!(read(&with(content(old, &[copy(4, 5)])), 1).is_ok());
+        for (why, frames, files) in [
+            ("names do not ascend", vec![root(vec![file("b"), file("a")]), listed()], 0),
+            ("a directory comes twice", vec![root(vec![]), root(vec![]), listed()], 0),
+            ("no such first name", vec![root(vec![file("a"), back(1)]), listed()], 0),
+            ("before the first entry", vec![root(vec![file("a"), back(2)]), listed()], 0),
+            ("another count", list(), 1),
+            ("the list goes on", [list(), list()].concat(), 0),
+            ("too few bytes", with(content(None, &[literal(4, 4)])), 1),
+            ("too many bytes", with(content(None, &[literal(5, 5), literal(1, 1)])), 1),
+            ("another length", with(content(None, &[literal(5, 4)])), 1),
+            ("a copy of nothing", with(content(None, &[copy(0, 5)])), 1),
+            ("a copy beyond the end", with(content(old, &[copy(5, 5)])), 1),
+            ("a step of no file", with(literal(5, 5).encode()), 0),
+        ] {
+            assert!(matches!(read(&frames, files), Err(Bad::Malformed)), "{why}");
+        }
+        assert!(matches!(read(&[root(vec![])], 0), Err(Bad::Malformed)), "the list has no end");
+    }
+}
