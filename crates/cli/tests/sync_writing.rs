@@ -333,6 +333,98 @@ fn a_killed_run_in_place_leaves_old_or_is_repaired_by_the_next() {
     }
 }
 
+/// Makes a world in which a large file is changed where it is, starts `run` and waits until it is being written to.
+fn in_the_midst(run: impl FnOnce(&World) -> std::process::Child) -> (World, std::process::Child) {
+    let world = World::new();
+    world.write("src/file", noise(400 << 20, 2));
+    world.write("dst/file", noise(4 << 20, 1));
+    let child = run(&world);
+    let start = Instant::now();
+    while world.path("dst/file").metadata().expect("it is there").len() == 4 << 20 {
+        assert!(start.elapsed() < Duration::from_secs(50), "nothing changes");
+    }
+    (world, child)
+}
+
+fn in_place(world: &World, program: &[&str], to: &str) -> std::process::Child {
+    let words = [
+        "sync",
+        "-aW",
+        "--inplace",
+        "--no-fsync",
+        "-e",
+        SHELL,
+        "--deltic-path",
+        DELTIC,
+        "src/",
+        to,
+    ];
+    Command::new(program[0])
+        .args(&program[1..])
+        .args(words)
+        .current_dir(world.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let kill = ["-s", name, &child.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().expect("it starts").success());
+}
+
+#[test]
+fn an_interrupted_run_in_place_changes_the_file_to_its_end() {
+    for name in ["INT", "TERM"] {
+        let (world, child) = in_the_midst(|world| in_place(world, &[DELTIC], "dst/"));
+        signal(&child, name);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(world.read("dst/file") == world.read("src/file"), "{name} {said}");
+        assert_eq!(world.time("dst/file"), world.time("src/file"), "{name} {said}");
+        // Who was quicker than the signal has nothing to say.
+        if output.status.code() == Some(20) {
+            assert!(said.contains("file is changing in place"), "{said}");
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_other_end_changes_a_file_in_place_to_its_end_whatever_becomes_of_us() {
+    let (world, mut child) = in_the_midst(|world| in_place(world, &[DELTIC], "h:dst/"));
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    let start = Instant::now();
+    while world.time("dst/file") != world.time("src/file") {
+        assert!(start.elapsed() < Duration::from_secs(50), "it is left part old and part new");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(world.read("dst/file") == world.read("src/file"));
+}
+
+#[test]
+fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
+    if !common::is_installed("strace") {
+        return common::skip("strace is not installed: nothing takes long enough");
+    }
+    let slowly = ["strace", "-D", "-f", "-o", "/dev/null"];
+    let slowly = [&slowly[..], &["-e", "inject=copy_file_range:delay_exit=3000000", DELTIC]];
+    let (world, child) = in_the_midst(|world| in_place(world, &slowly.concat(), "dst/"));
+    signal(&child, "INT");
+    thread::sleep(Duration::from_millis(500));
+    signal(&child, "INT");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(20), "{said}");
+    assert!(said.contains("while file was changing in place"), "{said}");
+    let run = world.ok("-a --inplace --no-whole-file --stats src/ dst/");
+    assert!(run.stat("Literal data") < 1 << 20, "{run:#?}");
+    world.assert_same("src", "dst");
+}
+
 #[test]
 fn only_tails_are_added_and_what_is_not_shorter_stays() {
     for option in ["--append", "--append-verify"] {

@@ -21,7 +21,7 @@ use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, Sources};
+use deltic_store::local::{LocalOptions, LocalStore, Sources, UnderWay};
 
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
@@ -67,6 +67,7 @@ pub(crate) struct Session {
     figures: Option<Figures>,
     cache: Option<PathBuf>,
     user: User,
+    under_way: UnderWay,
     /// The destination, where it lies in what is sent.
     inside: Option<PathBuf>,
     beside: Option<PathBuf>,
@@ -95,7 +96,7 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, cache, user, inside, beside, .. } = conduct;
+        let Conduct { further, cache, user, under_way, inside, beside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
         let session = Self {
@@ -109,6 +110,7 @@ impl Session {
             figures,
             cache,
             user,
+            under_way,
             inside,
             beside,
         };
@@ -480,7 +482,7 @@ impl Session {
             if missing {
                 make(&root, &options).map_err(|error| unmade(&root, error))?;
             }
-            let local = local_options(&root, &options, see)?;
+            let local = local_options(&root, &options, (see, &self.under_way))?;
             LocalStore::open(&root, local).map_err(unusable)?
         };
         let (alternates, warnings) = open_alternates(&root, (&options, see));

@@ -21,7 +21,7 @@ use super::backup::{Backup, Goes};
 use super::copy::{Copier, End};
 use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
-use super::inplace::LeftFiles;
+use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
@@ -72,6 +72,8 @@ pub struct LocalOptions {
     pub keep_dirlinks: bool,
     /// How new versions come to their place.
     pub writing: Writing,
+    /// Told which files are changing where they are.
+    pub under_way: UnderWay,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,7 @@ pub(super) struct Inner {
     pub(super) delayed: Mutex<Delayed>,
     /// Files of several names that changed where they are.
     pub(super) left: LeftFiles,
+    pub(super) under_way: UnderWay,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -177,6 +180,7 @@ impl LocalStore {
             writing: options.writing,
             delayed: Mutex::default(),
             left: LeftFiles::default(),
+            under_way: options.under_way,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
