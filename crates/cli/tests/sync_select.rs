@@ -212,6 +212,29 @@ fn a_listed_path_starts_behind_its_dot() {
 }
 
 #[test]
+fn a_line_that_is_too_long_fails_alone() {
+    for way in WAYS {
+        for line in ["x".repeat(300), "x".repeat(70_000), "deep/".repeat(2000)] {
+            for relative in ["", "--no-relative"] {
+                let world = World::new();
+                world.write("src/a", "first");
+                world.write("src/b", "behind it");
+                world.write("dst/c", "stays after an error");
+                world.write("list", format!("a\n{line}\nb\n"));
+                let words = format!("-a --delete --files-from=list {relative}");
+                let run =
+                    world.fails(23, &format!("{words} {} {}", way.from("src"), way.to("dst")));
+                assert!(run.stderr.contains("file name too long"), "{way:?} {run:#?}");
+                assert!(run.stderr.len() < 1000, "{way:?} {run:#?}");
+                for name in ["a", "b", "c"] {
+                    assert!(world.exists(format!("dst/{name}")), "{way:?} {name} {run:#?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_list_below_nothing_ends_before_it_begins() {
     for way in WAYS {
         let world = world();

@@ -618,6 +618,23 @@ fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice
     }
 }
 
+/// A first copy of files that go whole in one block.
+#[test]
+fn short_files_that_waited_for_their_names_are_not_sent_again() {
+    let world = World::new();
+    world.mkdir("dst");
+    for n in 0..60 {
+        world.write(format!("src/{n}"), noise(200_000, n));
+    }
+    let staged = || world.exists("dst/.deltic") && world.names("dst/.deltic").len() > 30;
+    // The far end goes on until it hears of it; what it stages then is complete too.
+    kill_when(slow(&world, "--delay-updates src/ h:dst/"), staged);
+    let run = world.ok("-a --delay-updates --stats src/ h:dst/");
+    assert!(run.stat("Literal data") < 35 * 200_000, "{run:#?}");
+    world.assert_same("src", "dst");
+    world.assert_clean("dst");
+}
+
 #[test]
 fn what_is_not_complete_is_shown_and_used_and_gone_with_success() {
     for (words, shown) in

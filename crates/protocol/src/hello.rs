@@ -349,17 +349,16 @@ impl Names {
     /// Checks that the other end takes all of `names`.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where they are more, or longer, than it does.
+    /// [`PeerError::Limit`] where they are more than it does, or longer together.
     pub fn check(names: &Packed) -> Result<(), PeerError> {
         let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
-        let longest = names.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
+        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
             return Err(PeerError::Limit("names"));
         }
         Ok(())
     }
 
-    /// The frames that tell all of `names`, the last of them empty.
+    /// The frames that tell all of `names`, none of which is longer than a text may be, the last of them empty.
     pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
         let mut names = names.peekable();
         let mut told = false;

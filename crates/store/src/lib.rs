@@ -98,7 +98,7 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
-    /// Whether rules left names out.
+    /// Whether names were left out that rules protect, or that are on another file system.
     pub spares: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,

@@ -332,13 +332,8 @@ impl Receiver {
         if removed.troubles.is_empty() && removed.names > 0 {
             self.deleted(path, item);
         }
-        for trouble in removed.troubles {
-            match trouble.kind {
-                // What rules protect stays as the user wishes.
-                TroubleKind::Skipped => self.tell_trouble(trouble),
-                _ => self.trouble(trouble),
-            }
-        }
+        // What rules protect stays as the user wishes.
+        removed.troubles.into_iter().for_each(|trouble| self.found(trouble));
     }
 
     fn deleted(&mut self, path: RelPath, item: Item) {

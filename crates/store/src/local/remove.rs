@@ -108,7 +108,10 @@ pub(super) fn make_way(store: &Inner, path: &RelPath) -> Result<u64, StoreError>
     let mut removal = Removal::new(store);
     let entry = (&place.dir, &place.name, path);
     if !removal.take_file(entry)? {
-        removal.take_dir(entry, &scope)?;
+        if store.is_mount(&place.dir, &place.name) {
+            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
+        }
+        removal.take_dir(path, &scope);
     }
     removal.finish(&place, Goes::Replaced)
 }
@@ -171,7 +174,7 @@ impl<'a> Removal<'a> {
         (judges, fate): (&mut [Judge; 2], Fate),
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        let (_, name, path) = entry;
+        let (dir, name, path) = entry;
         let mut admits = |is_dir| judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate));
         // What may go as a file is taken for one: the call that removes it says if it is a directory.
         let goes_as_file = admits(false);
@@ -179,24 +182,17 @@ impl<'a> Removal<'a> {
             return Ok(());
         }
         let is_dir = goes_as_file || is_dir(entry)?;
-        if !is_dir || !admits(true) {
+        if !is_dir || !admits(true) || self.store.is_mount(dir, name) {
             self.keep_above(path);
             return Ok(());
         }
-        self.take_dir(entry, scope)
+        self.take_dir(path, scope);
+        Ok(())
     }
 
-    /// Puts the directory `name` of `dir` on the stack.
-    fn take_dir(
-        &mut self,
-        (dir, name, path): (&Dir, &Name, &RelPath),
-        scope: &Arc<Scope>,
-    ) -> Result<(), StoreError> {
-        if self.is_mount(dir, name) {
-            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
-        }
+    /// Puts the directory `path` on the stack.
+    fn take_dir(&mut self, path: &RelPath, scope: &Arc<Scope>) {
         self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
-        Ok(())
     }
 
     /// Removes the entry `name` of `dir`, unless it is a directory: then it is still there.
@@ -214,14 +210,6 @@ impl<'a> Removal<'a> {
         }
         self.removed += 1;
         Ok(true)
-    }
-
-    /// Whether another file system is mounted there, and is to be left alone.
-    fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
-        let device = |stat: rustix::fs::Stat| stat.st_dev;
-        let (own, root) =
-            (dir.stat(name).map(device), rustix::fs::fstat(&*self.store.root).map(device));
-        self.store.one_file_system && own != root
     }
 
     /// Notes that the directories above `path` stay: it is protected.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
-use deltic_core::{Follow, Kind, Meta, Name, RelPath, See, Timestamp};
+use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
@@ -209,10 +209,20 @@ impl LocalStore {
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
         let fates = (&mut judge, fate);
-        Ok(match much {
+        let mut listing = match much {
             Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
             Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
-        })
+        };
+        // Where versions are told nothing goes.
+        if self.0.one_file_system && listing.versions.is_empty() {
+            let before = listing.entries.len();
+            let is_home = self.0.is_home(fs::fstat(&held));
+            let is_mount =
+                |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
+            listing.entries.retain(|entry| is_home && !is_mount(entry));
+            listing.spares |= listing.entries.len() < before;
+        }
+        Ok(listing)
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -316,6 +326,17 @@ impl LocalStore {
 }
 
 impl Inner {
+    /// Whether another file system is mounted there, and is to be left alone.
+    pub(super) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        self.one_file_system && !self.is_home(dir.stat(name))
+    }
+
+    /// Whether this is on the file system of the root.
+    fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+        let device = |stat: Stat| stat.st_dev;
+        stat.map(device) == fs::fstat(&*self.root).map(device)
+    }
+
     pub(super) fn stages(&self, whose: Whose) -> &Stages {
         match (&self.temp, whose) {
             (Some(temp), Whose::Temp) => temp,
