@@ -26,7 +26,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{Part, inode};
+use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
@@ -433,6 +433,10 @@ impl Tree for Sources {
             return Err(StoreError::Io { action: "remove", path, source });
         }
         let how = (self.options.follow, self.options.see.plain());
-        remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
+        match follow::look(&place.dir, (&place.name, path), how) {
+            // What it led to went under its own name.
+            Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
+            found => remove_unchanged(&place, is, found),
+        }
     }
 }
