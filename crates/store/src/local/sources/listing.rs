@@ -212,7 +212,7 @@ impl Sources {
             for at in args {
                 let source = self.source(*at);
                 if let Some(errno) = source.is_nothing(&self.options) {
-                    let error = source.error("look at", errno);
+                    let error = source.unseen(errno, &self.options);
                     match source.base.dir {
                         // As in rsync, only a last name may be missing.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),
