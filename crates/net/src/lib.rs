@@ -222,6 +222,12 @@ async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), 
     }
 }
 
+/// Lets a write beyond the longest file that this process may make fail, from now on: the system's signal would end it.
+pub fn let_long_writes_fail() {
+    // Where there is no runtime to hear signals with, all is as it was.
+    let _ = runtime();
+}
+
 /// The other end: a child that was told to be it, or a task here.
 fn connect(plan: &Plan, under_way: &UnderWay) -> Result<(Ends, Further), SyncError> {
     let host = match (&plan.sources, &plan.destination) {

@@ -25,6 +25,7 @@ use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 use deltic_store::local::{LocalOptions, LocalStore, Sources, UnderWay};
 use deltic_store::shortened;
 
+use crate::bounds::files_at_once;
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
@@ -487,7 +488,7 @@ impl Session {
             user_is_here,
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
-            most_files: crate::bounds::files_at_once(),
+            most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
