@@ -211,7 +211,8 @@ impl Words {
     }
 
     fn made_root(&mut self) {
-        if self.view.info.name > 0 || self.view.names.as_ref().is_some_and(Format::itemizes) {
+        let itemizes = self.view.names.as_ref().is_some_and(Format::itemizes);
+        if !self.view.quiet && (self.view.info.name > 0 || itemizes) {
             self.say(self.setting.made_root(self.view.escape));
         }
     }

@@ -234,6 +234,34 @@ fn words(all: &str) -> Vec<&str> {
 }
 
 #[test]
+fn what_rules_protect_that_come_with_the_run_does_not_count_for_the_limit() {
+    for way in WAYS {
+        for (option, code) in [("", 0), ("--max-delete=3", 0), ("--max-delete=2", 25)] {
+            let world = World::new();
+            world.write("src/d/new", "new");
+            world.write("src/d/.rsync-filter", "P *.log\n");
+            for n in 0..40 {
+                world.write(format!("dst/d/{n}.log"), "stays");
+                world.write(format!("dst/d/old/{n}.log"), "stays");
+            }
+            for name in ["one", "two", "old/three", "gone/four.log"] {
+                world.write(format!("dst/d/{name}"), "goes, if it may");
+            }
+            let run = world.sync(&words(&delete(way, &format!("-F {option}"))));
+            assert_eq!(run.code, Some(code), "{way:?} {option} {run:#?}");
+            assert_eq!(world.exists("dst/d/one"), code != 0, "{way:?} {option}");
+            assert_eq!(world.exists("dst/d/old/three"), code != 0, "{way:?} {option}");
+            for name in ["39.log", "old/39.log", "gone/four.log"] {
+                assert!(world.exists(format!("dst/d/{name}")), "{way:?} {option} {name}");
+            }
+            if code != 0 {
+                assert!(run.stderr.contains("more than --max-delete=2"), "{way:?} {run:#?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_was_named_is_named_where_it_is_passed() {
     for way in WAYS {
         for limit in [0, 10] {

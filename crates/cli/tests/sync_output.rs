@@ -270,6 +270,14 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
 }
 
 #[test]
+fn nothing_is_told_of_a_new_destination_with_q() {
+    let world = World::new();
+    world.write("src/file", "content");
+    assert_eq!(world.ok("-avq src/ dst/").stdout, "");
+    assert_eq!(world.ok("-aiq src/ h:other/").stdout, "");
+}
+
+#[test]
 fn a_terminal_gets_names_that_cannot_drive_it() {
     let world = World::new();
     world.write("src/\x1b]0;title\x07\n*deleting   all", "x");

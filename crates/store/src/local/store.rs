@@ -27,7 +27,7 @@ use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
-use super::remove::{make_way, remove_after, remove_unchanged};
+use super::remove::{count, make_way, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -673,6 +673,10 @@ impl Store for LocalStore {
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         remove_after(&self.0, path, &mut None)
+    }
+
+    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        count(&self.0, path)
     }
 
     fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {
