@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -412,13 +413,15 @@ fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
     }
     let slowly = ["strace", "-D", "-f", "-o", "/dev/null"];
     let slowly = [&slowly[..], &["-e", "inject=copy_file_range:delay_exit=3000000", DELTIC]];
-    let (world, child) = in_the_midst(|world| in_place(world, &slowly.concat(), "dst/"));
+    let (world, mut child) = in_the_midst(|world| in_place(world, &slowly.concat(), "dst/"));
     signal(&child, "INT");
-    thread::sleep(Duration::from_millis(500));
+    let (mut told, mut said) =
+        (BufReader::new(child.stderr.take().expect("it is ours")), String::new());
+    told.read_line(&mut said).expect("it is text");
+    assert!(said.contains("file is changing in place"), "{said}");
     signal(&child, "INT");
-    let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(20), "{said}");
+    told.read_to_string(&mut said).expect("it is text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(20), "{said}");
     assert!(said.contains("while file was changing in place"), "{said}");
     let run = world.ok("-a --inplace --no-whole-file --stats src/ dst/");
     assert!(run.stat("Literal data") < 1 << 20, "{run:#?}");

@@ -128,9 +128,11 @@ fn supervised(
             () = told_to_end() => Err(SyncError::Interrupted),
         };
         let Some(path) = under_way.end().filter(|_| result.is_err()) else { return result };
-        let kind = TroubleKind::Skipped;
-        let message = format!("{path} is changing in place: the run ends when it is done; a second signal would leave it part old and part new");
-        note(Notice::Trouble(Trouble { kind, message }));
+        let message = format!(
+            "{path} is changing in place: the run ends when it is done; \
+             a second signal would leave it part old and part new"
+        );
+        note(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
         tokio::select! {
             () = settled(&under_way) => result,
             () = told_to_end() => Err(under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)),

@@ -79,7 +79,7 @@ impl Backup {
         match dir.find(name)? {
             // Beside the new one it may be no backup.
             Some(stat) if file_type(&stat).is_dir() && tree.is_some() => {
-                remove_all(dir, name, root)?
+                remove_all(dir, name, (root, &place.dir))?
             }
             Some(stat) if file_type(&stat).is_dir() => dir.remove_dir(name)?,
             Some(_) => dir.remove_file(name)?,
@@ -125,12 +125,16 @@ fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
     Ok(held)
 }
 
-/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is there.
-fn remove_all(dir: &Dir, name: &Name, root: &Dir) -> Result<(), Errno> {
+/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is there, or
+/// what is in `old` cannot get a name in it.
+fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
     let root = inode_of(&fs::fstat(root)?);
     let (mut dirs, mut files) =
         (vec![RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?], Vec::new());
     let device = fs::fstat(dir)?.st_dev;
+    if fs::fstat(old)?.st_dev != device {
+        return Err(Errno::XDEV);
+    }
     let mut next = 0;
     while let Some(path) = dirs.get(next).cloned() {
         next += 1;
