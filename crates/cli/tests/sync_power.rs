@@ -165,13 +165,14 @@ fn cut_often(way: Way, words: &str) {
     complete(&world, &names, FILES, &what);
 }
 
-/// The next run brings what is not here, and that alone.
+/// The next run brings what is not here, and that alone; after it nothing is to be done.
 #[track_caller]
 fn complete(world: &World, names: &Trees, news: usize, what: &str) {
     let run = world.ok("-a --no-fsync --stats src/ after/dst/");
     assert_eq!(run.stat("Number of regular files transferred"), (FILES - news) as u64, "{what}");
     assert_eq!(check(world, names, what), FILES, "{what}");
     world.assert_clean("after/dst");
+    assert_eq!(world.ok("-ani src/ after/dst/").stdout, "", "{what}");
 }
 
 #[test]
