@@ -5,13 +5,14 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{DELTIC, Run, SHELL, Way, World, edited, is_root, noise, skip};
+use common::{DELTIC, Run, SHELL, Way, World, edited, is_installed, is_root, noise, skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A file system in a file, mounted until this value goes.
@@ -24,9 +25,11 @@ struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// A new one. Nothing is written to it but what is flushed, or what its journal says must be.
     fn new(world: &'a World) -> Option<Self> {
-        fs::File::create(world.path("image")).and_then(|file| file.set_len(48 << 20)).unwrap();
+        let image = fs::File::create(world.path("image"));
+        image.and_then(|file| file.set_len(48 << 20)).expect("there is room");
         let words = ["-q", "-F", "-b", "4096", "-J", "size=4", "image"];
-        let made = is_root() && Run::of(&mut world.command("mkfs.ext4", words)).code == Some(0);
+        let can = is_root() && is_installed("mkfs.ext4");
+        let made = can && Run::of(&mut world.command("mkfs.ext4", words)).code == Some(0);
         let disk = made.then(|| Self::mount(world, "image", "disk")).flatten();
         if disk.is_none() {
             skip("a file system cannot be made and mounted here");
@@ -55,9 +58,9 @@ impl<'a> Disk<'a> {
         }
         let copy = fs::File::create(self.world.path("cut")).expect("there is room");
         copy.set_len(bytes.len() as u64).expect("there is room");
-        for (n, block) in bytes.chunks(4096).enumerate().filter(|(_, b)| b.iter().any(|b| *b != 0))
-        {
-            std::os::unix::fs::FileExt::write_all_at(&copy, block, n as u64 * 4096).expect("room");
+        let blocks = (0..).step_by(4096).zip(bytes.chunks(4096));
+        for (start, block) in blocks.filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
+            copy.write_all_at(block, start).expect("there is room");
         }
         Self::mount(self.world, "cut", "after").expect("its journal can be replayed")
     }
@@ -119,19 +122,38 @@ fn check(world: &World, names: &Trees, what: &str) -> usize {
 /// Files that a run brings.
 const FILES: usize = 62;
 
-/// Both ends of a run, as one group.
-fn start(world: &World, way: Way, words: &str) -> (Child, Pid) {
-    let run = Command::new(DELTIC)
-        .args(["sync", "-a", "--delete", "-e", SHELL, "--deltic-path", DELTIC])
-        .args(words.split_whitespace())
-        .args([way.from("src/"), way.to("disk/dst/")])
-        .current_dir(world.path(""))
-        .process_group(0)
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("it starts");
-    let group = Pid::from_child(&run);
-    (run, group)
+/// Both ends of a run, as one group; gone with this value.
+struct Running {
+    child: Child,
+    group: Pid,
+}
+
+impl Running {
+    fn start(world: &World, way: Way, words: &str) -> Self {
+        let child = Command::new(DELTIC)
+            .args(["sync", "-a", "--delete", "-e", SHELL, "--deltic-path", DELTIC])
+            .args(words.split_whitespace())
+            .args([way.from("src/"), way.to("disk/dst/")])
+            .current_dir(world.path(""))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let group = Pid::from_child(&child);
+        Self { child, group }
+    }
+
+    /// Whether there was anything left to signal.
+    fn signal(&self, signal: Signal) -> bool {
+        kill_process_group(self.group, signal).is_ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
 }
 
 /// Cuts the power again and again while a run is at work, and once when it has said that all is well. What a cut leaves is
@@ -140,23 +162,23 @@ fn cut_often(way: Way, words: &str) {
     let world = World::new();
     let Some(disk) = Disk::new(&world) else { return };
     let names = write_trees(&world);
-    let (mut run, group) = start(&world, way, words);
+    let mut run = Running::start(&world, way, words);
     for cuts in 0.. {
-        if run.try_wait().expect("it is ours").is_some() {
+        if run.child.try_wait().expect("it is ours").is_some() {
             break;
         }
-        if kill_process_group(group, Signal::STOP).is_ok() {
+        if run.signal(Signal::STOP) {
             let _after = disk.cut();
             let what = format!("{way:?} {words}, cut {cuts}");
             let news = check(&world, &names, &what);
             if cuts % 3 == 0 {
                 complete(&world, &names, news, &what);
             }
-            let _ = kill_process_group(group, Signal::CONT);
+            run.signal(Signal::CONT);
         }
         thread::sleep(Duration::from_millis(20));
     }
-    let code = run.wait().expect("it is ours").code();
+    let code = run.child.wait().expect("it is ours").code();
     assert_eq!(code, Some(0), "{way:?} {words}");
     let _after = disk.cut();
     let what = format!("{way:?} {words}, at the end");
@@ -195,8 +217,8 @@ fn without_flushing_a_power_cut_takes_what_was_said_to_be_there() {
     let world = World::new();
     let Some(disk) = Disk::new(&world) else { return };
     let names = write_trees(&world);
-    let (mut run, _) = start(&world, Way::Local, "--no-fsync");
-    assert_eq!(run.wait().expect("it is ours").code(), Some(0));
+    let mut run = Running::start(&world, Way::Local, "--no-fsync");
+    assert_eq!(run.child.wait().expect("it is ours").code(), Some(0));
     let _after = disk.cut();
     let is_there = |name: &String| fs::read(world.path(format!("after/dst/{name}"))).ok();
     let lost = names.iter().filter(|(name, [_, new])| is_there(name) != *new).count();
