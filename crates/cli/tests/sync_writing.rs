@@ -2,15 +2,18 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::attrs::{SOMEBODY, own, set_times};
+use common::look::{Kind, look};
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
@@ -680,6 +683,59 @@ fn partial_files_are_neither_sent_nor_deleted() {
     let mut run = world.command(DELTIC, ["sync", "-aP", "--delete", "src/", "dst/"]);
     assert_eq!(common::Run::of(run.env("RSYNC_PARTIAL_DIR", ".part")).code, Some(0));
     assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
+}
+
+#[test]
+fn where_files_grow_is_no_difference_to_rsync() {
+    for words in ["-ai -T ASIDE", "-ai -T ASIDE --inplace", "-aiObW -T . --delete"] {
+        for way in WAYS {
+            let world = World::new();
+            world.mkdir("aside");
+            // rsync takes none with `..` in it.
+            let words = words.replace("ASIDE", &world.path("aside").display().to_string());
+            world.write("src/sub/new", "new");
+            world.write("src/file", noise(300_000, 1));
+            for dir in ["dst", "theirs"] {
+                world.write(format!("{dir}/file"), noise(200_000, 1));
+                world.write(format!("{dir}/extra"), "x");
+            }
+            // A second is the least that rsync sees.
+            for (dir, time) in
+                [("src", 1_000_000_000), ("dst", 1_100_000_000), ("theirs", 1_100_000_000)]
+            {
+                for name in look(&world.path(dir)).into_keys() {
+                    world.set_time(Path::new(dir).join(name), time);
+                }
+            }
+            let run = |program: &dyn Fn(&[&str]) -> Option<Run>, dir: &str| {
+                let operands = [way.from("src/"), way.to(dir)];
+                let words: Vec<_> =
+                    words.split(' ').chain(operands.iter().map(String::as_str)).collect();
+                let run = program(&words)?;
+                let lines = run.stdout.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+                assert_eq!(world.names("aside"), [""; 0], "{way:?} {words:?}");
+                let seen = look(&world.path(dir)).into_iter().map(|(path, look)| {
+                    let time = (look.kind == Kind::File).then_some(look.modified);
+                    (path, look.content, look.mode, time)
+                });
+                Some((run.code, lines, seen.collect::<Vec<_>>()))
+            };
+            let rsh = format!("--rsh={SHELL}");
+            let theirs = run(&|words| rsync(&world, &[words, &[&rsh]].concat()), "theirs/");
+            let ours = run(&|words| Some(world.sync(words)), "dst/");
+            let Some(theirs) = theirs else { return };
+            assert_eq!(ours, Some(theirs), "{way:?} {words}");
+        }
+    }
+    // Where it is missing both end before anything is touched, if with codes of their own.
+    let world = World::new();
+    world.write("src/file", "new");
+    world.fails(3, "-a -T ../missing src/ dst/");
+    if common::is_installed("rsync") {
+        let words = ["-a", "-T", "../missing", "src/", "theirs/"];
+        assert_ne!(Run::of(&mut world.command("rsync", words)).code, Some(0));
+        assert!(!world.exists("theirs/file") && !world.exists("dst/file"));
+    }
 }
 
 #[test]
