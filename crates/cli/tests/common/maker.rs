@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Timespec, Timestamps, utimensat};
 
 use super::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, own};
 use super::dice::Dice;
+use super::look::Kind;
 use super::noise;
 use super::tree::ODD_NAMES;
 
@@ -115,6 +116,11 @@ impl Tree {
             let path = dice.pick(&paths).clone();
             tree.edit(&path, dice, taste, turns);
         }
+        // What was removed may have come again.
+        tree.leave_out(|path, node| {
+            let is_turned = |was: &Node| was.what.kind() != node.what.kind();
+            !turns && self.0.get(path).is_some_and(is_turned)
+        });
         tree
     }
 
@@ -222,6 +228,15 @@ impl What {
                 let hole = if dice.percent(8) { 4096 << dice.below(6) } else { 0 };
                 Self::File { len, hole, seed: dice.below(4) }
             }
+        }
+    }
+
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Dir => Kind::Dir,
+            Self::File { .. } | Self::Text(_) | Self::Again(_) => Kind::File,
+            Self::Link(_) => Kind::Link,
+            Self::Node(..) => Kind::Node,
         }
     }
 

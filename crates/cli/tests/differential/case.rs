@@ -13,7 +13,7 @@ use crate::common::dice::Dice;
 use crate::common::look::look;
 use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
-use crate::compare::{Asked, Both, is_of_rules};
+use crate::compare::{Asked, Both, is_in_the_way, is_of_rules};
 use crate::{NO_KINDS, options};
 
 /// All that makes a case.
@@ -116,9 +116,10 @@ impl Case {
         let ours = self.run(&world, DELTIC, "o/dst/");
         let both =
             Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
-        if both.has_died(&ours, &theirs) {
-            let emptied = self.without_full_dirs_for_linked();
-            return emptied.and_then(|case| case.difference());
+        if both.has_died(&ours, &theirs)
+            && let Some(emptied) = self.without_full_dirs_for_linked(&ours)
+        {
+            return emptied.difference();
         }
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
@@ -138,11 +139,15 @@ impl Case {
     }
 
     /// This case with nothing in the directories that are in the place of a file of several names, if there are such.
-    fn without_full_dirs_for_linked(&self) -> Option<Self> {
+    fn without_full_dirs_for_linked(&self, ours: &End) -> Option<Self> {
         let mut emptied = self.clone();
-        for path in self.new.names_of_several() {
-            let is_below = |other: &Path| other != path && other.starts_with(path);
-            emptied.old.leave_out(|other, _| is_below(other));
+        let several = self.new.names_of_several();
+        let is_linked = |dir: &&PathBuf| {
+            let is_named = several.iter().any(|name| name.file_name() == dir.file_name());
+            is_named && is_in_the_way(&Path::new("dst").join(dir), ours)
+        };
+        for dir in self.old.0.keys().filter(is_linked) {
+            emptied.old.leave_out(|other, _| other != dir && other.starts_with(dir));
         }
         (emptied.old.0.len() < self.old.0.len()).then_some(emptied)
     }

@@ -1,7 +1,7 @@
 //! What two ends of a case have to agree in, and where they are meant not to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -115,6 +115,17 @@ impl Asked {
         self.0.first().is_some_and(bundle)
     }
 
+    /// Whether owners (`o`) or groups (`g`) are carried.
+    fn carries_ids(&self, letter: char) -> bool {
+        let words = [&*format!("-{letter}"), "-og"];
+        let map = if letter == 'o' { "--usermap" } else { "--groupmap" };
+        let asks = self.carries(letter)
+            || words.iter().any(|word| self.has(word))
+            || self.starts(map)
+            || self.starts("--chown");
+        asks && !self.has("--no-super") && !self.has(&format!("--no-{letter}"))
+    }
+
     fn perms(&self) -> bool {
         self.carries('p') || self.has("-p") || self.has("-A")
     }
@@ -127,6 +138,14 @@ impl Asked {
             (true, false) => Times::All,
         }
     }
+}
+
+/// What is not compared of a name, where it is not carried.
+#[derive(Clone, Copy, Default)]
+struct Free {
+    owner: bool,
+    mode: bool,
+    notes: bool,
 }
 
 /// Which times are compared.
@@ -164,20 +183,22 @@ fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
     looks.iter().filter(is_other).map(|(name, _)| name).collect()
 }
 
-/// Whether it is in a partial directory, or one, since a full directory is in the place of a file.
-fn has_no_place(name: &Path, ours: &End) -> bool {
-    let is_partial = name.components().any(|part| part.as_os_str() == ".part");
-    let is_full =
-        |line: &str| line.starts_with("deltic: commit ") && line.ends_with(": directory not empty");
-    is_partial && ours.stderr.lines().any(is_full)
+/// Whether it is a full directory in the place of a file.
+pub(crate) fn is_in_the_way(name: &Path, ours: &End) -> bool {
+    let Ok(name) = name.strip_prefix("dst") else { return false };
+    let name = printable(name.as_os_str().as_bytes());
+    let said = format!("deltic: put in place {name}: directory not empty");
+    ours.stderr.lines().any(|line| line == said)
 }
 
-/// Whether it is a full directory in the place of a file.
-fn is_in_the_way(name: &Path, ours: &End) -> bool {
-    let Ok(name) = name.strip_prefix("dst") else { return false };
-    let said =
-        format!("deltic: commit {}: directory not empty", printable(name.as_os_str().as_bytes()));
-    ours.stderr.lines().any(|line| line == said)
+/// Whether it is a file in a partial directory, in whose place a full directory is, or the partial directory of such.
+fn has_no_place(name: &Path, ours: &Looks, end: &End) -> bool {
+    let is_one = |name: &Path| {
+        let Some(dir) = name.parent().filter(|dir| dir.ends_with(".part")) else { return false };
+        let place = dir.with_file_name(name.file_name().unwrap_or_default());
+        is_in_the_way(&place, end)
+    };
+    is_one(name) || ours.keys().any(|other| other.parent() == Some(name) && is_one(other))
 }
 
 /// Whether it is a directory that backups are kept in.
@@ -441,16 +462,12 @@ impl Both<'_> {
         let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
-            let follows = self.may_follow_any(name, [ours, theirs]);
-            // A backup that is a copy keeps what the old version had.
-            let is_copy = self.is_backup(name) && self.asked.has("--inplace");
-            let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
-            let is_kept = follows || is_kept;
+            let free = self.free(name, [ours, theirs]);
             let is_in_the_way = is_in_the_way(name, ends.0);
             let told = |look: &Look| {
-                let told = self.told(name, look, (&linked, is_kept));
+                let told = self.told(name, look, (&linked, free));
                 let mode = self.told_mode((name, is_in_the_way), look);
-                format!("{:o} {told}", if follows && !asked.perms() { 0 } else { mode })
+                format!("{:o} {told}", if free.mode && !asked.perms() { 0 } else { mode })
             };
             let (here, was) = (ours.get(name).map(told), self.before.get(name).map(told));
             let new = name.strip_prefix("dst").ok().and_then(|name| source.get(name));
@@ -477,7 +494,7 @@ impl Both<'_> {
                 || made_way
                 || there.is_none() && self.keeps_backups(name, ours)
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
-                || there.is_none() && has_no_place(name, ends.0)
+                || there.is_none() && has_no_place(name, ours, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
@@ -614,33 +631,82 @@ impl Both<'_> {
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
     }
 
-    /// Whether this is a file of the target that was not written again, for it is equal by its content.
-    fn is_kept(&self, ours: &Look) -> bool {
-        let same = |was: &&Look| was.inode == ours.inode && was.content == ours.content;
-        ours.kind == Kind::File && self.before.values().any(|was| same(&was))
+    /// What is not compared of this name where it is not carried.
+    fn free(&self, name: &Path, all: [&Looks; 2]) -> Free {
+        let kept =
+            all[0].get(name).is_some_and(|look| self.is_kept(look) || self.is_copy(name, look));
+        let mut free = self.free_by_names(name, all);
+        free.owner |= kept;
+        free.notes |= kept;
+        free
     }
 
-    /// Whether what is not carried of a file depends on which of its names leads. There was another file under some of them, or
-    /// none, or a directory's default ACL says what a new one gets.
-    fn may_follow_any(&self, name: &Path, all: [&Looks; 2]) -> bool {
+    /// Whether this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
+    /// carried.
+    fn is_kept(&self, ours: &Look) -> bool {
+        let others = |look: &Look| {
+            let is_other =
+                |note: &&String| !note.starts_with("system.") && !self.asked.carries_note(note);
+            let notes = look.notes.iter().filter(|(note, _)| is_other(note));
+            notes.map(|(note, value)| (note.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let same = |was: &&Look| {
+            let (user, group) = was.owner;
+            was.inode == ours.inode
+                && was.content == ours.content
+                && (self.asked.carries_ids('o') || user == ours.owner.0)
+                && (self.asked.carries_ids('g') || group == ours.owner.1)
+                && others(was) == others(ours)
+        };
+        let finds = ours.kind == Kind::File && self.finds_equal();
+        finds && self.before.values().any(|was| same(&was))
+    }
+
+    /// Whether this is a backup that is a copy, with the owner of the old version: rsync's has that of a new file.
+    fn is_copy(&self, name: &Path, ours: &Look) -> bool {
+        let is_in_place = self.asked.has("--inplace") || self.asked.part("--append");
+        let was = self.kept_from(name).and_then(|was| self.before.get(&was));
+        is_in_place && was.is_some_and(|was| was.owner == ours.owner)
+    }
+
+    /// What this is a backup of, if it is one.
+    fn kept_from(&self, name: &Path) -> Option<PathBuf> {
+        if !self.is_backup(name) {
+            return None;
+        }
+        for dir in ["kept", "dst/kept"] {
+            if let Ok(name) = name.strip_prefix(dir) {
+                return Some(Path::new("dst").join(name));
+            }
+        }
+        let last = name.file_name()?.as_bytes();
+        let last = last.strip_suffix(b"~").or_else(|| last.strip_suffix(b".old"))?;
+        Some(name.with_file_name(OsStr::from_bytes(last)))
+    }
+
+    /// What depends on which of a file's names leads: there was another file under some of them, or none, for which it counts
+    /// what the directory hands down.
+    fn free_by_names(&self, name: &Path, all: [&Looks; 2]) -> Free {
         if !self.asked.has("-H") {
-            return false;
+            return Free::default();
         }
         let names: BTreeSet<_> = all
             .iter()
             .filter_map(|looks| Some(names_of(looks.get(name)?, looks)))
             .flatten()
             .collect();
-        let was = |name: &&PathBuf| {
-            let was = self.before.get(*name).filter(|was| was.kind == Kind::File);
-            was.map(|was| (was.mode, was.owner, &was.notes))
-        };
-        let were: BTreeSet<_> = names.iter().map(was).collect();
-        let inherits = |name: &&PathBuf| {
-            let dirs = all.iter().filter_map(|looks| looks.get(name.parent()?));
-            dirs.into_iter().any(|dir| dir.notes.contains_key(DEFAULT))
-        };
-        names.len() > 1 && (were.len() > 1 || names.iter().any(inherits))
+        let was = |name: &PathBuf| self.before.get(name).filter(|was| was.kind == Kind::File);
+        let dir = |name: &PathBuf| all.iter().find_map(|looks| looks.get(name.parent()?));
+        let default = |name: &PathBuf| dir(name).and_then(|dir| dir.notes.get(DEFAULT));
+        let group =
+            |name: &PathBuf| dir(name).filter(|dir| dir.mode & 0o2000 != 0).map(|dir| dir.owner.1);
+        let owners: BTreeSet<_> =
+            names.iter().map(|name| was(name).map(|was| was.owner).ok_or(group(name))).collect();
+        let modes: BTreeSet<_> =
+            names.iter().map(|name| was(name).map(|was| was.mode).ok_or(default(name))).collect();
+        let notes: BTreeSet<_> =
+            names.iter().map(|name| was(name).map(|was| &was.notes).ok_or(default(name))).collect();
+        Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
     /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
@@ -678,7 +744,7 @@ impl Both<'_> {
     }
 
     /// What is to be equal of a name: times of this run are all one, and links to the alternates are told.
-    fn told(&self, name: &Path, look: &Look, (linked, is_kept): (&BTreeSet<u64>, bool)) -> String {
+    fn told(&self, name: &Path, look: &Look, (linked, free): (&BTreeSet<u64>, Free)) -> String {
         if is_backup_dir(name, look) {
             return "dir".into();
         }
@@ -694,8 +760,8 @@ impl Both<'_> {
         let (secs, nanos) = look.modified;
         let time =
             if timed && !is_fresh(secs) { format!("{secs}.{nanos:09}") } else { "now".into() };
-        // What is not written again keeps what was not asked for.
-        let (user, group) = if is_kept { (0, 0) } else { look.owner };
+        let id = |letter, id| if free.owner && !asked.carries_ids(letter) { 0 } else { id };
+        let (user, group) = (id('o', look.owner.0), id('g', look.owner.1));
         let mut text = format!("{time} {user}:{group} {}", look.content);
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
@@ -719,7 +785,7 @@ impl Both<'_> {
             if note == ACCESS && self.is_left_open(name, look) {
                 value[ACL_OWNER_AT] = ACL_ALL;
             }
-            if asked.carries_note(note) || !is_kept && (perms || !is_acl) {
+            if asked.carries_note(note) || !free.notes && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }
