@@ -28,6 +28,7 @@
 //!   makes of an alternate is not looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
+//! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
 //! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
@@ -96,6 +97,7 @@
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
 //! - `--remove-source-files` with `-L` or `-k`: rsync does not find what a link leads to once it has removed that.
+//! - `--remove-source-files` with `--copy-unsafe-links`: rsync leaves the links that it followed, and ends with 23.
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
@@ -130,8 +132,8 @@ const fn at(percent: u64, words: fn(&mut Dice) -> Vec<OsString>) -> Choice {
     Choice { percent, words }
 }
 
-/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with. `-T` is not
-/// tried: rsync 3.5 takes no `..` there.
+/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with. But `aside` is
+/// seen from the world.
 const CHOICES: &[Choice] = &[
     at(100, |dice| {
         some(dice, &["-rlpt", "-rlpt", "-a", "-a", "-rlt", "-rlp", "-rt", "-r", "-rl", "-lptd"])
@@ -141,13 +143,15 @@ const CHOICES: &[Choice] = &[
     at(10, |dice| some(dice, &["--chmod=Fg-w,o=", "--chmod=D2755,Fgo-w,+X", "--chmod=go=u,a+r"])),
     at(15, |_| words("-A -p")),
     at(15, |dice| some(dice, &["-X -p", "-X -p", "-XX -p"])),
-    at(5, |dice| some(dice, &["-UU", "--open-noatime"])),
-    at(8, |dice| some(dice, &["--numeric-ids -og", "--no-super", "--numeric-ids -og --no-super"])),
+    at(6, |dice| some(dice, &["-U", "-UU", "--open-noatime"])),
+    at(8, |dice| {
+        some(dice, &["--numeric-ids -og", "--no-super", "--numeric-ids -og --no-super", "--super"])
+    }),
     at(5, |dice| some(dice, &["--usermap=1:33,*:1000", "--groupmap=0-40:65534", "--chown=33:1"])),
     at(35, |dice| some(dice, DELETES)),
     at(15, |_| words("-c")),
-    at(15, |_| words("--no-whole-file")),
-    at(15, |dice| some(dice, &["-z", "-z", "--zl=1", "--zc=none"])),
+    at(20, |dice| some(dice, &["--no-whole-file", "--no-whole-file", "--no-whole-file", "-W"])),
+    at(15, |dice| some(dice, &["-z", "-z", "--zl=1", "--zc=none", "--zc=lz4 --skip-compress=c"])),
     at(10, |_| words("--size-only")),
     at(10, |_| words("-I")),
     at(15, |dice| some(dice, &["--modify-window=0", "-@1", "-@2"])),
@@ -164,9 +168,12 @@ const CHOICES: &[Choice] = &[
     at(20, |_| words("-H")),
     at(8, |_| words("-K")),
     at(10, |dice| {
-        some(dice, &["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K", "--cc=none"])
+        let sums = ["--cc=none", "--cc=md5", "--cc=xxh64,xxh128"];
+        let blocks = ["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K"];
+        some(dice, &[&blocks[..], &blocks, &sums].concat())
     }),
     at(12, |dice| some(dice, WRITING)),
+    at(6, |_| words("--temp-dir=aside")),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
     at(25, filters),
     at(8, |dice| some(dice, NAMES)),
@@ -175,11 +182,17 @@ const CHOICES: &[Choice] = &[
     at(6, |_| words("--remove-source-files")),
     at(6, |_| words("-n")),
     at(6, |dice| some(dice, &["-x", "-xx", "--mkpath", "--partial", "--bwlimit=0"])),
+    at(6, |dice| some(dice, &["--no-i-r", "--trust-sender", "--insecure-links"])),
+    at(4, |dice| some(dice, &["--timeout=60", "--stop-after=9", "--bwlimit=100m"])),
+    at(6, |dice| some(dice, &["-h", "-hh", "--no-h"])),
+    at(10, |_| words("--log-file=aside/log")),
 ];
 
 const DELETES: &[&str] = &[
     "--delete",
     "--delete",
+    "--del",
+    "--delete-during",
     "--delete-before",
     "--delete-after",
     "--delete-delay",
@@ -188,16 +201,28 @@ const DELETES: &[&str] = &[
     "--delete --max-delete=1000",
     "--delete --ignore-errors",
 ];
-const BACKUPS: &[&str] =
-    &["-b", "-b --suffix=.old", "-b --backup-dir=kept", "-b --backup-dir=../kept"];
-const WRITING: &[&str] =
-    &["--inplace", "--append", "--append-verify", "--delay-updates", "--partial-dir=.part"];
+const BACKUPS: &[&str] = &[
+    "-b",
+    "-b --suffix=.old",
+    "-b --backup-dir=kept",
+    "-b --backup-dir=../kept",
+    "-b --backup-dir=kept --suffix=.old",
+];
+const WRITING: &[&str] = &[
+    "--inplace",
+    "--append",
+    "--append-verify",
+    "--delay-updates",
+    "--partial-dir=.part",
+    "--delay-updates --partial-dir=.part",
+];
 const NAMES: &[&str] = &[
     "--files-from=list",
     "-0 --files-from=zero",
     "--files-from=list -r",
     "--files-from=list --no-R",
     "--files-from=list --no-implied-dirs",
+    "--files-from=list --no-d",
 ];
 
 /// Words that do not go together in a case, for a reason in the head of this file.

@@ -40,6 +40,8 @@ pub(crate) struct End {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// What it wrote to its log.
+    pub(crate) log: Vec<u8>,
 }
 
 impl Case {
@@ -170,8 +172,9 @@ impl Case {
             self.old.write(&world.path(format!("{side}/dst")), self.owner());
         }
         world.write("away", "far off");
+        world.mkdir("aside");
         if let Some(owner) = self.owner() {
-            own(&world.path("away"), owner, owner);
+            ["away", "aside"].iter().for_each(|name| own(&world.path(name), owner, owner));
         }
         let list: Vec<&[u8]> = self.list.iter().map(|name| name.as_bytes()).collect();
         world.write("zero", list.join(&0));
@@ -203,7 +206,12 @@ impl Case {
 
     fn run(&self, world: &World, program: &str, target: &str) -> End {
         let mut command = std::process::Command::new(program);
-        command.args(self.words(program, target));
+        // A relative one is seen from the target, and may not lead up.
+        let place = format!("--temp-dir={}", world.path("aside").display());
+        let words = self.words(program, target).into_iter();
+        command.args(
+            words.map(|word| if word == "--temp-dir=aside" { (&*place).into() } else { word }),
+        );
         if self.lowered {
             command.uid(SOMEBODY).gid(SOMEBODY);
         }
@@ -211,7 +219,9 @@ impl Case {
         let output = command.output().expect("the program starts");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-        End { code: output.status.code(), stdout, stderr }
+        let log = fs::read(world.path("aside/log")).unwrap_or_default();
+        let _ = fs::remove_file(world.path("aside/log"));
+        End { code: output.status.code(), stdout, stderr, log }
     }
 }
 

@@ -53,7 +53,8 @@ impl Asked {
     }
 
     pub(crate) fn deletes(&self) -> bool {
-        self.0.iter().any(|word| word.starts_with("--delete") && !word.contains("missing"))
+        let is_one = |word: &String| word.starts_with("--delete") && !word.contains("missing");
+        self.has("--del") || self.0.iter().any(is_one)
     }
 
     pub(crate) fn rules(&self) -> bool {
@@ -101,13 +102,17 @@ impl Asked {
 
     /// Whether the source is another one after a run.
     pub(crate) fn consumes(&self) -> bool {
-        self.has("--remove-source-files") || self.has("-UU")
+        self.has("--remove-source-files") || self.atimes()
     }
 
     /// Whether what becomes of a name may change others of its file.
     pub(crate) fn touches(&self) -> bool {
         let words = ["-I", "-c", "--no-whole-file", "--size-only", "-H", "--inplace"];
         words.iter().any(|word| self.has(word)) || self.part("--append")
+    }
+
+    fn atimes(&self) -> bool {
+        self.has("-U") || self.has("-UU")
     }
 
     fn carries(&self, letter: char) -> bool {
@@ -222,6 +227,20 @@ fn kept_dir(line: &str) -> Option<String> {
     Some(format!("{}/", line.strip_suffix(": names in it are protected")?))
 }
 
+/// The lines of a log, without times and numbers of processes. rsync escapes bytes there that `-8` lets pass elsewhere.
+fn unstamped(log: &[u8]) -> String {
+    let mut bytes = log.to_vec();
+    for byte in 0x80..=0x9f {
+        let escaped = format!("\\#{byte:o}");
+        while let Some(at) = bytes.windows(5).position(|some| some == escaped.as_bytes()) {
+            bytes.splice(at..at + 5, [byte]);
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().filter_map(|line| Some(line.split_once("] ")?.1.to_owned() + "\n"));
+    lines.collect()
+}
+
 impl Both<'_> {
     /// Each name and each line that is not the same in both, if it should be.
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
@@ -235,6 +254,7 @@ impl Both<'_> {
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
             || self.wants_attributes_of_none(ours, theirs)
             || self.wants_an_acl_of_what_gave_way(ours, theirs)
+            || self.leaves_followed_links(ours, theirs)
             || self.spares_for_an_empty_source(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
@@ -252,7 +272,8 @@ impl Both<'_> {
             let stays = |name: &PathBuf| {
                 let kind = self.source.get(name).map(|look| look.kind);
                 let has_content = matches!(kind, None | Some(Kind::File | Kind::Dir));
-                self.asked.part("-dest=") && !has_content
+                let is_followed = kind == Some(Kind::Link) && self.asked.has("--copy-unsafe-links");
+                self.asked.part("-dest=") && !has_content || is_followed
             };
             let differ: Vec<_> =
                 ours.symmetric_difference(&theirs).filter(|name| !stays(name)).collect();
@@ -301,6 +322,18 @@ impl Both<'_> {
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
     }
 
+    /// Whether all that is wrong for rsync is that links of the source that were followed are no files.
+    fn leaves_followed_links(&self, ours: &End, theirs: &End) -> bool {
+        let is_meant = |line: &str| {
+            line.starts_with("ERROR: Skipping sender remove for changed file: ")
+                || line.starts_with("rsync error: some files/attrs were not transferred ")
+        };
+        self.asked.has("--remove-source-files")
+            && self.asked.has("--copy-unsafe-links")
+            && (ours.code, theirs.code) == (Some(0), Some(23))
+            && theirs.stderr.lines().all(|line| line.is_empty() || is_meant(line))
+    }
+
     /// Whether all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
     fn wants_an_acl_of_what_gave_way(&self, ours: &End, theirs: &End) -> bool {
         let is_meant = |line: &str| {
@@ -345,7 +378,7 @@ impl Both<'_> {
                 .any(|source| self.is_told_without_descent(Path::new(source)))
     }
 
-    /// Each `-i` line of one only.
+    /// Each `-i` line, and each line of the log, of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
         let kept: Vec<String> = ours.stderr.lines().filter_map(kept_dir).collect();
@@ -355,17 +388,24 @@ impl Both<'_> {
             name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
         };
         let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
-        let (mut ours, mut theirs) =
-            (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
-        theirs.retain(|line| !is_meant(line));
-        // A dry run names what the limit spares.
-        ours.retain(|line| !limited || !line.starts_with("*deleting "));
-        let only = |who, one: &BTreeSet<String>, other| {
-            one.difference(other)
-                .map(|line| format!("told by {who} only: {line}"))
-                .collect::<Vec<_>>()
-        };
-        [only("deltic", &ours, &theirs), only("rsync", &theirs, &ours)].concat()
+        let mut all = Vec::new();
+        // rsync's dry run logs directories alone.
+        let log =
+            |end: &End| if self.asked.has("-n") { String::new() } else { unstamped(&end.log) };
+        for (how, ours, theirs) in
+            [("told", &ours.stdout, &theirs.stdout), ("logged", &log(ours), &log(theirs))]
+        {
+            let (mut ours, mut theirs) = (self.told_lines(ours), self.told_lines(theirs));
+            theirs.retain(|line| !is_meant(line));
+            // A dry run names what the limit spares.
+            ours.retain(|line| !limited || !line.starts_with("*deleting "));
+            for (who, one, other) in [("deltic", &ours, &theirs), ("rsync", &theirs, &ours)] {
+                all.extend(
+                    one.difference(other).map(|line| format!("{how} by {who} only: {line}")),
+                );
+            }
+        }
+        all
     }
 
     /// What is itemised, but for what is meant to differ.
@@ -419,7 +459,7 @@ impl Both<'_> {
             marks[5] = b'.';
         }
         // It reads files of rules before it looks when that was done last.
-        if self.asked.has("-UU") && is_of_rules(Path::new(&name[1..])) {
+        if self.asked.atimes() && is_of_rules(Path::new(&name[1..])) {
             marks[8] = b'.';
         }
         if self.takes_notes_of_links() {
@@ -674,14 +714,16 @@ impl Both<'_> {
         if !self.is_backup(name) {
             return None;
         }
-        for dir in ["kept", "dst/kept"] {
-            if let Ok(name) = name.strip_prefix(dir) {
-                return Some(Path::new("dst").join(name));
-            }
-        }
-        let last = name.file_name()?.as_bytes();
-        let last = last.strip_suffix(b"~").or_else(|| last.strip_suffix(b".old"))?;
-        Some(name.with_file_name(OsStr::from_bytes(last)))
+        let mut dirs = ["kept", "dst/kept"].iter().filter_map(|dir| name.strip_prefix(dir).ok());
+        let place =
+            dirs.next().map_or_else(|| name.to_path_buf(), |name| Path::new("dst").join(name));
+        let last = place.file_name()?.as_bytes();
+        let suffix: &[u8] = match self.asked.has("--suffix=.old") {
+            true => b".old",
+            false if self.asked.part("--backup-dir") => b"",
+            false => b"~",
+        };
+        Some(place.with_file_name(OsStr::from_bytes(last.strip_suffix(suffix)?)))
     }
 
     /// What depends on which of a file's names leads: there was another file under some of them, or none, for which it counts
@@ -766,7 +808,9 @@ impl Both<'_> {
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
         }
-        if asked.has("-UU") && look.kind == Kind::File {
+        // The old version was read, or not.
+        let was_read = asked.has("-U") && self.is_backup(name);
+        if asked.atimes() && look.kind == Kind::File && !was_read {
             match is_fresh(look.accessed) {
                 true => text += " read now",
                 false => text += &format!(" read {}", look.accessed),
