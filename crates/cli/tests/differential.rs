@@ -29,7 +29,7 @@
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
-//! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
+//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
@@ -174,6 +174,7 @@ const CHOICES: &[Choice] = &[
     }),
     at(12, |dice| some(dice, WRITING)),
     at(6, |_| words("--temp-dir=aside")),
+    at(6, |dice| some(dice, &["--munge-links", "-M--munge-links"])),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
     at(25, filters),
     at(8, |dice| some(dice, NAMES)),
@@ -236,6 +237,7 @@ const APART: &[(&str, &str)] = &[
     ("-b", "--no-whole-file"),
     ("-I", "--no-whole-file"),
     ("-C", "--delete-excluded"),
+    ("--safe-links", "munge-links"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),

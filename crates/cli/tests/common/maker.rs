@@ -260,8 +260,16 @@ impl What {
 }
 
 fn link(dice: &mut Dice, taste: Taste) -> &'static [u8] {
-    let plain: [&[u8]; 7] =
-        [b"a", b"nowhere", b"/etc/passwd", b"always", b"../always", b"../../away", b"\xff\n"];
+    let plain: [&[u8]; 8] = [
+        b"a",
+        b"nowhere",
+        b"/etc/passwd",
+        b"always",
+        b"../always",
+        b"../../away",
+        b"\xff\n",
+        b"/rsyncd-munged/a",
+    ];
     let round: [&[u8]; 5] = [b".", b"..", b"../b", b"a/../../c", b"b/../b"];
     let targets: &[&[u8]] = if taste.loops && dice.percent(50) { &round } else { &plain };
     dice.pick::<&[u8]>(targets)

@@ -446,6 +446,9 @@ impl Both<'_> {
         if marks[0] != b'c' {
             marks[0] = b'.';
         }
+        if marks[1] == b'L' && self.munges() {
+            return None;
+        }
         // rsync sees times of directories change by what it deleted, and leaves them alone with -b.
         if marks[1] == b'd' && (self.asked.deletes() || self.asked.times() != Times::All) {
             marks[4] = b'.';
@@ -569,6 +572,13 @@ impl Both<'_> {
             // And what it linked to: the alternate's file is another one then.
             (meant.accessed, meant.inode) = (ours.accessed, ours.inode);
         }
+        // A link that is not munged and else equal it leaves as it is.
+        if was.is_some_and(|was| was.content == theirs.content)
+            && self.munges()
+            && ours.content == theirs.content.replacen("-> ", "-> /rsyncd-munged/", 1)
+        {
+            meant = ours.clone();
+        }
         // What is linked to a name that it takes for equal, by its size and time, has the content of that.
         if let Some(new) = new.filter(|new| self.asked.has("-H") && new.content == ours.content) {
             let len = |look: &Look| look.content.split(' ').next().map(str::to_owned);
@@ -618,6 +628,12 @@ impl Both<'_> {
             }
         }
         meant
+    }
+
+    /// Whether the destination munges links.
+    fn munges(&self) -> bool {
+        let word = if self.case.way == Way::Pull { "--munge-links" } else { "-M--munge-links" };
+        self.asked.has(word)
     }
 
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.

@@ -225,7 +225,7 @@ impl Sender {
 
     /// What came of listing a directory: tells what is no entry, and leaves the entries.
     fn take_listed(&mut self, listed: &mut Listed) -> Vec<Entry> {
-        if self.options.follow.munge {
+        if self.options.follow.unmunge {
             listed.entries.iter_mut().for_each(unmunge);
         }
         for trouble in std::mem::take(&mut listed.troubles) {
