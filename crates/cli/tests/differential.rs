@@ -28,7 +28,9 @@
 //!   makes of an alternate is not looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
+//! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are followed.
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
+//! - `-T`: of what rsync makes there the group is that of a new file there, whatever the directory's setgid bit says.
 //! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
@@ -75,7 +77,7 @@
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
-//! - The same takes for done what it made of a directory of mode 0200, or of a new one that a default ACL closes, to write in it:
+//! - The same takes for done what it made of a directory of mode 0200 (with `--chmod` of others too), or of a new one that a default ACL closes, to write in it:
 //!   0700 stays; and opens a full one that is in a file's way, which stays.
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
@@ -85,6 +87,8 @@
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
+//! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not compared where files
+//!   have several names or links are followed; nor is that of backups.
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
 //! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
 //! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.

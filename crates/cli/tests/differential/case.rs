@@ -185,7 +185,8 @@ impl Case {
 
     fn words(&self, program: &str, target: &str) -> Vec<OsString> {
         let first: &[&str] = match program {
-            // The shell here runs words as they are, so that rsync must not escape them.
+            // The shell here runs words as they are, so that rsync must not escape them; `-M` does without it on one machine.
+            "rsync" if self.way == Way::Local => &["-@-1"],
             "rsync" => &["-@-1", "-s", "-e", SHELL],
             _ => &["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
         };

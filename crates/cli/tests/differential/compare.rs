@@ -211,6 +211,11 @@ fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
 }
 
+/// Whether Deltic deletes nothing after an error.
+fn deletes_nothing(ours: &End) -> bool {
+    ours.stderr.lines().any(|line| line.starts_with("deltic: delete nothing: "))
+}
+
 /// Whether rsync took a name for one that it had not asked for, and gave up.
 fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
@@ -462,7 +467,8 @@ impl Both<'_> {
             marks[5] = b'.';
         }
         // It reads files of rules before it looks when that was done last.
-        if self.asked.atimes() && is_of_rules(Path::new(&name[1..])) {
+        let of_rules = self.asked.atimes() && is_of_rules(Path::new(&name[1..]));
+        if of_rules || self.is_read_by_other_names() {
             marks[8] = b'.';
         }
         if self.takes_notes_of_links() {
@@ -539,7 +545,9 @@ impl Both<'_> {
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || there.is_none() && has_no_place(name, ours, ends.0)
                 || here.is_none() && self.leads_nowhere(name, ends.1)
+                || there.is_none() && asked.part("--compare-dest") && self.is_behind_a_link(name)
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
+                || here.is_none() && self.is_backup(name) && deletes_nothing(ends.0)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name)
@@ -630,6 +638,12 @@ impl Both<'_> {
         meant
     }
 
+    /// Whether files of the source count as read by what became of other names of them.
+    fn is_read_by_other_names(&self) -> bool {
+        let several = self.asked.follows() || !self.case.new.names_of_several().is_empty();
+        self.asked.has("-U") && several
+    }
+
     /// Whether the destination munges links.
     fn munges(&self) -> bool {
         let word = if self.case.way == Way::Pull { "--munge-links" } else { "-M--munge-links" };
@@ -674,6 +688,16 @@ impl Both<'_> {
         follows && self.asked.part("-X")
     }
 
+    /// Whether an alternate has a link on the way to this.
+    fn is_behind_a_link(&self, name: &Path) -> bool {
+        let Ok(name) = name.strip_prefix("dst") else { return false };
+        let is_link = |path: &Path, node: &Node| {
+            matches!(node.what, What::Link(_)) && path != name && name.starts_with(path)
+        };
+        let mut alternates = self.case.alternates.iter().flat_map(|tree| &tree.0);
+        self.asked.follows() && alternates.any(|(path, node)| is_link(path, node))
+    }
+
     /// Whether this is the name of a link of the source.
     fn is_of_a_link(&self, name: &Path) -> bool {
         let is_link = |node: &Node| matches!(node.what, What::Link(_));
@@ -692,9 +716,17 @@ impl Both<'_> {
         let kept =
             all[0].get(name).is_some_and(|look| self.is_kept(look) || self.is_copy(name, look));
         let mut free = self.free_by_names(name, all);
-        free.owner |= kept;
+        free.owner |= kept || self.was_aside(name, all[0]);
         free.notes |= kept;
         free
+    }
+
+    /// Whether this is a file with the group of its directory, as the setgid bit there says: rsync made it in another one.
+    fn was_aside(&self, name: &Path, ours: &Looks) -> bool {
+        let dir = name.parent().and_then(|dir| ours.get(dir)).filter(|dir| dir.mode & 0o2000 != 0);
+        let group = ours.get(name).filter(|look| look.kind == Kind::File).map(|look| look.owner.1);
+        self.asked.has("--temp-dir=aside")
+            && group.is_some_and(|group| dir.is_some_and(|dir| dir.owner.1 == group))
     }
 
     /// Whether this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
@@ -825,7 +857,7 @@ impl Both<'_> {
             text += &format!(" {:x}", look.device);
         }
         // The old version was read, or not.
-        let was_read = asked.has("-U") && self.is_backup(name);
+        let was_read = asked.has("-U") && self.is_backup(name) || self.is_read_by_other_names();
         if asked.atimes() && look.kind == Kind::File && !was_read {
             match is_fresh(look.accessed) {
                 true => text += " read now",
@@ -849,7 +881,7 @@ impl Both<'_> {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }
-        if linked.contains(&look.inode) {
+        if linked.contains(&look.inode) && !self.is_behind_a_link(name) {
             text += " linked";
         }
         if asked.has("-H") && look.kind != Kind::Dir {
@@ -886,13 +918,14 @@ impl Both<'_> {
         is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
     }
 
-    /// Whether it is a directory that its owner may only write in, or a new one that a default ACL closes to him: rsync opens it
-    /// to an ordinary user and leaves it so.
+    /// Whether it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new one that a
+    /// default ACL closes to him: rsync opens it to an ordinary user and leaves it so.
     fn is_left_open(&self, name: &Path, look: &Look) -> bool {
         let is_closed = |acl: &Vec<u8>| acl[ACL_OWNER_AT] != ACL_ALL;
         let was_dir = self.before.get(name).is_some_and(|was| was.kind == Kind::Dir);
         let is_closed_heir = !was_dir && look.notes.get(DEFAULT).is_some_and(is_closed);
-        let is_closed = look.mode & OWNER_BITS == 0o200 || is_closed_heir;
+        let is_changed = self.asked.part("--chmod") && look.mode & OWNER_BITS != OWNER_BITS;
+        let is_closed = look.mode & OWNER_BITS == 0o200 || is_changed || is_closed_heir;
         self.case.lowered && look.kind == Kind::Dir && is_closed
     }
 
