@@ -31,7 +31,9 @@
 //! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are followed.
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
 //! - `-T`: of what rsync makes there the group is that of a new file there, whatever the directory's setgid bit says.
-//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal.
+//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
+//!   lead without that. `-M` with `--files-from` breaks rsync down where both ends are here (2).
+//! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
@@ -79,6 +81,7 @@
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
 //! - The same takes for done what it made of a directory of mode 0200 (with `--chmod` of others too), or of a new one that a default ACL closes, to write in it:
 //!   0700 stays; and opens a full one that is in a file's way, which stays.
+//! - `-y`: what rsync matches a file against may have given way meanwhile; it breaks down then (2).
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
@@ -269,6 +272,10 @@ const APART: &[(&str, &str)] = &[
     ("--force", "--filter"),
     ("--remove-source-files", "-L"),
     ("--remove-source-files", "-k"),
+    ("--ignore-existing", "--no-R"),
+    ("--super", "map="),
+    ("--super", "--chown"),
+    ("--files-from", "-M--munge"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];

@@ -135,6 +135,9 @@ fn munged_links_lead_nowhere_and_come_back() {
         assert_eq!(target("twice/to dir").to_str(), Some(twice), "{way:?}");
         world.ok(&format!("-a {unmunge} {} {}", way.from("dst/link"), way.to("alone/")));
         assert_eq!(target("alone/link").to_str(), Some("dir"), "a source by its name, {way:?}");
+        world.ok(&words(&format!("{unmunge} --remove-source-files"), "moved/"));
+        assert_eq!(target("moved/link").to_str(), Some("dir"), "{way:?}");
+        assert!(!world.exists("dst/link"), "it is what was sent, {way:?}");
     }
 }
 

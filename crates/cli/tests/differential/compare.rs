@@ -226,6 +226,11 @@ fn cannot_add(theirs: &End) -> bool {
     theirs.code == Some(11) && theirs.stderr.contains("rsync: [receiver] write failed on ")
 }
 
+/// Whether rsync could not open what it had told the sender of, and gave up.
+fn has_no_basis(theirs: &End) -> bool {
+    theirs.code == Some(2) && theirs.stderr.starts_with("got a block match with no basis file for ")
+}
+
 /// The directory, with a slash, of which Deltic says that it stays.
 fn kept_dir(line: &str) -> Option<String> {
     let line = line.strip_prefix("deltic: keep ")?;
@@ -237,8 +242,12 @@ fn unstamped(log: &[u8]) -> String {
     let mut bytes = log.to_vec();
     for byte in 0x80..=0x9f {
         let escaped = format!("\\#{byte:o}");
-        while let Some(at) = bytes.windows(5).position(|some| some == escaped.as_bytes()) {
-            bytes.splice(at..at + 5, [byte]);
+        for (told, meant) in [(format!("\\#302{escaped}"), &[0xc2, byte][..]), (escaped, &[byte])] {
+            let at =
+                |bytes: &[u8]| bytes.windows(told.len()).position(|some| some == told.as_bytes());
+            while let Some(at) = at(&bytes) {
+                bytes.splice(at..at + told.len(), meant.iter().copied());
+            }
         }
     }
     let text = String::from_utf8_lossy(&bytes);
@@ -251,7 +260,8 @@ impl Both<'_> {
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
         let fails = self.asked.has("--preallocate") && self.asked.has("-S");
         let fails = fails && self.asked.part("--append") && cannot_add(theirs);
-        if self.case.way == Way::Pull && is_rejected(theirs) || fails {
+        let lacks = (self.asked.has("-y") || self.asked.has("-yy")) && has_no_basis(theirs);
+        if self.case.way == Way::Pull && is_rejected(theirs) || fails || lacks {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -443,6 +453,10 @@ impl Both<'_> {
         for control in '\u{80}'..='\u{9f}' {
             line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
         }
+        // It tells where links lead without what they are munged by.
+        if line.as_bytes().get(1) == Some(&b'L') && self.munges() {
+            return None;
+        }
         if line.starts_with('*') || line.contains("+++++++++") {
             return Some(line);
         }
@@ -450,9 +464,6 @@ impl Both<'_> {
         // Whether bytes travelled: what has equal content is touched.
         if marks[0] != b'c' {
             marks[0] = b'.';
-        }
-        if marks[1] == b'L' && self.munges() {
-            return None;
         }
         // rsync sees times of directories change by what it deleted, and leaves them alone with -b.
         if marks[1] == b'd' && (self.asked.deletes() || self.asked.times() != Times::All) {
@@ -790,12 +801,18 @@ impl Both<'_> {
         let default = |name: &PathBuf| dir(name).and_then(|dir| dir.notes.get(DEFAULT));
         let group =
             |name: &PathBuf| dir(name).filter(|dir| dir.mode & 0o2000 != 0).map(|dir| dir.owner.1);
-        let owners: BTreeSet<_> =
-            names.iter().map(|name| was(name).map(|was| was.owner).ok_or(group(name))).collect();
-        let modes: BTreeSet<_> =
-            names.iter().map(|name| was(name).map(|was| was.mode).ok_or(default(name))).collect();
-        let notes: BTreeSet<_> =
-            names.iter().map(|name| was(name).map(|was| &was.notes).ok_or(default(name))).collect();
+        let owners: BTreeSet<_> = names
+            .iter()
+            .map(|name| was(name).map(|was| was.owner).ok_or_else(|| group(name)))
+            .collect();
+        let modes: BTreeSet<_> = names
+            .iter()
+            .map(|name| was(name).map(|was| was.mode).ok_or_else(|| default(name)))
+            .collect();
+        let notes: BTreeSet<_> = names
+            .iter()
+            .map(|name| was(name).map(|was| &was.notes).ok_or_else(|| default(name)))
+            .collect();
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
@@ -913,8 +930,8 @@ impl Both<'_> {
     /// Whether rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
     fn is_opened(&self, name: &Path) -> bool {
         let is_ordinary = self.case.lowered || self.asked.has("--no-super");
-        let had_others =
-            self.asked.deletes() && self.before.get(name).is_some_and(|was| was.names > 1);
+        let removes = self.asked.deletes() || self.asked.has("--force");
+        let had_others = removes && self.before.get(name).is_some_and(|was| was.names > 1);
         is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
     }
 
