@@ -32,7 +32,7 @@
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
 //! - `-T`: of what rsync makes there the group is that of a new file there, whatever the directory's setgid bit says.
 //! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
-//!   lead without that. `-M` with `--files-from` breaks rsync down where both ends are here (2).
+//!   lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
 //! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
@@ -91,13 +91,14 @@
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
 //! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not compared where files
-//!   have several names or links are followed; nor is that of backups.
+//!   have several names or links are followed; nor is that of backups, nor with `-n`.
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
 //! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
 //! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
 //!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
+//! - A file of rules that is named again (`:r- .cvsignore` and `-C`) does not count again; in a pull it does with rsync.
 //! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on without what
 //!   it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
@@ -276,6 +277,7 @@ const APART: &[(&str, &str)] = &[
     ("--super", "map="),
     ("--super", "--chown"),
     ("--files-from", "-M--munge"),
+    ("--append", "-M--munge"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];
@@ -317,7 +319,11 @@ fn filters(dice: &mut Dice) -> Vec<OsString> {
             _ => dice.pick(MERGES).as_bytes().to_vec(),
         }
     };
-    (0..count).map(|_| OsString::from_vec(filter(dice))).collect()
+    let mut all: Vec<_> = (0..count).map(|_| OsString::from_vec(filter(dice))).collect();
+    if all.iter().any(|word| word == "-f:r- .cvsignore") {
+        all.retain(|word| !["-C", "-f:C", "-f:sC"].iter().any(|other| word == other));
+    }
+    all
 }
 
 const MERGES: &[&str] = &[

@@ -874,7 +874,8 @@ impl Both<'_> {
             text += &format!(" {:x}", look.device);
         }
         // The old version was read, or not.
-        let was_read = asked.has("-U") && self.is_backup(name) || self.is_read_by_other_names();
+        let was_read = asked.has("-U") && (self.is_backup(name) || asked.has("-n"));
+        let was_read = was_read || self.is_read_by_other_names();
         if asked.atimes() && look.kind == Kind::File && !was_read {
             match is_fresh(look.accessed) {
                 true => text += " read now",
