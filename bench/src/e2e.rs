@@ -123,7 +123,7 @@ fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Resu
 fn one(rig: &Rig, peer: Peer, compress: bool, case: &Case) -> Result<Transfer> {
     let dest = rig.path("dest");
     restore(&case.old, &dest)?;
-    let task = Task { flags: &["-t", "--no-whole-file"], compress };
+    let task = Task { flags: &["-t", "--no-whole-file"], compress, ..Task::default() };
     let run = rig.transfer(peer, task, (&case.new, &dest))?;
     if !same_content(&case.new, &dest)? {
         bail!("{}: {} left a file that is not the new one", case.name, peer.name());

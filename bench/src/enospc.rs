@@ -103,7 +103,7 @@ fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result
 
 /// Whether the sync said that it succeeded.
 fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
-    let task = Task { flags: &["-a", "--no-whole-file"], compress: false };
+    let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
     let line = rig.line(peer, task, (&rig.path("new/"), dest));
     let quiet = Command::new(&line[0])
         .args(&line[1..])

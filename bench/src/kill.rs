@@ -130,7 +130,7 @@ impl Stage {
 
     fn start(&self, peer: Peer) -> Result<Running> {
         let source = self.rig.path("new/");
-        let task = Task { flags: &["-a", "--no-whole-file"], compress: false };
+        let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
         let line = self.rig.line(peer, task, (&source, &self.dest()));
         fs::remove_file(self.rig.path("passed")).ok();
         let child = Command::new(&line[0])

@@ -31,6 +31,8 @@ pub(crate) struct Task {
     pub(crate) flags: &'static [&'static str],
     /// Compress with zstd.
     pub(crate) compress: bool,
+    /// On one machine, without a shell between.
+    pub(crate) local: bool,
 }
 
 impl Peer {
@@ -68,7 +70,9 @@ impl Peer {
         }
         if self.is_deltic() {
             line.extend([programs.deltic().into(), "sync".into()]);
-            line.extend(["--deltic-path".into(), programs.deltic().into()]);
+            if !task.local {
+                line.extend(["--deltic-path".into(), programs.deltic().into()]);
+            }
             line.extend(task.compress.then(|| "-z".into()));
         } else {
             line.push(programs.rsync.clone().into());
@@ -78,7 +82,10 @@ impl Peer {
         }
         line.extend(self.own_flag().map(Into::into));
         line.extend(task.flags.iter().map(Into::into));
-        line.extend(["-e".into(), shell.into(), "--stats".into()]);
+        if !task.local {
+            line.extend(["-e".into(), shell.into()]);
+        }
+        line.push("--stats".into());
         line
     }
 

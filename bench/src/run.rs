@@ -71,7 +71,7 @@ impl Rig {
     /// The command line that brings `from` to `to` on the far end.
     pub(crate) fn line(&self, peer: Peer, task: Task, (from, to): (&Path, &Path)) -> Vec<OsString> {
         let mut line = peer.command(&self.programs, &self.shell(), task);
-        line.extend([from.into(), if peer.talks() { far(to) } else { to.into() }]);
+        line.extend([from.into(), if has_far_end(peer, task) { far(to) } else { to.into() }]);
         line
     }
 
@@ -88,6 +88,7 @@ impl Rig {
         let output = Command::new(std::env::current_exe()?)
             .args([OsStr::new("measured"), near.as_os_str(), OsStr::new("--")])
             .args(&line)
+            .env("XDG_CACHE_HOME", self.path("cache"))
             .stdin(Stdio::null())
             .output()?;
         let said = String::from_utf8_lossy(&output.stdout);
@@ -96,9 +97,10 @@ impl Rig {
             bail!("{}: {}\n{said}{complaint}", shown(&line), output.status);
         }
         let near = Cost::read(&near)?;
-        if !peer.talks() {
+        if !has_far_end(peer, task) {
             let (near_peak, wall, cpu) = (near.peak_any, near.wall, near.cpu);
-            return Ok(Transfer { wall, cpu, near_peak, ..Transfer::default() });
+            let stats = if peer.talks() { Stats::parse(&said)? } else { Stats::default() };
+            return Ok(Transfer { wall, cpu, near_peak, far_peak: 0, stats });
         }
         let far = Cost::read(&far)?;
         if near.cpu < far.cpu {
@@ -113,6 +115,10 @@ impl Rig {
     fn shell(&self) -> PathBuf {
         self.path("shell")
     }
+}
+
+fn has_far_end(peer: Peer, task: Task) -> bool {
+    peer.talks() && !task.local
 }
 
 /// A command line as one would type it.

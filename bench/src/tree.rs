@@ -1,4 +1,4 @@
-//! A tree of real files: the first copy, a run that finds nothing to do, a run after one file in a hundred changed.
+//! A tree of real files: the first copy, runs that find nothing to do, a run after one file in a hundred changed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Where the data goes (try a tmpfs too: creating files costs a disk's kernel most of the time)
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
+    /// On one machine, without a pipe between two
+    #[arg(long)]
+    local: bool,
     /// Where the table goes
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
@@ -40,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// What lies between the source and the destination when a run starts.
-const PHASES: [&str; 3] = ["first copy", "no change", "1 % of files edited"];
+const PHASES: [&str; 4] = ["first copy", "no change", "no change, -c again", "1 % of files edited"];
 
 pub(crate) fn tree(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
@@ -68,7 +71,13 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
                 if phase == FIRST && dest.exists() {
                     fs::remove_dir_all(&dest)?;
                 }
-                runs.push(one(options, &rig, *peer, (&source, &dest))?);
+                let paths = (&*source, &*dest);
+                let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
+                if phase == CHECKSUM {
+                    // Whoever remembers contents has read them once.
+                    one(options, &rig, *peer, flags, paths)?;
+                }
+                runs.push(one(options, &rig, *peer, flags, paths)?);
             }
         }
     }
@@ -86,10 +95,10 @@ fn one(
     options: &Options,
     rig: &Rig,
     peer: Peer,
+    flags: &'static [&'static str],
     (source, dest): (&Path, &Path),
 ) -> Result<Transfer> {
-    // The private copy is brought over with what both programs carry.
-    let task = Task { flags: &["-rlpt"], compress: false };
+    let task = Task { flags, local: options.local, ..Task::default() };
     let run = rig.transfer(peer, task, (&source.join(""), dest))?;
     let judge = options.programs.rsync().to_string_lossy().into_owned();
     let (from, to) = (source.join(""), dest.join(""));
@@ -173,6 +182,10 @@ fn edit(files: &[PathBuf], round: u32) -> Result<()> {
 }
 
 const FIRST: usize = 0;
-const EDITED: usize = 2;
+const CHECKSUM: usize = 2;
+const EDITED: usize = 3;
+/// What both programs carry of a private copy.
+const PLAIN: &[&str] = &["-rlpt"];
+const CHECKED: &[&str] = &["-rlptc"];
 /// A few giant libraries would hide what thousands of small files cost.
 const LARGEST: u64 = 16 << 20;

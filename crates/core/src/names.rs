@@ -25,23 +25,35 @@ pub struct Names {
     last: Vec<u8>,
 }
 
-/// Names of one directory in any order.
+/// Names of one directory in any order: few as they are, for most directories have few, and many packed.
 #[derive(Debug, Default)]
-pub struct Pile(Packed);
+pub struct Pile {
+    few: Vec<Name>,
+    many: Packed,
+}
 
 /// A name does not come behind the last one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("names out of order")]
 pub struct Unordered;
 
-/// Those of [`Names`] that are not taken yet, in order.
+/// Names of one directory that are not taken yet, in order, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
-    names: Names,
+    left: Left,
     dirs: Vec<Inode>,
-    at: usize,
-    taken: usize,
-    last: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Left {
+    /// The last is the next.
+    Few(Vec<Name>),
+    Many {
+        names: Names,
+        at: usize,
+        taken: usize,
+        last: Vec<u8>,
+    },
 }
 
 impl Names {
@@ -130,7 +142,7 @@ impl FromIterator<Name> for Names {
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
         let mut pile = Pile::default();
         for name in names {
-            pile.push(&name).ok();
+            pile.push(name).ok();
         }
         pile.sorted()
     }
@@ -141,7 +153,8 @@ impl IntoIterator for Names {
     type IntoIter = Rest;
 
     fn into_iter(self) -> Rest {
-        Rest { names: self, dirs: Vec::new(), at: 0, taken: 0, last: Vec::new() }
+        let left = Left::Many { names: self, at: 0, taken: 0, last: Vec::new() };
+        Rest { left, dirs: Vec::new() }
     }
 }
 
@@ -163,16 +176,22 @@ impl Iterator for Rest {
     type Item = Name;
 
     fn next(&mut self) -> Option<Name> {
-        if self.taken == self.names.len {
-            return None;
+        match &mut self.left {
+            Left::Few(names) => names.pop(),
+            Left::Many { names, taken, .. } if *taken == names.len => None,
+            Left::Many { names, at, taken, last } => {
+                *at = names.read(*at, last);
+                *taken += 1;
+                Some(Name::new(last).expect("it was checked when it was pushed"))
+            }
         }
-        self.at = self.names.read(self.at, &mut self.last);
-        self.taken += 1;
-        Some(Name::new(&self.last).expect("it was checked when it was pushed"))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.names.len - self.taken;
+        let left = match &self.left {
+            Left::Few(names) => names.len(),
+            Left::Many { names, taken, .. } => names.len - taken,
+        };
         (left, Some(left))
     }
 }
@@ -184,20 +203,42 @@ impl Pile {
     ///
     /// # Errors
     /// [`Crowded`] where there is no room for it.
-    pub fn push(&mut self, name: &Name) -> Result<(), Crowded> {
-        self.0.push(name.as_bytes()).map(drop)
+    pub fn push(&mut self, name: Name) -> Result<(), Crowded> {
+        if self.many.is_empty() && self.few.len() < FEW_NAMES {
+            self.few.push(name);
+            return Ok(());
+        }
+        for name in self.few.drain(..) {
+            self.many.push(name.as_bytes())?;
+        }
+        self.many.push(name.as_bytes()).map(drop)
+    }
+
+    /// All of them, to be taken in order.
+    #[must_use]
+    pub fn in_order(mut self) -> Rest {
+        if !self.many.is_empty() {
+            return self.sorted().into_iter();
+        }
+        self.few.sort_unstable_by(|one, other| other.cmp(one));
+        self.few.dedup();
+        Rest { left: Left::Few(self.few), dirs: Vec::new() }
     }
 
     /// All of them in order, each once.
     #[must_use]
     pub fn sorted(self) -> Names {
-        let mut places = Vec::with_capacity(self.0.len());
-        places.extend(self.0.iter().map(|(at, _)| at));
-        places.sort_unstable_by(|one, other| self.0.get(*one).cmp(self.0.get(*other)));
         let mut names = Names::default();
+        if self.many.is_empty() {
+            self.in_order().for_each(|name| names.push(&name).expect("they are in order"));
+            return names;
+        }
+        let mut places = Vec::with_capacity(self.many.len());
+        places.extend(self.many.iter().map(|(at, _)| at));
+        places.sort_unstable_by(|one, other| self.many.get(*one).cmp(self.many.get(*other)));
         for at in places {
             // The only ones that do not fit are there already.
-            names.push_bytes(self.0.get(at)).ok();
+            names.push_bytes(self.many.get(at)).ok();
         }
         names
     }
@@ -205,16 +246,21 @@ impl Pile {
 
 impl IntoIterator for Pile {
     type Item = Name;
-    type IntoIter = std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>;
+    type IntoIter =
+        std::iter::Chain<std::vec::IntoIter<Name>, std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>>;
 
     /// In the order in which they were added.
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter().map(|name| Name::new(&name).expect("it was checked when it was pushed"))
+        let name: fn(Vec<u8>) -> Name =
+            |name| Name::new(&name).expect("it was checked when it was pushed");
+        self.few.into_iter().chain(self.many.into_iter().map(name))
     }
 }
 
 /// Names from one that is kept whole to the next.
 const BLOCK_NAMES: usize = 16;
+/// A pile of more is packed.
+const FEW_NAMES: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -238,18 +284,22 @@ mod tests {
 
     #[test]
     fn names_are_those_of_a_sorted_set() {
-        for count in [0, 1, 15, 16, 17, 33, 1000] {
+        for count in [0, 1, 15, 16, 17, 33, FEW_NAMES - 5, FEW_NAMES, FEW_NAMES + 1, 1000] {
             let set = some(count);
             let mut pile = Pile::default();
             // Some come twice: a directory that changes may say so.
             set.iter()
                 .rev()
                 .chain(set.iter().take(5))
-                .for_each(|one| pile.push(&name(one)).unwrap());
+                .for_each(|one| pile.push(name(one)).unwrap());
             let mut again = Pile::default();
-            set.iter().rev().for_each(|one| again.push(&name(one)).unwrap());
+            set.iter().rev().for_each(|one| again.push(name(one)).unwrap());
             assert!(again.into_iter().eq(set.iter().rev().map(|one| name(one))));
             let names = pile.sorted();
+            let mut pile = Pile::default();
+            set.iter().chain(set.iter().take(5)).for_each(|one| pile.push(name(one)).unwrap());
+            let rest = pile.in_order();
+            assert!(rest.len() == set.len() && rest.eq(set.iter().map(|one| name(one))));
             let mut pushed = Names::default();
             set.iter().for_each(|one| pushed.push(&name(one)).unwrap());
             assert_eq!(names, pushed);
@@ -277,7 +327,7 @@ mod tests {
     fn numbered_names_take_few_bytes() {
         let mut pile = Pile::default();
         (0..100_000)
-            .for_each(|n| pile.push(&name(format!("name-of-a-{n:07}.dat").as_bytes())).unwrap());
+            .for_each(|n| pile.push(name(format!("name-of-a-{n:07}.dat").as_bytes())).unwrap());
         let held = pile.sorted().held_bytes();
         assert!(held < 100_000 * 10, "{held}");
     }

@@ -225,7 +225,7 @@ impl Session {
             firsts = firsts
                 .take()
                 .zip(first)
-                .and_then(|(mut firsts, first)| firsts.push(&first).is_ok().then_some(firsts));
+                .and_then(|(mut firsts, first)| firsts.push(first).is_ok().then_some(firsts));
         });
         for frame in Names::frames(names) {
             self.say(frame).await;

@@ -111,7 +111,7 @@ pub(super) fn names_for(
     }
     let mut names = Pile::default();
     dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
-    let rest = names.sorted().into_iter();
+    let rest = names.in_order();
     // What is listed at once is not gone on with.
     let here = if rest.len() > most { here().ok() } else { None };
     Some(Box::new(if let Some(here) = here { rest.read_in(here) } else { rest }))
@@ -128,7 +128,7 @@ fn pile_up(
     let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
         Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
         Some(name) => {
-            if names.push(&name).is_err() {
+            if names.push(name).is_err() {
                 errors.push(StoreError::new("list", path, Errno::OVERFLOW));
             }
         }

@@ -248,7 +248,7 @@ impl<'a> Removal<'a> {
         let (mut names, mut bad) = (Pile::default(), None);
         let crowded = || StoreError::new("remove", path, Errno::OVERFLOW);
         let one = |name: &[u8]| {
-            let put = Name::new(name).map(|name| names.push(&name).map_err(|_| crowded()));
+            let put = Name::new(name).map(|name| names.push(name).map_err(|_| crowded()));
             let put = put.unwrap_or_else(|_| Err(bad_name(path)));
             bad = bad.take().or_else(|| put.err());
         };
