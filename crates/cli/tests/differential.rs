@@ -30,7 +30,10 @@
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
 //! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are followed.
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
-//! - `-T`: of what rsync makes there the group is that of a new file there, whatever the directory's setgid bit says.
+//! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its own directory has.
+//! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty.
+//! - `--no-implied-dirs`: a directory that is named, and what is in it too, counts as one on the way (`--files-from`).
+//! - `-H --ignore-existing` with `--max-size` or `--min-size`: rsync hangs where the first of several names is not there.
 //! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
 //!   lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
 //! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.

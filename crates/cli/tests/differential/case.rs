@@ -123,6 +123,9 @@ impl Case {
         {
             return emptied.difference();
         }
+        if both.has_hung(&theirs) {
+            return None;
+        }
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
             let user = if self.lowered { "an ordinary user" } else { "the user of the test" };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Components, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_core::path::printable;
@@ -16,6 +16,9 @@ use crate::common::{Way, World};
 
 /// What a directory's owner may do in it: all.
 const OWNER_BITS: u32 = 0o700;
+
+/// How rsync says that a link that is followed points at nothing.
+const DEAD_LINK: &str = "symlink has no referent: ";
 
 /// Where an ACL's bytes say what the owner may do; that he may write, and that he may do all.
 const ACL_OWNER_AT: usize = 6;
@@ -275,7 +278,7 @@ impl Both<'_> {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
         all.extend(self.names(&now, (ours, theirs)));
-        if self.tells_alike() {
+        if self.tells_alike(theirs) {
             all.extend(self.lines(ours, theirs));
             all.extend(self.figures(ours, theirs));
         }
@@ -305,6 +308,13 @@ impl Both<'_> {
             && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
             && ours.stderr.contains(": directory not empty")
             && theirs.stderr.contains("could not make way for new regular file: ")
+    }
+
+    /// Whether rsync waits for the first of several names for ever: it is too long or too short, and another one is there.
+    pub(crate) fn has_hung(&self, theirs: &End) -> bool {
+        let is_left_out = self.asked.part("--max-size") || self.asked.part("--min-size");
+        let asks = self.asked.has("-H") && self.asked.has("--ignore-existing") && is_left_out;
+        asks && theirs.code.is_none()
     }
 
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
@@ -372,13 +382,14 @@ impl Both<'_> {
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
     /// Nor of a file that may not be read, for which rsync makes a new one.
-    fn tells_alike(&self) -> bool {
+    fn tells_alike(&self, theirs: &End) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
         let implied = asked.has("--no-implied-dirs");
         let links = asked.has("-H") || asked.part("--append");
         let unread = self.before.keys().any(|name| self.was_unread(name));
+        let unpruned = asked.has("-m") && theirs.stderr.contains(DEAD_LINK);
         !unread
             && !asked.part("-dest=")
             && !links
@@ -386,6 +397,7 @@ impl Both<'_> {
             && !untimed
             && !shared
             && !implied
+            && !unpruned
             && !self
                 .case
                 .sources
@@ -555,7 +567,11 @@ impl Both<'_> {
                 || there.is_none() && self.keeps_backups(name, ours)
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
                 || there.is_none() && has_no_place(name, ours, ends.0)
-                || here.is_none() && self.leads_nowhere(name, ends.1)
+                || here.is_none()
+                    && asked.has("--no-implied-dirs")
+                    && self.leads_nowhere(name, ends.1)
+                || there.is_none() && asked.has("-m") && self.leads_nowhere(name, ends.1)
+                || is_dir(ours) && is_dir(theirs) && self.is_named_and_on_the_way(name)
                 || there.is_none() && asked.part("--compare-dest") && self.is_behind_a_link(name)
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || here.is_none() && self.is_backup(name) && deletes_nothing(ends.0)
@@ -727,17 +743,21 @@ impl Both<'_> {
         let kept =
             all[0].get(name).is_some_and(|look| self.is_kept(look) || self.is_copy(name, look));
         let mut free = self.free_by_names(name, all);
-        free.owner |= kept || self.was_aside(name, all[0]);
-        free.notes |= kept;
+        let aside = self.free_aside(name, all[0]);
+        free.owner |= kept || aside.owner;
+        free.notes |= kept || aside.notes;
         free
     }
 
-    /// Whether this is a file with the group of its directory, as the setgid bit there says: rsync made it in another one.
-    fn was_aside(&self, name: &Path, ours: &Looks) -> bool {
-        let dir = name.parent().and_then(|dir| ours.get(dir)).filter(|dir| dir.mode & 0o2000 != 0);
-        let group = ours.get(name).filter(|look| look.kind == Kind::File).map(|look| look.owner.1);
-        self.asked.has("--temp-dir=aside")
-            && group.is_some_and(|group| dir.is_some_and(|dir| dir.owner.1 == group))
+    /// What a file gets from its directory, as a setgid bit or a default ACL there says: rsync made it in another one.
+    fn free_aside(&self, name: &Path, ours: &Looks) -> Free {
+        let dir = name.parent().and_then(|dir| ours.get(dir));
+        let file = ours.get(name).filter(|look| look.kind == Kind::File);
+        let (Some(dir), Some(file)) = (dir, file) else { return Free::default() };
+        let owner = dir.mode & 0o2000 != 0 && dir.owner.1 == file.owner.1;
+        let notes = dir.notes.contains_key(DEFAULT);
+        let asks = self.asked.has("--temp-dir=aside");
+        Free { owner: asks && owner, mode: false, notes: asks && notes }
     }
 
     /// Whether this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
@@ -832,13 +852,32 @@ impl Both<'_> {
         kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
     }
 
-    /// Whether this is a directory on the way to a link that points at nothing, and in the way of nothing else.
+    /// Whether a link in this directory points at nothing.
     fn leads_nowhere(&self, name: &Path, theirs: &End) -> bool {
         let Ok(name) = name.strip_prefix("dst") else { return false };
         let below = format!("/{}/", name.display());
-        let is_of_it =
-            |line: &str| line.starts_with("symlink has no referent: ") && line.contains(&below);
-        self.asked.has("--no-implied-dirs") && theirs.stderr.lines().any(is_of_it)
+        let is_of_it = |line: &str| line.starts_with(DEAD_LINK) && line.contains(&below);
+        theirs.stderr.lines().any(is_of_it)
+    }
+
+    /// Whether a list names this directory and what is in it: with --no-implied-dirs it counts as one on the way.
+    fn is_named_and_on_the_way(&self, name: &Path) -> bool {
+        let Ok(name) = name.strip_prefix("dst") else { return false };
+        let list = self.case.list.iter().map(Path::new);
+        let mut named = list.map(|path| path.strip_prefix("/").unwrap_or(path).components());
+        let is_it = |path: &Components<'_>| path.clone().eq(name.components());
+        let (its, others): (Vec<_>, Vec<_>) = named
+            .by_ref()
+            .map(|mut path| {
+                if path.clone().next() == Some(Component::CurDir) {
+                    path.next();
+                }
+                path
+            })
+            .partition(is_it);
+        let is_below = |path: &Components<'_>| path.as_path().starts_with(name);
+        let asks = self.asked.has("--no-implied-dirs") && self.asked.part("--files-from");
+        asks && !its.is_empty() && others.iter().any(is_below)
     }
 
     /// Whether files of rules came or went at the target: what either says is protected stays.
