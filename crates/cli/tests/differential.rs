@@ -20,7 +20,7 @@
 //!   attributes the sender's. Nor are ACLs.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
-//! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
+//! - With `-c` or `-I`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
 //!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
 //!   other names.
@@ -94,7 +94,7 @@
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
 //! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not compared where files
-//!   have several names or links are followed; nor is that of backups, nor with `-n`.
+//!   have several names or links are followed. What rsync reads at the target (`-n`, `-y`, backups) counts as read.
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
 //! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
 //! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.

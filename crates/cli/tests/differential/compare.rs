@@ -602,10 +602,13 @@ impl Both<'_> {
     ) -> Look {
         let mut meant = theirs.clone();
         let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
-        // It reads files of rules as if nobody had asked it not to touch them.
-        if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+        // It reads what is at the target, and with -UU files of rules, as if nobody had asked it not to touch them.
+        if is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+            meant.accessed = ours.accessed;
             // And what it linked to: the alternate's file is another one then.
-            (meant.accessed, meant.inode) = (ours.accessed, ours.inode);
+            if is_of_rules(name) {
+                meant.inode = ours.inode;
+            }
         }
         // A link that is not munged and else equal it leaves as it is.
         if was.is_some_and(|was| was.content == theirs.content)
@@ -658,7 +661,8 @@ impl Both<'_> {
                 .any(|note| is_attribute(&note) && self.asked.carries_note(note) && differ(&note));
             let kept = ours.modified == was.modified && theirs.modified == new.modified;
             let is_within = was.modified.0.abs_diff(new.modified.0) <= window;
-            if noted && kept && is_within {
+            let is_equal = self.asked.has("-I") && was.content == new.content;
+            if (noted || is_equal) && kept && is_within {
                 meant.modified = ours.modified;
             }
         }
@@ -912,10 +916,7 @@ impl Both<'_> {
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
         }
-        // The old version was read, or not.
-        let was_read = asked.has("-U") && (self.is_backup(name) || asked.has("-n"));
-        let was_read = was_read || self.is_read_by_other_names();
-        if asked.atimes() && look.kind == Kind::File && !was_read {
+        if asked.atimes() && look.kind == Kind::File && !self.is_read_by_other_names() {
             match is_fresh(look.accessed) {
                 true => text += " read now",
                 false => text += &format!(" read {}", look.accessed),
