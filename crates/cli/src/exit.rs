@@ -110,7 +110,7 @@ impl From<&SyncError> for Exit {
             | SyncError::NoAnswer(_) => Self::Stream,
             SyncError::Internal | SyncError::Watch { .. } => Self::Files,
             SyncError::Start { .. } | SyncError::Thread(_) => Self::Start,
-            SyncError::Interrupted => Self::Interrupted,
+            SyncError::Interrupted | SyncError::Torn(_) => Self::Interrupted,
             SyncError::Silence | SyncError::TimeUp => Self::Timeout,
             SyncError::NoAnswerInTime => Self::ConnectTimeout,
             SyncError::NoRemoteProgram => Self::NoRemoteProgram,
@@ -178,7 +178,8 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         | SyncError::SelectionThere(_)
         | SyncError::Files(_)
         | SyncError::Refused(_)
-        | SyncError::Interrupted => None,
+        | SyncError::Interrupted
+        | SyncError::Torn(_) => None,
     }
 }
 
@@ -192,6 +193,7 @@ fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_core::RelPath;
     use deltic_protocol::report::Totals;
 
     fn troubles(kinds: &[TroubleKind]) -> Troubles {
@@ -216,6 +218,7 @@ mod tests {
             (SyncError::NoRemoteProgram, 127),
             (SyncError::Start { program: "ssh".into(), source: io() }, 14),
             (SyncError::Interrupted, 20),
+            (SyncError::Torn(RelPath::root()), 20),
             (SyncError::Silence, 30),
             (SyncError::TimeUp, 30),
             (SyncError::NoAnswerInTime, 35),

@@ -47,12 +47,12 @@ fn run(command: Command) -> Exit {
         Command::Sync(args) => commands::sync::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Watch(args) => commands::watch::run(&args),
-        Command::Signature(args) => ended(commands::signature::run(&args)),
-        Command::Delta(args) => ended(commands::delta::run(&args)),
-        Command::Patch(args) => ended(commands::patch::run(&args)),
+        Command::Signature(args) => ended(|| commands::signature::run(&args)),
+        Command::Delta(args) => ended(|| commands::delta::run(&args)),
+        Command::Patch(args) => ended(|| commands::patch::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
-        Command::Man(args) => ended(commands::man::run(&args)),
+        Command::Man(args) => ended(|| commands::man::run(&args)),
         Command::Agent(args) => commands::agent::run(&args),
     }
 }
@@ -74,8 +74,9 @@ fn prefer_isa() -> Option<Exit> {
 }
 
 /// How a command that works on single files ended.
-fn ended(result: anyhow::Result<()>) -> Exit {
-    let Err(error) = result else { return Exit::Success };
+fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
+    deltic_net::let_long_writes_fail();
+    let Err(error) = command() else { return Exit::Success };
     output::complain(&output::words(&error), None);
     Exit::from(&error)
 }

@@ -98,6 +98,8 @@ pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two looks, where nothing was found.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Most bytes of names and lines that wait to be told in order: tens of thousands of lines.
+const MAX_HELD_BYTES: usize = 4 << 20;
 /// Most notices between two ticks.
 const BATCH: usize = 1000;
 /// Time between two progress events.
@@ -112,15 +114,17 @@ struct Words {
     explain: Option<Explain>,
     progress: Progress,
     listed: List,
-    /// What a dry run would change, kept until all is known: it comes in no order, and is compared with other runs.
+    /// What changes, until all is known: it comes in no order, and is compared with other runs.
     held: Vec<Held>,
+    /// Bytes of it.
+    held_bytes: usize,
     /// Whether links are brought over.
     links: bool,
     output: Output,
     log: Option<Journal>,
 }
 
-/// A line of a dry run.
+/// A line that waits for its turn.
 struct Held {
     path: RelPath,
     is_dir: bool,
@@ -150,6 +154,7 @@ impl Words {
             progress,
             listed,
             held,
+            held_bytes: 0,
             links,
             output,
             log,
@@ -168,18 +173,23 @@ impl Words {
         }
     }
 
-    /// Says what `line` does of a change: of one that would be made, in its turn.
+    /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
+    /// held is told a part at a time.
     fn say_of(&mut self, change: &Change, line: Vec<u8>) {
-        if self.dry_run {
-            let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
-            self.held.push(Held { path, is_dir, line });
-        } else {
-            self.say(line);
+        if !(self.dry_run || self.view.in_order) {
+            return self.say(line);
+        }
+        let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
+        self.held_bytes += path.as_bytes().len() + line.len();
+        self.held.push(Held { path, is_dir, line });
+        if self.held_bytes > MAX_HELD_BYTES && !self.dry_run {
+            self.say_held();
         }
     }
 
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
+        self.held_bytes = 0;
         let mut held = std::mem::take(&mut self.held);
         held.sort_by(|a, b| listing::order((&a.path, a.is_dir), (&b.path, b.is_dir)));
         held.iter().for_each(|held| self.output.line(&held.line));
@@ -211,7 +221,8 @@ impl Words {
     }
 
     fn made_root(&mut self) {
-        if self.view.info.name > 0 || self.view.names.as_ref().is_some_and(Format::itemizes) {
+        let itemizes = self.view.names.as_ref().is_some_and(Format::itemizes);
+        if !self.view.quiet && (self.view.info.name > 0 || itemizes) {
             self.say(self.setting.made_root(self.view.escape));
         }
     }
@@ -505,6 +516,22 @@ mod tests {
         let lines = told(&["-v", "x", "y"], &said, done());
         assert!(lines.starts_with("sending incremental file list\na\nb\n\nsent 0 bytes  received"));
         assert_eq!(told(&["x", "y"], &said, done()), "");
+    }
+
+    #[test]
+    fn names_wait_for_those_before_them_up_to_a_bound() {
+        let said: Vec<_> = (0..1200)
+            .rev()
+            .map(|n| created(&format!("{}{n:04}", format!("{}/", "d".repeat(250)).repeat(14))))
+            .collect();
+        let text = told(&["-i", "x", "y"], &said[700..], Ok(Outcome::default()));
+        assert!(text.lines().is_sorted() && text.lines().count() == 500);
+        let all = told(&["-i", "x", "y"], &said, Err(SyncError::Interrupted));
+        let lines: Vec<_> = all.lines().collect();
+        let parts = lines.chunk_by(|one, next| one < next).count();
+        assert_eq!((lines.len(), parts), (1200, 3));
+        let live = told(&["-i", "--outbuf=L", "x", "y"], &said[1100..], Ok(Outcome::default()));
+        assert!(live.lines().rev().is_sorted(), "as they were done");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) struct View {
     pub(crate) to_stderr: bool,
     /// Whether each line is written at once.
     pub(crate) by_line: bool,
+    /// Whether names wait for each other, to be told in order: where nobody watches.
+    pub(crate) in_order: bool,
     /// Where to log what happens.
     pub(crate) log: Option<Log>,
 }
@@ -106,6 +108,7 @@ impl View {
         let names = names(show, info);
         let log = show.log_file.clone().map(|path| Log { path, names: log_names(show) });
         let logged = log.as_ref().and_then(|log| log.names.as_ref());
+        let by_line = matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line));
         Ok(Self {
             json: show.json,
             help: sync::HELP,
@@ -122,7 +125,8 @@ impl View {
             quiet: show.quiet,
             color: terminals.stdout && !terminals.plain,
             to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
-            by_line: matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line)),
+            by_line,
+            in_order: !(by_line || terminals.stdout),
             log,
         })
     }

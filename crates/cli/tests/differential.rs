@@ -55,7 +55,9 @@
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
 //!   With `-c`, over a pipe and so on targets have a name for each file.
-//! - `--no-super` does not reach rsync's far end.
+//! - `--no-super` and `--no-d` do not reach rsync's far end.
+//! - `--no-implied-dirs`: directories are made on the way to what files of rules there leave out.
+//! - `--ignore-existing` with a link where a followed one leads to a directory: rsync gives it the time of that.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
 //!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.

@@ -391,6 +391,51 @@ fn a_log_has_times_names_troubles_and_totals() {
     }
 }
 
+/// What a wire protocol costs, and how long it took, is each program's own; so is the order in which files are done.
+#[test]
+fn a_log_says_what_that_of_rsync_says() {
+    let changed = || {
+        let world = world();
+        world.write("dst/gone", "x");
+        world.write("dst/file", "older");
+        world.set_time("dst/file", 1_100_000_000);
+        world
+    };
+    for words in [
+        "-a --delete",
+        "-aq --delete",
+        "-av --delete --stats",
+        "-a --log-file-format=%o|%n|%i|%L",
+        "-a --log-file-format=",
+        "-aii",
+    ] {
+        for way in WAYS {
+            let log = |program: &dyn Fn(&World, &[&str])| {
+                let world = changed();
+                let operands = [way.from("src/"), way.to("dst/")];
+                let words: Vec<_> = words.split(' ').chain(["--log-file=log"]).collect();
+                program(&world, &[&words[..], &[&operands[0], &operands[1]]].concat());
+                let text = String::from_utf8(world.read("log")).unwrap();
+                let is_own = |line: &&str| {
+                    let own = ["sent ", "total size", "File list", "Total bytes"];
+                    own.iter().any(|own| line.starts_with(own))
+                };
+                let lines = text.lines().map(|line| line.split_once("] ").expect(line).1);
+                let mut lines: Vec<_> =
+                    lines.filter(|line| !is_own(line)).map(str::to_owned).collect();
+                lines.sort_unstable();
+                lines
+            };
+            let rsh = format!("--rsh={SHELL}");
+            let theirs = log(&|world, words| {
+                rsync(world, &[words, &[&rsh]].concat());
+            });
+            let ours = log(&|world, words| assert_eq!(world.sync(words).code, Some(0)));
+            assert_eq!(ours, theirs, "{way:?} {words}");
+        }
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_opened_does_not_stop_the_run_and_a_dry_run_names_nothing_in_it() {
     let world = world();
@@ -510,6 +555,68 @@ fn messages_go_where_stderr_says_and_buffers_are_accepted() {
     }
     world.fails(1, "-a --stderr=x src/ dst/");
     world.fails(1, "-a --outbuf=x src/ dst/");
+}
+
+#[test]
+fn messages_go_where_those_of_rsync_go() {
+    for words in [
+        "-ai --stderr=all",
+        "-ai --stderr=a",
+        "-ai --msgs2stderr",
+        "-ai --stderr=errors",
+        "-ai --stderr=client",
+        "-ai --outbuf=N",
+        "-ai --outbuf=u",
+        "-ai --outbuf=Line",
+        "-ai --outbuf=b",
+        "-ai --outbuf=F",
+        "-ai --no-motd",
+        "-aiq",
+    ] {
+        let (ours, theirs) = (world(), world());
+        let words: Vec<_> = words.split(' ').chain(["src/", "dst/"]).collect();
+        let Some(theirs) = rsync(&theirs, &words) else { return };
+        let ours = ours.sync(&words);
+        assert_eq!(ours.code, Some(0), "{words:?} {ours:#?}");
+        let said = |run: &Run| {
+            [&run.stdout, &run.stderr]
+                .map(|text| sorted(text).into_iter().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(said(&ours), said(&theirs), "{words:?}");
+    }
+    for words in ["--stderr=x", "--outbuf=x"] {
+        let world = world();
+        assert_eq!(world.sync(&["-a", words, "src/", "dst/"]).code, Some(1), "{words}");
+        if common::is_installed("rsync") {
+            let run = Run::of(&mut world.command("rsync", ["-a", words, "src/", "dst/"]));
+            assert_eq!(run.code, Some(1), "{words} {run:#?}");
+        }
+    }
+}
+
+/// Scripts look at the first line, and programs at some keys.
+#[test]
+fn the_version_has_the_form_of_that_of_rsync() {
+    let world = World::new();
+    let ours = |words: &str| Run::of(&mut world.command(DELTIC, ["sync", words]));
+    let Some(theirs) = rsync(&world, &["--version"]) else { return };
+    let words = |run: &Run| {
+        let line = run.stdout.lines().next().expect("it says something").to_owned();
+        assert!(
+            line.split_once("  version ").is_some_and(|(_, rest)| rest.contains("  protocol "))
+        );
+        line.split(' ').count()
+    };
+    assert!(words(&ours("--version")) > 3 && words(&theirs) > 3);
+    let Some(theirs) = rsync(&world, &["-VV"]) else { return };
+    let json = |run: &Run| serde_json::from_str::<serde_json::Value>(&run.stdout).expect("JSON");
+    let (ours, theirs) = (json(&ours("-VV")), json(&theirs));
+    for key in ["program", "version", "protocol"] {
+        assert!(ours[key].is_string() && theirs[key].is_string(), "{key} {ours}");
+    }
+    for key in ["checksum_list", "compress_list"] {
+        assert!(ours[key].is_array() && theirs[key].is_array(), "{key} {ours}");
+    }
 }
 
 #[test]

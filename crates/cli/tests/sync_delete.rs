@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::attrs::{SOMEBODY, own};
 use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, rsync};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, rsync, skip};
 
 fn world(extra: usize) -> World {
     let world = World::new();
@@ -169,6 +169,95 @@ fn a_named_directory_that_is_empty_removes_nothing_either() {
         world.write("src/new", "it is mounted");
         world.ok(&format!("-a --delete {} {}", way.from("src"), way.to("dst/")));
         world.assert_same("src", "dst/src");
+    }
+}
+
+/// File systems mounted at these names of `dst`, gone with this value.
+struct Mounts<'a>(&'a World, &'a [&'a str]);
+
+impl<'a> Mounts<'a> {
+    fn new(world: &'a World, names: &'a [&'a str]) -> Option<Self> {
+        let mounts = Self(world, names);
+        for name in names {
+            world.mkdir(name);
+            let mounted =
+                is_root() && mounts.call("mount", &["-t", "tmpfs", "tmpfs", name]) == Some(0);
+            if !mounted {
+                skip("nothing can be mounted here");
+                return None;
+            }
+        }
+        Some(mounts)
+    }
+
+    fn call(&self, program: &str, words: &[&str]) -> Option<i32> {
+        Run::of(&mut self.0.command(program, words)).code
+    }
+}
+
+impl Drop for Mounts<'_> {
+    fn drop(&mut self) {
+        for name in self.1 {
+            self.call("umount", &["-l", name]);
+        }
+    }
+}
+
+#[test]
+fn what_is_mounted_at_the_destination_stays_with_x_and_is_no_error() {
+    let mounted = ["dst/mnt", "dst/full/mnt", "dst/both"];
+    for way in WAYS {
+        let world = World::new();
+        let Some(_mounts) = Mounts::new(&world, &mounted) else { return };
+        mounted.iter().for_each(|name| world.write(format!("{name}/in/file"), "stays"));
+        world.write("dst/both/file", "stays");
+        world.write("dst/full/gone", "goes");
+        world.write("dst/gone", "goes");
+        world.write("src/both/new", "new");
+        let dry = world.sync(&words(&delete(way, "-nxi")));
+        let run = world.sync(&words(&delete(way, "-xi")));
+        assert_eq!((dry.code, run.code), (Some(0), Some(0)), "{way:?} {dry:#?} {run:#?}");
+        assert!(!world.exists("dst/gone") && !world.exists("dst/full/gone"), "{way:?}");
+        for name in mounted {
+            assert!(world.exists(format!("{name}/in/file")), "{way:?} {name}");
+            assert!(!run.stderr.contains("busy"), "{way:?} {run:#?}");
+        }
+        assert!(world.exists("dst/both/file") && world.exists("dst/both/new"), "{way:?}");
+        assert_eq!(dry.lines(), run.lines(), "{way:?}");
+        rsync(&world, &["-ax", "--delete", "src/", "dst/"]);
+        assert!(mounted.iter().all(|name| world.exists(format!("{name}/in/file"))), "{way:?}");
+    }
+}
+
+fn words(all: &str) -> Vec<&str> {
+    all.split_whitespace().collect()
+}
+
+#[test]
+fn what_rules_protect_that_come_with_the_run_does_not_count_for_the_limit() {
+    for way in WAYS {
+        for (option, code) in [("", 0), ("--max-delete=3", 0), ("--max-delete=2", 25)] {
+            let world = World::new();
+            world.write("src/d/new", "new");
+            world.write("src/d/.rsync-filter", "P *.log\n");
+            for n in 0..40 {
+                world.write(format!("dst/d/{n}.log"), "stays");
+                world.write(format!("dst/d/old/{n}.log"), "stays");
+            }
+            for name in ["one", "two", "old/three", "gone/four.log"] {
+                world.write(format!("dst/d/{name}"), "goes, if it may");
+            }
+            let run = world.sync(&words(&delete(way, &format!("-F {option}"))));
+            assert_eq!(run.code, Some(code), "{way:?} {option} {run:#?}");
+            assert_eq!(world.exists("dst/d/one"), code != 0, "{way:?} {option}");
+            assert_eq!(world.exists("dst/d/old/three"), code != 0, "{way:?} {option}");
+            for name in ["39.log", "old/39.log", "gone/four.log"] {
+                assert!(world.exists(format!("dst/d/{name}")), "{way:?} {option} {name}");
+            }
+            if code != 0 {
+                assert!(run.stderr.contains("more than --max-delete=2"), "{way:?} {run:#?}");
+            }
+        }
     }
 }
 

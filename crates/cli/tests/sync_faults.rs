@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::attrs::note;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, noise, skip};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_installed, is_root, noise, skip};
 
 #[test]
 fn a_missing_source_is_named_and_the_others_arrive() {
@@ -302,6 +302,40 @@ fn sync_while_they_grow(world: &World, names: &[&str], words: &str) -> Run {
 }
 
 #[test]
+fn what_changed_while_it_was_read_costs_the_next_run_what_its_old_version_lacks() {
+    for way in WAYS {
+        let world = World::new();
+        let old = noise(4 << 20, 1);
+        world.write("dst/large", &old);
+        world.write("src/large", edited(&old, 1 << 20));
+        world.write("src/other", noise(1 << 20, 2));
+        let words = format!("-a --stats --no-whole-file {} {}", way.from("src/"), way.to("dst/"));
+        let stop = AtomicBool::new(false);
+        let run = thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = fs::File::options().write(true).open(world.path("src/large"));
+                let file = file.expect("it is there");
+                for byte in (0..=u8::MAX).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    file.write_all_at(&[byte; 1000], 3 << 20).expect("there is room");
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+            stop.store(true, Ordering::Relaxed);
+            run
+        });
+        match run.code {
+            Some(24) => assert!(world.read("dst/large") == old, "{way:?} {run:#?}"),
+            code => assert_eq!(code, Some(0), "{way:?} {run:#?}"),
+        }
+        let run = world.ok(&words);
+        assert!(run.stat("Literal data") < 300_000, "{way:?} {run:#?}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
 fn a_file_that_is_added_to_arrives_as_far_as_it_was_there_and_is_never_called_synced() {
     let old = noise(3_000_000, 1);
     for way in WAYS {
@@ -478,6 +512,31 @@ fn on_a_nearly_full_disk_files_do_not_all_fail_together() {
                 );
             }
         }
+    }
+}
+
+/// What had no room leaves none of it: it is sent again, but for what its old version has.
+#[test]
+fn after_a_full_disk_the_next_run_sends_what_had_no_room_alone() {
+    for way in WAYS {
+        let world = World::new();
+        let Some(disk) = Disk::mount(&world, "size=9M") else { return };
+        for n in 0..6 {
+            world.write(format!("src/{n}"), noise(1 << 20, n));
+        }
+        let large = noise(12 << 20, 9);
+        world.write("src/large", &large);
+        world.write("dst/large", &large[..2 << 20]);
+        let words = format!("-a --stats --no-whole-file {} {}", way.from("src/"), way.to("dst/"));
+        let run = world.fails(23, &words);
+        assert!(run.stderr.contains("large: no space left on device"), "{way:?} {run:#?}");
+        assert_eq!(run.stat("Literal data"), 6 << 20, "{way:?} {run:#?}");
+        disk.remount("size=40M");
+        let run = world.ok(&words);
+        assert_eq!(run.stat("Number of regular files transferred"), 1, "{way:?} {run:#?}");
+        assert!(run.stat("Literal data") < 11 << 20, "{way:?} {run:#?}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
     }
 }
 

@@ -379,3 +379,25 @@ fn a_name_that_comes_by_itself_brings_the_attributes_of_its_file() {
         );
     }
 }
+
+#[test]
+fn names_that_an_alternate_has_and_are_here_are_told_as_by_rsync() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a", "content");
+        fs::hard_link(world.path("src/a"), world.path("src/b")).unwrap();
+        world.ok("-aH src/ old/");
+        let words = |more: &str, dir: &str| {
+            let (from, to) = (way.from("src/"), way.to(dir));
+            format!("-aH {more} --link-dest=../old {from} {to}")
+        };
+        world.ok(&words("", "dst/"));
+        assert_eq!(world.inode("dst/b"), world.inode("old/a"));
+        let again = world.ok(&words("-i", "dst/"));
+        assert_eq!(again.stdout, "", "{way:?}");
+        let again = world.ok(&words("-ii", "dst/"));
+        if let Some(theirs) = rsync(&world, &["-aHii", "--link-dest=../old", "src/", "dst/"]) {
+            assert_eq!(again.lines(), theirs.lines(), "{way:?}");
+        }
+    }
+}

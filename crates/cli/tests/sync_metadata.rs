@@ -391,6 +391,42 @@ fn numbers_become_those_that_the_maps_say() {
     world.fails(1, "-a --chown=a:b --usermap=*:c src/ dst/");
 }
 
+/// A remote shell to a machine where `daemon` and its group have other numbers.
+const ELSEWHERE: &str = r#"sh -c '
+    shift
+    exec unshare -m sh -c "mount --bind passwd /etc/passwd && mount --bind group /etc/group && exec \"\$@\"" sh "$@"
+' rsh"#;
+
+/// An ordinary user gives nothing away, so numbers are nothing to him.
+#[test]
+fn names_count_where_machines_have_other_numbers_unless_numbers_are_asked_for() {
+    if !as_root() {
+        return;
+    }
+    for program in [DELTIC, "rsync"] {
+        let world = World::new();
+        world.write("src/file", "x");
+        own(&world.path("src/file"), 1, 1);
+        world.write("passwd", "root:x:0:0::/:/bin/sh\ndaemon:x:77:78::/:/bin/sh\n");
+        world.write("group", "root:x:0:\ndaemon:x:78:\n");
+        for (option, expected) in [("--no-numeric-ids", (77, 78)), ("--numeric-ids", (1, 1))] {
+            let words = match program {
+                DELTIC => vec!["sync", "--deltic-path", DELTIC],
+                _ if is_installed("rsync") => vec![],
+                _ => return skip("rsync is not installed: nobody else judges the result"),
+            };
+            let mut run = world.command(program, words);
+            let run = Run::of(run.args(["-a", option, "-e", ELSEWHERE, "src/", "h:dst/"]));
+            if program == DELTIC && run.stderr.contains("mount") {
+                return skip("no other machine can be had here");
+            }
+            assert_eq!(run.code, Some(0), "{run:#?}");
+            let meta = world.path("dst/file").metadata().unwrap();
+            assert_eq!((meta.uid(), meta.gid()), expected, "{program} {option}");
+        }
+    }
+}
+
 #[test]
 fn a_directory_whose_mode_keeps_its_owner_out_is_flushed_all_the_same() {
     if !as_root() || !is_installed("setpriv") {

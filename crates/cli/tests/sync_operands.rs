@@ -540,3 +540,28 @@ fn of_many_directories_of_one_name_all_come_and_of_equal_names_the_first() {
     assert_eq!(names("dst/dir"), own);
     assert_eq!(names("dst"), [&["common".into(), "dir".into()], &own[..]].concat());
 }
+
+#[test]
+fn a_symlink_on_the_way_to_a_source_is_told_in_one_way() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/real/deep/file", "content");
+        world.link("real", "src/link");
+        world.write("src/other", "content");
+        world.write("list", "link/deep/file\nother\n");
+        let of = |word: &str| if word.starts_with("src") { way.from(word) } else { word.into() };
+        for (words, link) in [
+            ("-aR src/link/deep/file", "src/link"),
+            ("-aR src/link/ src/other", "src/link"),
+            ("-aR src/link/nothing src/./link/deep src/other", "link"),
+            ("-a --files-from=list src", "link"),
+        ] {
+            let words: Vec<String> = words.split(' ').map(of).chain([way.to("dst/")]).collect();
+            let run = world.sync(&words);
+            assert_eq!(run.code, Some(23), "{words:?} {run:#?}");
+            let why = format!(": {link} is a symlink on the way, which is not followed");
+            assert!(run.stderr.contains(&why), "{words:?} {run:#?}");
+            assert!(!run.stderr.contains("too many levels"), "{words:?} {run:#?}");
+        }
+    }
+}

@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
+use common::look::look;
 use common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
 use serde_json::Value;
 
@@ -102,6 +104,43 @@ fn itemized_changes_are_those_of_rsync() {
                 theirs.difference(&ours).collect::<Vec<_>>()
             );
         }
+    }
+}
+
+/// The first file is done last. What deletions are called, and where they are told, is each program's own.
+#[test]
+fn a_run_tells_what_its_dry_run_told_in_the_same_order_which_is_that_of_rsync() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a large", noise(3_000_000, 1));
+        for name in ["b", "sub/file", "sub/deep/f", "new/n", "new/er/n", "zz/new", ".dot"] {
+            world.write(format!("src/{name}"), "x");
+        }
+        for name in ["sub/file", "sub/gone", "goes/below/x", "aa", "zz/gone", "sub/deep/extra"] {
+            world.write(format!("dst/{name}"), "older");
+        }
+        // A second is the least that rsync sees.
+        for (tree, time) in [("src", 1_000_000_000), ("dst", 1_100_000_000)] {
+            for name in look(&world.path(tree)).into_keys() {
+                world.set_time(Path::new(tree).join(name), time);
+            }
+        }
+        let operands = [way.from("src/"), way.to("dst/")];
+        let words = format!("--delete {} {}", operands[0], operands[1]);
+        let lines = |run: &Run| {
+            let lines = run.stdout.lines().filter(|line| !line.starts_with("*deleting"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let rsh = format!("--rsh={SHELL}");
+        let theirs = rsync(&world, &["-ain", "--delete", &rsh, &operands[0], &operands[1]]);
+        let dry = world.ok(&format!("-ain {words}"));
+        assert_eq!(dry.stdout.matches("*deleting").count(), 5, "{dry:#?}");
+        if let Some(theirs) = theirs {
+            assert_eq!(lines(&dry), lines(&theirs), "{way:?}");
+        }
+        let real = world.ok(&format!("-ai --bwlimit=20M {words}"));
+        assert_eq!(real.stdout, dry.stdout, "{way:?}");
+        world.assert_same("src", "dst");
     }
 }
 
@@ -267,6 +306,14 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
     assert!((3..40).contains(&progress.len()), "{run:#?}");
     let settled: Vec<_> = progress.iter().map(|event| event["settled_bytes"].as_u64()).collect();
     assert!(settled.is_sorted() && settled.last() <= Some(&Some(300_000)), "{settled:?}");
+}
+
+#[test]
+fn nothing_is_told_of_a_new_destination_with_q() {
+    let world = World::new();
+    world.write("src/file", "content");
+    assert_eq!(world.ok("-avq src/ dst/").stdout, "");
+    assert_eq!(world.ok("-aiq src/ h:other/").stdout, "");
 }
 
 #[test]

@@ -193,6 +193,58 @@ fn old_versions_are_kept_in_a_tree_of_their_own() {
 }
 
 #[test]
+fn older_backups_of_another_kind_give_way() {
+    for way in WAYS {
+        let world = World::new();
+        for name in ["plain", "sub/file"] {
+            world.write(format!("src/{name}"), "new");
+            world.write(format!("dst/{name}"), "older");
+        }
+        world.write("kept/plain/deep/in", "an older backup");
+        world.write("kept/plain/other", "an older backup");
+        world.link("..", "kept/plain/link");
+        world.write("kept/sub", "an older backup");
+        world.ok(&words(way, "-b --backup-dir=../kept"));
+        world.assert_same("src", "dst");
+        assert_eq!(world.read("kept/plain"), b"older", "{way:?}");
+        assert_eq!(world.read("kept/sub/file"), b"older", "{way:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_may_be_no_backup_does_not_give_way_to_one() {
+    let world = World::new();
+    for dir in ["src", "dst"] {
+        world.write(format!("{dir}/dst"), dir);
+        world.write(format!("{dir}/other"), dir);
+    }
+    world.write("dst/dst~/in", "stays");
+    // The backup of `dst/dst` would take the place of the destination.
+    for (words_of, name) in [("-b --backup-dir=..", "dst"), ("-b", "dst")] {
+        let run = world.fails(23, &words(Way::Local, words_of));
+        assert!(run.stderr.contains(&format!("back up {name}: ")), "{run:#?}");
+        assert_eq!(world.read("dst/dst"), b"dst", "{words_of}");
+        assert_eq!(world.read("dst/dst~/in"), b"stays", "{words_of}");
+        assert_eq!(world.read("dst/other"), b"src", "{words_of}");
+    }
+}
+
+#[test]
+fn a_source_that_is_a_link_to_another_is_no_error_once_that_is_removed() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/f", "content");
+        world.link("f", "src/g");
+        let (f, g) = (way.from("src/f"), way.from("src/g"));
+        world.ok(&format!("-aL --remove-source-files {f} {g} {}", way.to("dst/")));
+        assert!(!world.exists("src/f"), "{way:?}");
+        for name in ["f", "g"] {
+            assert_eq!(world.read(format!("dst/{name}")), b"content", "{way:?}");
+        }
+    }
+}
+
+#[test]
 fn a_backup_never_leaves_the_destination_through_a_link() {
     let world = world();
     world.mkdir("outside");

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Run, WAYS, Way, World, rsync};
+use common::attrs::{SOMEBODY, own};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, rsync, skip};
 
 fn world() -> World {
     let world = World::new();
@@ -88,6 +89,59 @@ fn implied_directories_keep_their_attributes_where_that_is_asked_for() {
         assert_eq!((world.mode("dst/src/a"), world.time("dst/src/a").0), (0o700, 1_000_000_000));
         sync(&world, way, "-Rrp --no-implied-dirs --chmod=Dg+s", &["src/a/b"]);
         assert_eq!([world.mode("dst/src/a"), world.mode("dst/src/a/b")], [0o700, 0o2755]);
+    }
+}
+
+/// Something mounted at a name, gone with this value.
+struct Mounted<'a>(&'a World, &'a str);
+
+impl<'a> Mounted<'a> {
+    fn at(world: &'a World, name: &'a str) -> Option<Self> {
+        world.mkdir(name);
+        let words = ["-t", "tmpfs", "-o", "mode=755,size=1M", "tmpfs", name];
+        let mounted = is_root() && Run::of(&mut world.command("mount", words)).code == Some(0);
+        if !mounted {
+            skip("nothing can be mounted here");
+        }
+        mounted.then(|| Self(world, name))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["-l", self.1]));
+    }
+}
+
+#[test]
+fn other_file_systems_are_not_entered_where_that_is_asked_for() {
+    for way in WAYS {
+        let world = world();
+        let Some(_mounted) = Mounted::at(&world, "src/a/mounted") else { return };
+        world.write("src/a/mounted/inside", "x");
+        world.chmod("", 0o755);
+        own(&world.path("dst"), SOMEBODY, SOMEBODY);
+        let operands = [way.from("src/"), way.to("dst/")];
+        for (option, here) in
+            [("-x", &["a/mounted"][..]), ("-xx", &[]), ("-rt", &["a/mounted", "a/mounted/inside"])]
+        {
+            for user in [0, SOMEBODY].map(|user| user.to_string()) {
+                let words = ["--reuid", &user, "--regid", &user, "--clear-groups", DELTIC, "sync"];
+                let mut run = world.command("setpriv", words);
+                run.args(["-rt", "--delete", option, "-e", SHELL, "--deltic-path", DELTIC]);
+                let run = Run::of(run.args(&operands));
+                assert_eq!(run.code, Some(0), "{way:?} {option} {user} {run:#?}");
+                let mut all = all(&world, "dst");
+                all.retain(|name| name.contains("mounted"));
+                assert_eq!(all, here, "{way:?} {option} {user}");
+                let rsh = format!("--rsh={SHELL}");
+                let same = ["-rtni", "--delete", option, &rsh, &operands[0], &operands[1]];
+                if let Some(run) = rsync(&world, &same) {
+                    assert_eq!(run.stdout, "", "{way:?} {option} {user}");
+                }
+                Run::of(&mut world.command("find", ["dst", "-mindepth", "1", "-delete"]));
+            }
+        }
     }
 }
 
@@ -207,6 +261,29 @@ fn a_listed_path_starts_behind_its_dot() {
                 Some(there),
                 "{way:?} {line}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_fails_alone() {
+    for way in WAYS {
+        for line in ["x".repeat(300), "x".repeat(70_000), "deep/".repeat(2000)] {
+            for relative in ["", "--no-relative"] {
+                let world = World::new();
+                world.write("src/a", "first");
+                world.write("src/b", "behind it");
+                world.write("dst/c", "stays after an error");
+                world.write("list", format!("a\n{line}\nb\n"));
+                let words = format!("-a --delete --files-from=list {relative}");
+                let run =
+                    world.fails(23, &format!("{words} {} {}", way.from("src"), way.to("dst")));
+                assert!(run.stderr.contains("file name too long"), "{way:?} {run:#?}");
+                assert!(run.stderr.len() < 1000, "{way:?} {run:#?}");
+                for name in ["a", "b", "c"] {
+                    assert!(world.exists(format!("dst/{name}")), "{way:?} {name} {run:#?}");
+                }
+            }
         }
     }
 }

@@ -2,14 +2,18 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::attrs::{SOMEBODY, own, set_times};
+use common::look::{Kind, look};
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 
 /// Blocks of 512 bytes that a name takes.
@@ -333,6 +337,100 @@ fn a_killed_run_in_place_leaves_old_or_is_repaired_by_the_next() {
     }
 }
 
+/// Makes a world in which a large file is changed where it is, starts `run` and waits until it is being written to.
+fn in_the_midst(run: impl FnOnce(&World) -> std::process::Child) -> (World, std::process::Child) {
+    let world = World::new();
+    world.write("src/file", noise(400 << 20, 2));
+    world.write("dst/file", noise(4 << 20, 1));
+    let child = run(&world);
+    let start = Instant::now();
+    while world.path("dst/file").metadata().expect("it is there").len() == 4 << 20 {
+        assert!(start.elapsed() < Duration::from_secs(50), "nothing changes");
+    }
+    (world, child)
+}
+
+fn in_place(world: &World, program: &[&str], to: &str) -> std::process::Child {
+    let words = [
+        "sync",
+        "-aW",
+        "--inplace",
+        "--no-fsync",
+        "-e",
+        SHELL,
+        "--deltic-path",
+        DELTIC,
+        "src/",
+        to,
+    ];
+    Command::new(program[0])
+        .args(&program[1..])
+        .args(words)
+        .current_dir(world.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let kill = ["-s", name, &child.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().expect("it starts").success());
+}
+
+#[test]
+fn an_interrupted_run_in_place_changes_the_file_to_its_end() {
+    for name in ["INT", "TERM"] {
+        let (world, child) = in_the_midst(|world| in_place(world, &[DELTIC], "dst/"));
+        signal(&child, name);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(world.read("dst/file") == world.read("src/file"), "{name} {said}");
+        assert_eq!(world.time("dst/file"), world.time("src/file"), "{name} {said}");
+        // Who was quicker than the signal has nothing to say.
+        if output.status.code() == Some(20) {
+            assert!(said.contains("file is changing in place"), "{said}");
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_other_end_changes_a_file_in_place_to_its_end_whatever_becomes_of_us() {
+    let (world, mut child) = in_the_midst(|world| in_place(world, &[DELTIC], "h:dst/"));
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    let start = Instant::now();
+    while world.time("dst/file") != world.time("src/file") {
+        assert!(start.elapsed() < Duration::from_secs(50), "it is left part old and part new");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(world.read("dst/file") == world.read("src/file"));
+}
+
+#[test]
+fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
+    if !common::is_installed("strace") {
+        return common::skip("strace is not installed: nothing takes long enough");
+    }
+    let slowly = ["strace", "-D", "-f", "-o", "/dev/null"];
+    let slowly = [&slowly[..], &["-e", "inject=copy_file_range:delay_exit=3000000", DELTIC]];
+    let (world, mut child) = in_the_midst(|world| in_place(world, &slowly.concat(), "dst/"));
+    signal(&child, "INT");
+    let (mut told, mut said) =
+        (BufReader::new(child.stderr.take().expect("it is ours")), String::new());
+    told.read_line(&mut said).expect("it is text");
+    assert!(said.contains("file is changing in place"), "{said}");
+    signal(&child, "INT");
+    told.read_to_string(&mut said).expect("it is text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(20), "{said}");
+    assert!(said.contains("while file was changing in place"), "{said}");
+    let run = world.ok("-a --inplace --no-whole-file --stats src/ dst/");
+    assert!(run.stat("Literal data") < 1 << 20, "{run:#?}");
+    world.assert_same("src", "dst");
+}
+
 #[test]
 fn only_tails_are_added_and_what_is_not_shorter_stays() {
     for option in ["--append", "--append-verify"] {
@@ -526,6 +624,23 @@ fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice
     }
 }
 
+/// A first copy of files that go whole in one block.
+#[test]
+fn short_files_that_waited_for_their_names_are_not_sent_again() {
+    let world = World::new();
+    world.mkdir("dst");
+    for n in 0..60 {
+        world.write(format!("src/{n}"), noise(200_000, n));
+    }
+    let staged = || world.exists("dst/.deltic") && world.names("dst/.deltic").len() > 30;
+    // The far end goes on until it hears of it; what it stages then is complete too.
+    kill_when(slow(&world, "--delay-updates src/ h:dst/"), staged);
+    let run = world.ok("-a --delay-updates --stats src/ h:dst/");
+    assert!(run.stat("Literal data") < 35 * 200_000, "{run:#?}");
+    world.assert_same("src", "dst");
+    world.assert_clean("dst");
+}
+
 #[test]
 fn what_is_not_complete_is_shown_and_used_and_gone_with_success() {
     for (words, shown) in
@@ -568,6 +683,59 @@ fn partial_files_are_neither_sent_nor_deleted() {
     let mut run = world.command(DELTIC, ["sync", "-aP", "--delete", "src/", "dst/"]);
     assert_eq!(common::Run::of(run.env("RSYNC_PARTIAL_DIR", ".part")).code, Some(0));
     assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
+}
+
+#[test]
+fn where_files_grow_is_no_difference_to_rsync() {
+    for words in ["-ai -T ASIDE", "-ai -T ASIDE --inplace", "-aiObW -T . --delete"] {
+        for way in WAYS {
+            let world = World::new();
+            world.mkdir("aside");
+            // rsync takes none with `..` in it.
+            let words = words.replace("ASIDE", &world.path("aside").display().to_string());
+            world.write("src/sub/new", "new");
+            world.write("src/file", noise(300_000, 1));
+            for dir in ["dst", "theirs"] {
+                world.write(format!("{dir}/file"), noise(200_000, 1));
+                world.write(format!("{dir}/extra"), "x");
+            }
+            // A second is the least that rsync sees.
+            for (dir, time) in
+                [("src", 1_000_000_000), ("dst", 1_100_000_000), ("theirs", 1_100_000_000)]
+            {
+                for name in look(&world.path(dir)).into_keys() {
+                    world.set_time(Path::new(dir).join(name), time);
+                }
+            }
+            let run = |program: &dyn Fn(&[&str]) -> Option<Run>, dir: &str| {
+                let operands = [way.from("src/"), way.to(dir)];
+                let words: Vec<_> =
+                    words.split(' ').chain(operands.iter().map(String::as_str)).collect();
+                let run = program(&words)?;
+                let lines = run.stdout.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+                assert_eq!(world.names("aside"), [""; 0], "{way:?} {words:?}");
+                let seen = look(&world.path(dir)).into_iter().map(|(path, look)| {
+                    let time = (look.kind == Kind::File).then_some(look.modified);
+                    (path, look.content, look.mode, time)
+                });
+                Some((run.code, lines, seen.collect::<Vec<_>>()))
+            };
+            let rsh = format!("--rsh={SHELL}");
+            let theirs = run(&|words| rsync(&world, &[words, &[&rsh]].concat()), "theirs/");
+            let ours = run(&|words| Some(world.sync(words)), "dst/");
+            let Some(theirs) = theirs else { return };
+            assert_eq!(ours, Some(theirs), "{way:?} {words}");
+        }
+    }
+    // Where it is missing both end before anything is touched, if with codes of their own.
+    let world = World::new();
+    world.write("src/file", "new");
+    world.fails(3, "-a -T ../missing src/ dst/");
+    if common::is_installed("rsync") {
+        let words = ["-a", "-T", "../missing", "src/", "theirs/"];
+        assert_ne!(Run::of(&mut world.command("rsync", words)).code, Some(0));
+        assert!(!world.exists("theirs/file") && !world.exists("dst/file"));
+    }
 }
 
 #[test]

@@ -5,11 +5,16 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::peer::{agreed, entry, hello, listing, sync_over};
 use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, Way, World, noise};
+use deltic_core::Kind;
+use deltic_protocol::ToSender;
 use deltic_protocol::hello::{Alive, Request};
+use deltic_protocol::message::{FileNo, How};
 use deltic_protocol::options::Options;
 
 fn world() -> World {
@@ -170,6 +175,40 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
         assert!(run.stderr.starts_with("deltic: timeout: "), "{run:#?}");
         assert!(start.elapsed() < Duration::from_secs(30));
     }
+}
+
+/// Whatever it said before, and whether it still reads or not.
+#[test]
+fn who_falls_silent_is_given_up_whatever_was_said_before() {
+    let (file, how) = (FileNo(0), How::Whole);
+    let list = listing(vec![entry("file", Kind::File, 300_000)]);
+    let want = [agreed(), ToSender::Want { file, how }.encode()].concat();
+    let (push, pull) = (["src/", "h:dst/"], ["h:src/", "dst/"]);
+    thread::scope(|scope| {
+        for (said, operands) in [
+            (Vec::new(), push),
+            (hello(), pull),
+            (agreed(), push),
+            (agreed()[..agreed().len() - 1].to_vec(), pull),
+            (list[..list.len() - 5].to_vec(), pull),
+            (list, pull),
+            (want, push),
+        ] {
+            // Its side stays open.
+            for then in ["exec 3>&1; exec cat >/dev/null", "exec sleep 60"] {
+                let said = said.clone();
+                scope.spawn(move || {
+                    let world = world();
+                    world.write("said", &said);
+                    let shell = format!("sh -c 'cat said; {then} 2>/dev/null' rsh");
+                    let words = [&["--timeout=1"], &operands[..]].concat();
+                    let run = sync_over(&world, &shell, &words);
+                    let told = run.stderr.contains("deltic: timeout: ");
+                    assert!(run.code == Some(30) && told, "{said:?} {then} {run:#?}");
+                });
+            }
+        }
+    });
 }
 
 /// Neither end has anything to say while the user thinks; so it is while one of them hashes a long file.

@@ -1,251 +1,442 @@
 //! Every option, by the real binary, here and over a pipe, for root; and each over one of these for an ordinary user: all end
-//! alike.
+//! alike. What a run leaves and says is another than without the option, or the table says that nothing shows.
 //!
 //! What an option does is for other suites to say; `testing/COVERAGE.md` names them. Here each has its turn with each user, and
-//! none is forgotten.
+//! none is forgotten, or ignored.
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use common::attrs::{SOMEBODY, own};
-use common::look::look;
-use common::{DELTIC, SHELL, WAYS, Way, World, is_root, skip};
+use common::attrs::{ACCESS, SOMEBODY, acl, node, note, own, set_times};
+use common::look::{Kind, Look, look};
+use common::{DELTIC, SHELL, WAYS, Way, World, edited, is_root, noise, skip};
+use rustix::fs::FileType;
 
-/// Words for each option, and what they end with.
-const WORDS: &[(&str, i32)] = &[
-    ("--archive --verbose", 0),
-    ("--recursive --links --perms --times", 0),
-    ("-a --no-recursive", 0),
-    ("-a --no-links", 0),
-    ("-a --no-perms", 0),
-    ("-a --no-times", 0),
-    ("-rt --owner --group", 0),
-    ("-a --no-owner --no-group", 0),
-    ("-rt --specials", 0),
-    ("-rt --devices", 0),
-    ("-rt -D", 0),
-    ("-a --no-D", 0),
-    ("-a --no-devices --no-specials", 0),
-    ("-rt --executability", 0),
-    ("-a --chmod=Fgo-w", 0),
-    ("-rt --acls", 0),
-    ("-rt --xattrs", 0),
-    ("-rt --atimes --open-noatime", 0),
-    ("-a --omit-dir-times --omit-link-times", 0),
-    ("-a --numeric-ids", 0),
-    ("-rt --no-super --usermap=*:0 --groupmap=*:0", 0),
-    ("-rt --no-super --chown=0:0", 0),
-    ("-rlt --super", 0),
-    ("-rt --crtimes", 1),
-    ("--dirs -t", 0),
-    ("-rt --relative", 0),
-    ("-rtR --no-implied-dirs", 0),
-    ("-rt --one-file-system", 0),
-    ("-rt --prune-empty-dirs", 0),
-    ("-rt --mkpath", 0),
-    ("-a --files-from=list", 0),
-    ("-a --files-from=zero --from0", 0),
-    ("-a --list-only", 0),
-    ("-rt --ignore-missing-args", 0),
-    ("-rt --delete-missing-args", 0),
-    ("-rt --old-args --secluded-args", 0),
-    ("-rt --size-only", 0),
-    ("-rt --ignore-times", 0),
-    ("-rt --modify-window=1", 0),
-    ("-rt --update", 0),
-    ("-rt --existing", 0),
-    ("-rt --ignore-existing", 0),
-    ("-rt --max-size=5", 0),
-    ("-rt --min-size=5", 0),
-    ("-rpt --compare-dest=../alt", 0),
-    ("-rpt --copy-dest=../alt", 0),
-    ("-rpt --link-dest=../alt", 0),
-    ("-rt --fuzzy", 0),
-    ("-rt --checksum", 0),
-    ("-rt --dry-run --itemize-changes", 0),
-    ("-rt --filter=-_file --delete", 0),
-    ("-rt --exclude=file", 0),
-    ("-rt --include=file --exclude=*", 0),
-    ("-rt --exclude-from=list", 0),
-    ("-rt --include-from=list --exclude=*", 0),
-    ("-rt -F", 0),
-    ("-rt --cvs-exclude", 0),
-    ("-rt --gitignore", 0),
-    ("-rt --delete-excluded --exclude=file", 0),
-    ("-rt --copy-links", 23),
-    ("-rlt --copy-dirlinks", 0),
-    ("-rlt --copy-unsafe-links", 23),
-    ("-rlt --safe-links", 0),
-    ("-rlt --munge-links", 0),
-    ("-rt --delete", 0),
-    ("-rt --delete --max-delete=0", 25),
-    ("-rt --delete --force-delete", 0),
-    ("-rt --force", 0),
-    ("-rt --delete --ignore-errors", 0),
-    ("-rt --remove-source-files", 0),
-    ("-rt --backup", 0),
-    ("-rt --backup --backup-dir=kept", 0),
-    ("-rt --backup --suffix=.old", 0),
-    ("-rt --whole-file", 0),
-    ("-rt --no-whole-file", 0),
-    ("-rt --strategy=rsync", 0),
-    ("-rt --streams=2 --threads=2", 0),
-    ("-rt --no-fsync", 0),
-    ("-rt --fsync", 0),
-    ("-rt --compress --compress-choice=zstd --compress-level=3", 0),
-    ("-rt --skip-compress=gz --compress-threads=2", 0),
-    ("-rt --bwlimit=10m", 0),
-    ("-rt --timeout=50 --contimeout=50 --stop-after=5", 0),
-    ("-rt --stop-at=2999-01-01", 0),
-    ("-rt --stop-at=1999-01-01", 1),
-    ("-rt --remote-option=--bwlimit=10m", 0),
-    ("-rt --ipv4", 0),
-    ("-rt --ipv6", 0),
-    ("-rtv --quiet", 0),
-    ("-rt --info=name,stats2", 0),
-    ("-rt --debug=all", 0),
-    ("-rt --out-format=%n", 0),
-    ("-rt --log-file=o/log --log-file-format=%n", 0),
-    ("-rt --stats --human-readable", 0),
-    ("-rt --stats --no-human-readable", 0),
-    ("-rt --explain", 0),
-    ("-rt --progress", 0),
-    ("-rt -P", 0),
-    ("-rt --no-progress", 0),
-    ("-rt --json", 0),
-    ("-rti --8-bit-output", 0),
-    ("-rtv --stderr=all", 0),
-    ("-rtv --outbuf=line", 0),
-    ("-rt --no-motd", 0),
-    ("--version", 0),
-    ("--help", 0),
-    ("-rt --hard-links", 0),
-    ("-rlt --keep-dirlinks", 0),
-    ("-rt --fake-super", 0),
-    ("-rtc --no-cache", 0),
-    ("-rtc --cache", 0),
-    ("-rt --sparse", 0),
-    ("-rt --inplace", 0),
-    ("-rt --append", 0),
-    ("-rt --append-verify", 0),
-    ("-rt --preallocate", 0),
-    ("-rt --temp-dir=../alt", 0),
-    ("-rt --partial-dir=.part", 0),
-    ("-rt --delay-updates", 0),
-    ("-rt --block-size=8192 --checksum-choice=blake3", 0),
-    ("-rt --partial --inc-recursive --no-inc-recursive", 0),
-    (
-        "-rt --protocol=31 --checksum-seed=1 --blocking-io --trust-sender --old-compress --qsort --no-crtimes",
-        0,
-    ),
-    ("-rt --max-alloc=1g --port=1 --sockopts=x --address=x --insecure-links", 0),
-    ("-rt --password-file=list", 1),
-    ("-rt --early-input=list", 0),
-    ("-rt --write-batch=b", 0),
-    ("-rt --only-write-batch=b", 4),
-    ("-rt --read-batch=b", 4),
-    ("-rt --iconv=utf8", 4),
-    ("-rt --copy-as=root", 4),
-    ("-rt --server --sender", 4),
-    ("-rt --daemon", 4),
+/// What shows of an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// A run without it ends otherwise.
+    Yes,
+    /// For root alone.
+    ToRoot,
+    /// It is about speed or patience, is accepted, or has a test of its own where more is to be seen.
+    No,
+}
+use Shows::{No, ToRoot, Yes};
+
+/// Words, the option that is added to them, and what both end with. `from=` and `to=` are other operands.
+const WORDS: &[(&str, &str, i32, Shows)] = &[
+    ("-n", "--archive", 0, Yes),
+    ("-rt", "--verbose", 0, Yes),
+    ("", "--recursive", 0, Yes),
+    ("-r", "--links", 0, Yes),
+    ("-r", "--perms", 0, Yes),
+    ("-r", "--times", 0, Yes),
+    ("-a", "--no-recursive", 0, Yes),
+    ("-a", "--no-links", 0, Yes),
+    ("-a", "--no-perms", 0, Yes),
+    ("-a", "--no-times", 0, Yes),
+    ("-rt", "--owner", 0, ToRoot),
+    ("-rt", "--group", 0, Yes),
+    ("-a", "--no-owner", 0, ToRoot),
+    ("-a", "--no-group", 0, Yes),
+    ("-rt", "--specials", 0, Yes),
+    ("-rt", "--devices", 0, Yes),
+    ("-rt", "-D", 0, Yes),
+    ("-a", "--no-D", 0, Yes),
+    ("-a", "--no-devices", 0, Yes),
+    ("-a", "--no-specials", 0, Yes),
+    ("-rt", "--executability", 0, Yes),
+    ("-a", "--chmod=Fgo+w", 0, Yes),
+    ("-rpt", "--acls", 0, Yes),
+    ("-rt", "--xattrs", 0, Yes),
+    ("-rt", "--atimes", 0, Yes),
+    ("-rt", "--open-noatime", 0, Yes),
+    ("-a", "--omit-dir-times", 0, Yes),
+    ("-a", "--omit-link-times", 0, Yes),
+    ("-a", "--numeric-ids", 0, No),
+    ("-rt", "--usermap=*:7", 0, ToRoot),
+    ("-rt", "--groupmap=*:6", 0, Yes),
+    ("-rt", "--chown=:6", 0, Yes),
+    ("-a", "--no-super", 0, ToRoot),
+    ("-rlt", "--super", 0, No),
+    ("-rt", "--crtimes", 1, Yes),
+    ("-t", "--dirs", 0, Yes),
+    ("-rt", "--relative", 0, Yes),
+    ("-t --files-from=deep", "--no-implied-dirs", 0, Yes),
+    ("-rt", "--one-file-system", 0, No),
+    ("-rt", "--prune-empty-dirs", 0, Yes),
+    ("-rt to=o/dst/no/such/", "--mkpath", 0, Yes),
+    ("-a", "--files-from=list", 0, Yes),
+    ("-a --files-from=zero", "--from0", 0, Yes),
+    ("-a", "--list-only", 0, Yes),
+    ("-rt from=src/missing", "--ignore-missing-args", 0, Yes),
+    ("-rt from=src/extra", "--delete-missing-args", 0, Yes),
+    ("-rt", "--old-args", 0, No),
+    ("-rt", "--secluded-args", 0, No),
+    ("-rt", "--size-only", 0, Yes),
+    ("-rt", "--ignore-times", 0, Yes),
+    ("-rt", "--modify-window=1", 0, Yes),
+    ("-rt", "--update", 0, Yes),
+    ("-rt", "--existing", 0, Yes),
+    ("-rt", "--ignore-existing", 0, Yes),
+    ("-rt", "--max-size=5", 0, Yes),
+    ("-rt", "--min-size=5", 0, Yes),
+    ("-rpt", "--compare-dest=../alt", 0, Yes),
+    ("-rpti", "--copy-dest=../alt", 0, Yes),
+    ("-rpt", "--link-dest=../alt", 0, Yes),
+    ("-rt --no-whole-file --out-format=%n:%b", "--fuzzy", 0, No),
+    ("-rt", "--checksum", 0, Yes),
+    ("-rt", "--dry-run", 0, Yes),
+    ("-rt", "--itemize-changes", 0, Yes),
+    ("-rt --delete", "--filter=-_file", 0, Yes),
+    ("-rt", "--exclude=file", 0, Yes),
+    ("-rt --exclude-from=all", "--include=file", 0, No),
+    ("-rt", "--exclude-from=list", 0, Yes),
+    ("-rt --include=*/", "--include-from=list", 0, No),
+    ("-rt", "-F", 0, Yes),
+    ("-rt", "--cvs-exclude", 0, Yes),
+    ("-rt", "--gitignore", 0, Yes),
+    ("-rt --delete --exclude=file", "--delete-excluded", 0, Yes),
+    ("-rt", "--copy-links", 23, Yes),
+    ("-rlt", "--copy-dirlinks", 0, Yes),
+    ("-rlt", "--copy-unsafe-links", 23, Yes),
+    ("-rlt", "--safe-links", 0, Yes),
+    ("-rlt", "--munge-links", 0, Yes),
+    ("-rt", "--delete", 0, Yes),
+    ("-rt --delete", "--max-delete=0", 25, Yes),
+    ("-rt --delete from=src/empty/", "--force-delete", 0, Yes),
+    ("-rt from=src/file to=o/dst/full/", "--force", 0, Yes),
+    ("-rt -f:_.bad --delete", "--ignore-errors", 23, Yes),
+    ("-rt", "--remove-source-files", 0, Yes),
+    ("-rt", "--backup", 0, Yes),
+    ("-rt --backup", "--backup-dir=kept", 0, Yes),
+    ("-rt --backup", "--suffix=.old", 0, Yes),
+    ("-rt --no-whole-file --out-format=%n:%b", "--whole-file", 0, Yes),
+    ("-rt --whole-file --out-format=%n:%b", "--no-whole-file", 0, Yes),
+    ("-rt --no-whole-file --out-format=%n:%b", "--strategy=rsync", 0, Yes),
+    ("-rt --no-whole-file --out-format=%n:%b", "--block-size=32768", 0, Yes),
+    ("-rt --no-whole-file --out-format=%n:%b", "--checksum-choice=none", 0, Yes),
+    ("-rt", "--streams=2", 0, No),
+    ("-rt", "--threads=2", 0, No),
+    ("-rt", "--no-fsync", 0, No),
+    ("-rt", "--fsync", 0, No),
+    ("-rt", "--compress", 0, No),
+    ("-rt", "--compress-choice=zstd", 0, No),
+    ("-rt", "--compress-level=3", 0, No),
+    ("-rt", "--skip-compress=gz", 0, No),
+    ("-rt", "--compress-threads=2", 0, No),
+    ("-rt", "--bwlimit=10m", 0, No),
+    ("-rt", "--timeout=50", 0, No),
+    ("-rt", "--contimeout=50", 0, No),
+    ("-rt", "--stop-after=5", 0, No),
+    ("-rt", "--stop-at=2999-01-01", 0, No),
+    ("-rt", "--stop-at=1999-01-01", 1, Yes),
+    ("-rt", "--remote-option=--bwlimit=10m", 0, No),
+    ("-rt", "--ipv4", 0, No),
+    ("-rt", "--ipv6", 0, No),
+    ("-rtv", "--quiet", 0, Yes),
+    ("-rt", "--info=name,stats2", 0, Yes),
+    ("-rt", "--debug=all", 0, No),
+    ("-rt", "--out-format=%n", 0, Yes),
+    ("-rt", "--log-file=o/log", 0, Yes),
+    ("-rt --log-file=o/log", "--log-file-format=%n", 0, Yes),
+    ("-rt", "--stats", 0, Yes),
+    ("-rt --stats", "--human-readable", 0, Yes),
+    ("-rt --stats", "--no-human-readable", 0, Yes),
+    ("-rt", "--explain", 0, Yes),
+    ("-rt", "--progress", 0, Yes),
+    ("-rt", "-P", 0, Yes),
+    ("-rt --progress", "--no-progress", 0, Yes),
+    ("-rt", "--json", 0, Yes),
+    ("-rti", "--8-bit-output", 0, Yes),
+    ("-rtv", "--stderr=all", 0, Yes),
+    ("-rtv", "--outbuf=line", 0, No),
+    ("-rt", "--no-motd", 0, No),
+    ("-rt", "--version", 0, Yes),
+    ("-rt", "--help", 0, Yes),
+    ("-rt", "--hard-links", 0, Yes),
+    ("-rlt", "--keep-dirlinks", 0, Yes),
+    ("-a", "--fake-super --remote-option=--fake-super", 0, Yes),
+    ("-rtc", "--no-cache", 0, No),
+    ("-rtc", "--cache", 0, No),
+    ("-rt", "--sparse", 0, Yes),
+    ("-rt", "--inplace", 0, Yes),
+    ("-rt", "--append", 0, Yes),
+    ("-rt", "--append-verify", 0, Yes),
+    ("-rt", "--preallocate", 0, No),
+    ("-rt", "--temp-dir=../alt", 0, Yes),
+    ("-rt", "--partial-dir=.part", 0, No),
+    ("-rt", "--delay-updates", 0, No),
+    ("-rt", "--partial", 0, No),
+    ("-rt", "--inc-recursive", 0, No),
+    ("-rt", "--no-inc-recursive", 0, No),
+    ("-rt", "--protocol=31", 0, No),
+    ("-rt", "--checksum-seed=1", 0, No),
+    ("-rt", "--blocking-io", 0, No),
+    ("-rt", "--trust-sender", 0, No),
+    ("-rt", "--old-compress", 0, No),
+    ("-rt", "--qsort", 0, No),
+    ("-rt", "--no-crtimes", 0, No),
+    ("-rt", "--max-alloc=1g", 0, No),
+    ("-rt", "--port=1", 0, No),
+    ("-rt", "--sockopts=x", 0, No),
+    ("-rt", "--address=x", 0, No),
+    ("-rt", "--insecure-links", 0, No),
+    ("-rt", "--password-file=list", 1, Yes),
+    ("-rt", "--early-input=list", 0, No),
+    ("-rt", "--write-batch=b", 0, Yes),
+    ("-rt", "--only-write-batch=b", 4, Yes),
+    ("-rt", "--read-batch=b", 4, Yes),
+    ("-rt", "--iconv=utf8", 4, Yes),
+    ("-rt", "--copy-as=root", 4, Yes),
+    ("-rt", "--server", 4, Yes),
+    ("-rt", "--sender", 4, Yes),
+    ("-rt", "--daemon", 4, Yes),
 ];
 
 /// Options that every run here has.
 const ALWAYS: &[&str] = &["--rsh", "--deltic-path"];
 
+/// Who runs it.
+type User = Option<u32>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct End {
     code: Option<i32>,
-    /// Without figures, which may be of time.
+    /// In order, and without figures of time and traffic.
     stdout: Vec<String>,
-    trees: BTreeMap<PathBuf, String>,
-    shown: String,
+    stderr: Vec<String>,
+    /// What is there, and what of it is the user's affair.
+    trees: BTreeMap<PathBuf, (String, String)>,
+}
+
+impl End {
+    /// All that is said of it.
+    fn lines(&self) -> BTreeSet<String> {
+        let told = |from: &'static str, lines: &[String]| {
+            lines.iter().map(move |line| format!("{from}: {line}")).collect::<Vec<_>>()
+        };
+        let trees = self.trees.iter().map(|(path, (all, own))| format!("{path:?} {all} {own}"));
+        let code = format!("code {:?}", self.code);
+        let lines = [told("stdout", &self.stdout), told("stderr", &self.stderr)].concat();
+        trees.chain(lines).chain([code]).collect()
+    }
+}
+
+/// A world in which every option has something to do, all of it `user`'s but for one file.
+fn world(user: User) -> World {
+    let world = World::new();
+    let large = noise(100_000, 1);
+    for name in [
+        "file",
+        "dir/other",
+        "hidden",
+        "x.o",
+        "ignored",
+        "kept/in it",
+        "hard",
+        "attributed",
+        "foreign",
+    ] {
+        world.write(format!("src/{name}"), name);
+    }
+    world.write("src/.rsync-filter", "- hidden\n");
+    world.write("src/.gitignore", "ignored\n");
+    world.write("src/dir/.bad", "no rule\n");
+    world.write("src/large", edited(&large, 50_000));
+    world.write("src/zeros", vec![0; 128 << 10]);
+    world.write("src/tail", "begins and goes on");
+    world.write(OsStr::from_bytes(b"src/odd \xff"), "x");
+    for name in ["hidden content", "length", "near", "newer", "run"] {
+        world.write(format!("src/{name}"), "what is new");
+        world.write(format!("o/dst/{name}"), "what is old");
+    }
+    world.chmod("src/run", 0o755);
+    fs::hard_link(world.path("src/hard"), world.path("src/hard too")).expect("it is free");
+    world.mkdir("src/empty");
+    for (target, name) in
+        [("file", "link"), ("/nowhere/../etc/hostname-that-is-not", "astray"), ("dir", "to dir")]
+    {
+        world.link(target, &format!("src/{name}"));
+    }
+    note(&world.path("src/attributed"), "user.a", b"b");
+    note(&world.path("src/attributed"), ACCESS, &acl(33, 33).to_bytes());
+    node(&world.path("src/fifo"), FileType::Fifo, (0, 0));
+    if is_root() {
+        node(&world.path("src/device"), FileType::CharacterDevice, (1, 3));
+    }
+    for (name, text) in [
+        ("o/dst/file", "older content"),
+        ("o/dst/extra", "x"),
+        ("o/dst/tail", "BEGINS"),
+        ("o/dst/full/file/x", "x"),
+        ("o/dst/real/x", "x"),
+        ("o/alt/file", "file"),
+        ("o/alt/dir/other", "dir/other"),
+        ("list", "file\n"),
+        ("deep", "dir/other\n"),
+        ("zero", "file\0dir\0"),
+        ("all", "*\n"),
+    ] {
+        world.write(name, text);
+    }
+    world.write("o/dst/large", &large);
+    world.link("real", "o/dst/kept");
+    for (dir, time) in [("src", 1_000_000_000), ("o", 1_050_000_000)] {
+        for path in look(&world.path(dir)).into_keys() {
+            let path = world.path(dir).join(path);
+            if let Some(user) = user {
+                own(&path, user, user);
+            }
+            set_times(&path, (900_000_000, time));
+        }
+    }
+    for (name, time) in
+        [("hidden content", 1_000_000_000), ("near", 1_000_000_001), ("newer", 1_100_000_000)]
+    {
+        set_times(&world.path(format!("o/dst/{name}")), (900_000_000, time));
+    }
+    for name in ["file", "dir/other"] {
+        set_times(&world.path("o/alt").join(name), (900_000_000, 1_000_000_000));
+    }
+    if is_root() {
+        own(&world.path("src/foreign"), 5, 6);
+    }
+    world.chmod("", 0o755);
+    world
 }
 
 /// Runs `words` as root or somebody, in a world that is his.
-fn run(words: &str, way: Way, user: Option<u32>) -> End {
-    let world = World::new();
-    for (name, content) in
-        [("src/file", "content"), ("src/dir/other", "more"), ("src/.rsync-filter", "- hidden\n")]
-    {
-        world.write(name, content);
-        world.set_time(name, 1_000_000_000);
-    }
-    world.write("src/hidden", "x");
-    world.mkdir("src/empty");
-    world.link("file", "src/link");
-    world.link("/nowhere/../etc/hostname-that-is-not", "src/astray");
-    world.write("alt/file", "content");
-    world.set_time("alt/file", 1_000_000_000);
-    world.write("o/dst/file", "older content");
-    world.write("o/dst/extra", "x");
-    world.write("list", "file\n");
-    world.write("zero", "file\0dir\0");
-    world.write("o/alt/file", "content");
-    world.set_time("o/alt/file", 1_000_000_000);
-    world.chmod("", 0o755);
-    if let Some(user) = user {
-        own(&world.path("o"), user, user);
-        for dir in ["src", "o/dst", "o/alt"] {
-            for path in look(&world.path(dir)).keys() {
-                own(&world.path(dir).join(path), user, user);
-            }
+fn run(words: &str, way: Way, user: User) -> End {
+    let world = world(user);
+    let before = look(&world.path("o"));
+    let (mut from, mut to, mut said) = ("src/", "o/dst/", Vec::new());
+    for word in words.split_whitespace() {
+        match word.split_once('=') {
+            Some(("from", operand)) => from = operand,
+            Some(("to", operand)) => to = operand,
+            _ => said.push(word),
         }
     }
-    let ends = [way.from("src/"), way.to("o/dst/")];
-    let mut command = std::process::Command::new(DELTIC);
+    let lower: &[&str] = &["--reuid=65534", "--regid=65534", "--groups=65534,6", DELTIC]
+        [..if user.is_some() { 4 } else { 0 }];
+    let program = if user.is_some() { "setpriv" } else { DELTIC };
+    let mut command = world.command(program, lower);
     command.args(["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC]);
-    command.args(words.split(' ')).args(&ends);
-    if let Some(user) = user {
-        command.uid(user).gid(user);
+    command.args(said).args([way.from(from), way.to(to)]);
+    let output = command.output().expect("it starts");
+    let mut trees = BTreeMap::new();
+    for (dir, before) in [("src", None), ("o", Some(&before))] {
+        for (path, look) in look(&world.path(dir)) {
+            let old = before.and_then(|before| before.get(&path));
+            let path = world.path(dir).join(path);
+            trees.insert(
+                path.strip_prefix(world.path("")).expect("it is below").into(),
+                seen(&path, &look, old),
+            );
+        }
     }
-    let output = world.settle(assert_cmd::Command::from_std(command)).output().expect("it starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let figureless = |line: &str| line.replace(|c: char| c.is_ascii_digit(), "");
-    let mut stdout: Vec<_> = text.lines().map(figureless).collect();
-    stdout.sort_unstable();
-    let seen = |dir: &str| {
-        let looks = look(&world.path(dir)).into_iter();
-        let told = move |(name, look): (PathBuf, common::look::Look)| {
-            (PathBuf::from(dir).join(name), format!("{:o} {}", look.mode, look.content))
-        };
-        looks.map(told).collect::<Vec<_>>()
-    };
-    End {
-        code: output.status.code(),
-        stdout,
-        trees: seen("src").into_iter().chain(seen("o/dst")).collect(),
-        shown: format!("{text}{}", String::from_utf8_lossy(&output.stderr)),
+    let (stdout, stderr) = (lines(&output.stdout), lines(&output.stderr));
+    End { code: output.status.code(), stdout, stderr, trees }
+}
+
+/// Lines in order of text, without what is another in each run.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    // A run may be over before all its streams are there.
+    let passing = ["{\"event\":\"progress\"", "further streams did not join"];
+    let is_lasting = |line: &&str| !passing.iter().any(|passing| line.contains(passing));
+    let mut lines: Vec<_> = text.lines().filter(is_lasting).map(figureless).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// A line without figures of time and traffic.
+fn figureless(line: &str) -> String {
+    let varies = ["seconds", "speedup", "Total bytes", "sent ", "{", "] "];
+    match varies.iter().any(|word| line.contains(word)) {
+        _ if line.contains("/sec") => "a rate".to_owned(),
+        true => line.replace(|c: char| c.is_ascii_digit() || ",.".contains(c), ""),
+        false => line.to_owned(),
     }
 }
 
+/// What all users see of a name that was `before`, and what is of the one that ran it.
+fn seen(path: &Path, now: &Look, before: Option<&Look>) -> (String, String) {
+    // What a test sets lies in the past.
+    let time = |secs: i64| if secs < 1_200_000_000 { secs } else { 0 };
+    let is_file = |look: &&Look| look.kind == Kind::File;
+    let is_same = before.filter(is_file).is_some_and(|before| before.inode == now.inode);
+    let meta = path.symlink_metadata().expect("it was looked at");
+    let is_full = meta.blocks() * 512 >= meta.len();
+    let content = match path.ends_with("log") {
+        true => lines(&fs::read(path).expect("it is there")).join("|"),
+        false => now.content.clone(),
+    };
+    let names = if now.kind == Kind::Dir { 0 } else { now.names };
+    let all = format!(
+        "{:o} {content} {} {names} {is_same} {is_full} {:?}",
+        now.mode,
+        time(now.modified.0),
+        now.notes.keys()
+    );
+    (all, format!("{:?} {}", now.owner, time(now.accessed)))
+}
+
 #[test]
-fn every_option_ends_alike_for_root_and_for_an_ordinary_user() {
+fn every_option_ends_alike_for_root_and_for_an_ordinary_user_and_shows() {
     if !is_root() {
         skip("only root can be somebody else as well");
     }
     std::thread::scope(|scope| {
         for (n, way) in WAYS.into_iter().enumerate() {
             // Somebody goes each way in turn, root all of them.
-            let both = move |(m, words)| ends_alike(words, way, is_root() && m % WAYS.len() == n);
-            scope.spawn(move || WORDS.iter().enumerate().for_each(both));
+            scope.spawn(move || {
+                let mut without = HashMap::new();
+                for (m, row) in WORDS.iter().enumerate() {
+                    ends_alike(row, way, is_root() && m % WAYS.len() == n, &mut without);
+                }
+            });
         }
     });
 }
 
-fn ends_alike((words, code): &(&str, i32), way: Way, lowered: bool) {
-    let own = run(words, way, None);
-    assert_eq!(own.code, Some(*code), "{words} {way:?}: {}", own.shown);
-    if !lowered {
-        return;
-    }
-    let other = run(words, way, Some(SOMEBODY));
-    assert_eq!(other.code, Some(*code), "{words} {way:?} as somebody: {}", other.shown);
-    assert_eq!(own.trees, other.trees, "{words} {way:?}: {}", other.shown);
-    if !words.contains("progress") && !words.contains("-P") {
-        assert_eq!(own.stdout, other.stdout, "{words} {way:?}");
+fn ends_alike(
+    &(words, option, code, shows): &(&'static str, &str, i32, Shows),
+    way: Way,
+    lowered: bool,
+    without: &mut HashMap<(&'static str, User), End>,
+) {
+    let users: &[User] = if lowered { &[None, Some(SOMEBODY)] } else { &[None] };
+    let with = format!("{words} {option}");
+    let mut ends = users.iter().map(|&user| {
+        let end = run(&with, way, user);
+        assert_eq!(end.code, Some(code), "{with} {way:?} {user:?}: {end:#?}");
+        let before = without.entry((words, user)).or_insert_with(|| run(words, way, user));
+        let is_seen = end != *before;
+        let expected = shows == Yes || shows == ToRoot && user.is_none() && is_root();
+        let differ = end.lines().symmetric_difference(&before.lines()).cloned().collect::<Vec<_>>();
+        assert_eq!(is_seen, expected, "{with} {way:?} {user:?}: {differ:#?}");
+        end
+    });
+    let (Some(own), Some(other)) = (ends.next(), ends.next()) else { return };
+    if shows != ToRoot {
+        let common = |mut end: End| {
+            end.stderr.clear(); // What they are told of what they may not do is not the same.
+            end.trees.values_mut().for_each(|(_, own)| own.clear());
+            end.trees.retain(|path, _| !path.ends_with("device"));
+            end.lines()
+        };
+        let (own, other) = (common(own), common(other));
+        let differ: Vec<_> = own.symmetric_difference(&other).collect();
+        assert!(differ.is_empty(), "{with} {way:?}: {differ:#?}");
     }
 }
 
@@ -253,7 +444,8 @@ fn ends_alike((words, code): &(&str, i32), way: Way, lowered: bool) {
 fn no_option_is_forgotten() {
     let world = World::new();
     let help = common::Run::of(&mut world.command(DELTIC, ["sync", "--help"])).stdout;
-    let said: Vec<&str> = WORDS.iter().flat_map(|(words, _)| words.split([' ', '='])).collect();
+    let said: Vec<&str> =
+        WORDS.iter().flat_map(|(_, option, ..)| option.split(['=', ' '])).collect();
     let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      --");
     let options = help.lines().filter(is_option).map(str::trim);
     let mut count = 0;

@@ -1,5 +1,6 @@
 //! What the system lets this process have: how many open files, and how long a file.
 
+use deltic_protocol::limits::MAX_ACTIVE_FILES;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,10 +18,11 @@ pub(crate) fn meet(runtime: &Runtime) {
     }
 }
 
-/// Most files that may be under way at once, if there is a limit to those that are open.
+/// Most files that may be under way at once, if the limit to those that are open lets fewer be than a session has.
 pub(crate) fn files_at_once() -> Option<usize> {
     let limit = usize::try_from(getrlimit(Resource::Nofile).current?).ok()?;
-    Some(limit.saturating_sub(HANDLES_BESIDES) / HANDLES_A_FILE)
+    let files = limit.saturating_sub(HANDLES_BESIDES) / HANDLES_A_FILE;
+    (files < MAX_ACTIVE_FILES).then_some(files)
 }
 
 /// Open files with which nothing has to wait.

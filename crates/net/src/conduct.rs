@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::strategy::Link as Figures;
+use deltic_store::local::UnderWay;
 
 use crate::monitor::Monitor;
 use crate::plan;
@@ -24,6 +25,8 @@ pub(crate) struct Conduct {
     /// Where is kept what is known of files.
     pub(crate) cache: Option<PathBuf>,
     pub(crate) user: User,
+    /// Told which files are changing where they are.
+    pub(crate) under_way: UnderWay,
     /// The destination, where it lies in what is sent.
     pub(crate) inside: Option<PathBuf>,
     /// The destination, where both ends are here.

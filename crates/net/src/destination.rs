@@ -7,7 +7,9 @@ use std::path::Path;
 use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
 use deltic_protocol::options::{self, AlternateUse, Options};
-use deltic_store::local::{Backup, LocalOptions, LocalStore, PartialDir, Writing, create_root};
+use deltic_store::local::{
+    Backup, LocalOptions, LocalStore, PartialDir, UnderWay, Writing, create_root,
+};
 use deltic_store::{Durability, Filter, StoreError};
 
 use crate::error::SyncError;
@@ -30,7 +32,7 @@ pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
 pub(crate) fn local_options(
     root: &Path,
     options: &Options,
-    see: See,
+    (see, under_way): (See, &UnderWay),
 ) -> Result<LocalOptions, SyncError> {
     Ok(LocalOptions {
         durability: durability(options),
@@ -43,6 +45,7 @@ pub(crate) fn local_options(
         one_file_system: options.select.mounts != Mounts::Enter,
         keep_dirlinks: options.follow.keep_dirs,
         writing: writing(root, &options.writing)?,
+        under_way: under_way.clone(),
     })
 }
 

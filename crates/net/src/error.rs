@@ -2,6 +2,7 @@
 
 use std::io;
 
+use deltic_core::RelPath;
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_store::reason;
@@ -90,6 +91,11 @@ pub enum SyncError {
     /// Ctrl-C, or another signal to end.
     #[error("interrupted; run the same command again to go on where it stopped")]
     Interrupted,
+    /// A second such signal, while a file was changing where it is.
+    #[error(
+        "interrupted while {0} was changing in place: it is part old and part new until the same command is run again"
+    )]
+    Torn(RelPath),
 }
 
 impl SyncError {

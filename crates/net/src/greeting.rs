@@ -13,6 +13,7 @@ use deltic_protocol::hello::{MAGIC, Reply, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
+use crate::bounds::files_at_once;
 use crate::error::SyncError;
 use crate::streams::Role;
 use crate::transport::{Arrivals, Counters, RawFrame, ReadEnd};
@@ -68,7 +69,7 @@ pub(crate) fn check_len(frame: &RawFrame) -> Result<(), PeerError> {
 pub(crate) fn hello() -> Hello {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    Hello::ours(Key::from_bytes(bytes))
+    Hello::ours(Key::from_bytes(bytes)).holding(files_at_once())
 }
 
 /// Reads [`MAGIC`]; nothing else is waited for so long.

@@ -40,12 +40,16 @@ pub use pool::most_threads;
 pub use sources::read_names;
 pub use user::User;
 
-use deltic_protocol::report::{Notice, Totals};
+use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
+use deltic_store::local::UnderWay;
 
 use conduct::{Conduct, Further};
 use plan::{Destination, Sources};
 use session::{Session, Watch, dial};
 use transport::{Ends, Heard, Part};
+
+/// How often a run that is to end looks whether it may.
+const SETTLING: Duration = Duration::from_millis(10);
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,8 +97,9 @@ pub fn run(
     let conduct =
         Conduct { bwlimit: plan.bwlimit, cache, user, inside, beside, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
+    let under_way = conduct.under_way.clone();
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
-    let totals = supervised(watch, async |watch| {
+    let totals = supervised(under_way, watch, async |watch| {
         tokio::select! {
             result = converse(plan, conduct, watch) => result,
             error = patience::run_out(&patience, &seen) => Err(error),
@@ -105,6 +110,7 @@ pub fn run(
 
 /// Runs a session of its own in a runtime of its own, to its end or until the user interrupts it.
 fn supervised(
+    under_way: UnderWay,
     watch: Watch<'_>,
     session: impl AsyncFnOnce(Watch<'_>) -> Result<(), SyncError>,
 ) -> Result<Totals, SyncError> {
@@ -117,14 +123,31 @@ fn supervised(
         watch(notice);
     };
     let result = runtime.block_on(async {
-        tokio::select! {
+        let result = tokio::select! {
             result = session(&mut note) => result,
             () = told_to_end() => Err(SyncError::Interrupted),
+        };
+        let Some(path) = under_way.end().filter(|_| result.is_err()) else { return result };
+        let message = format!(
+            "{path} is changing in place: the run ends when it is done; \
+             a second signal would leave it part old and part new"
+        );
+        note(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+        tokio::select! {
+            () = settled(&under_way) => result,
+            () = told_to_end() => Err(under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)),
         }
     });
     // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
     runtime.shutdown_timeout(Duration::from_millis(500));
     result.map(|()| totals)
+}
+
+/// Ends when no file is changing where it is.
+async fn settled(under_way: &UnderWay) {
+    while under_way.end().is_some() {
+        tokio::time::sleep(SETTLING).await;
+    }
 }
 
 /// Ends with the first signal that asks a program to end.
@@ -156,7 +179,12 @@ pub fn agent(
     let runtime = runtime()?;
     let further = Further::Answer { dirs };
     let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
-    let result = runtime.block_on(async { serve(transport::stdio(), conduct).await });
+    let under_way = conduct.under_way.clone();
+    let result = runtime.block_on(async {
+        let result = serve(transport::stdio(), conduct).await;
+        settled(&under_way).await;
+        result
+    });
     // Standard input may be in the midst of a read that nothing will end.
     runtime.shutdown_background();
     result
@@ -174,7 +202,7 @@ pub fn join() -> Result<(), SyncError> {
 }
 
 async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
-    let (link, further) = connect(&plan)?;
+    let (link, further) = connect(&plan, &conduct.under_way)?;
     let is_remote = matches!(further, Further::Dial { .. });
     let counters = Arc::clone(&conduct.counters);
     let (session, child) = Session::new(link, Conduct { further, ..conduct });
@@ -196,8 +224,14 @@ async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), 
     }
 }
 
+/// Lets a write beyond the longest file that this process may make fail, from now on: the system's signal would end it.
+pub fn let_long_writes_fail() {
+    // Where there is no runtime to hear signals with, all is as it was.
+    let _ = runtime();
+}
+
 /// The other end: a child that was told to be it, or a task here.
-fn connect(plan: &Plan) -> Result<(Ends, Further), SyncError> {
+fn connect(plan: &Plan, under_way: &UnderWay) -> Result<(Ends, Further), SyncError> {
     let host = match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
         _ => None,
@@ -211,8 +245,8 @@ fn connect(plan: &Plan) -> Result<(Ends, Further), SyncError> {
     }
     let (ours, theirs) = transport::memory();
     // Its errors reach us as its last word.
-    let cache = plan.cache.clone();
-    tokio::spawn(serve(theirs, Conduct { cache, ..Conduct::default() }));
+    let (cache, under_way) = (plan.cache.clone(), under_way.clone());
+    tokio::spawn(serve(theirs, Conduct { cache, under_way, ..Conduct::default() }));
     Ok((ours, Further::Never))
 }
 

@@ -70,7 +70,7 @@ pub fn rehearse(
         tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
         Ok(())
     };
-    let totals = supervised(watch, session)?;
+    let totals = supervised(theirs.under_way.clone(), watch, session)?;
     let (elapsed, traffic) = (start.elapsed(), Arc::clone(&ours.counters).traffic());
     Ok(Rehearsed {
         outcome: Outcome { totals, traffic, elapsed },

@@ -10,19 +10,22 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use deltic_core::meta::Inode;
+use deltic_core::path::{BadPath, printable};
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Request};
-use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
+use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, Sources};
+use deltic_store::local::{LocalOptions, LocalStore, Sources, UnderWay};
+use deltic_store::shortened;
 
+use crate::bounds::files_at_once;
 use crate::conduct::{Conduct, Further};
 use crate::destination::{local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
@@ -67,6 +70,9 @@ pub(crate) struct Session {
     figures: Option<Figures>,
     cache: Option<PathBuf>,
     user: User,
+    /// Lines of a list of names that are too long to be told.
+    untold: Vec<Trouble>,
+    under_way: UnderWay,
     /// The destination, where it lies in what is sent.
     inside: Option<PathBuf>,
     beside: Option<PathBuf>,
@@ -95,7 +101,7 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First);
-        let Conduct { further, cache, user, inside, beside, .. } = conduct;
+        let Conduct { further, cache, user, under_way, inside, beside, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
         let session = Self {
@@ -109,6 +115,8 @@ impl Session {
             figures,
             cache,
             user,
+            untold: Vec::new(),
+            under_way,
             inside,
             beside,
         };
@@ -220,16 +228,27 @@ impl Session {
     ) -> Result<Option<Expect>, SyncError> {
         Names::check(&names)?;
         let mut firsts = Some(Pile::default());
-        let names = names.into_iter().inspect(|line| {
-            let first = first_name(line, options);
-            firsts = firsts
-                .take()
-                .zip(first)
-                .and_then(|(mut firsts, first)| firsts.push(first).is_ok().then_some(firsts));
+        let mut untold = Vec::new();
+        let names = names.into_iter().filter(|line| {
+            if line.len() > MAX_TEXT_BYTES {
+                let shown = printable(line);
+                let message = format!("look at {}: {}", shortened(&shown), BadPath::TooLong);
+                untold.push(Trouble { kind: TroubleKind::Failed, message });
+                return false;
+            }
+            // What cannot be one brings nothing.
+            if let Ok(first) = first_name(line, options) {
+                firsts = firsts
+                    .take()
+                    .zip(first)
+                    .and_then(|(mut firsts, first)| firsts.push(first).is_ok().then_some(firsts));
+            }
+            true
         });
         for frame in Names::frames(names) {
             self.say(frame).await;
         }
+        self.untold = untold;
         Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), globs: Vec::new() }))
     }
 
@@ -469,7 +488,7 @@ impl Session {
             user_is_here,
             root_is_new: missing && has_parent(&root),
             takes_offers: agreed.terms.offers(),
-            most_files: crate::bounds::files_at_once(),
+            most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
@@ -480,7 +499,7 @@ impl Session {
             if missing {
                 make(&root, &options).map_err(|error| unmade(&root, error))?;
             }
-            let local = local_options(&root, &options, see)?;
+            let local = local_options(&root, &options, (see, &self.under_way))?;
             LocalStore::open(&root, local).map_err(unusable)?
         };
         let (alternates, warnings) = open_alternates(&root, (&options, see));
@@ -492,7 +511,9 @@ impl Session {
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
         let mut machine = Receiver::new(setting);
-        warnings.into_iter().for_each(|message| machine.warn(message));
+        let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
+        let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
+        found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
     }
 

@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use deltic_core::packed::Crowded;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
 use deltic_core::{Name, Packed, glob};
@@ -39,7 +40,14 @@ pub(crate) fn open(
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
         }
         (Some(names), [dir]) => {
-            of(names.into_iter().map(|name| listed(dir, &name, options)), options)
+            let mut all = SourceArgs::default();
+            for name in names {
+                match listed(dir, &name, options) {
+                    Ok(arg) => all.push(arg).map_err(crowded)?,
+                    Err(bad) => all.refuse(&name, bad),
+                }
+            }
+            Ok(Sources::new(all, source_options(options)))
         }
         (Some(_), _) => {
             Err(SyncError::Usage("--files-from takes one source and a destination".into()))
@@ -57,7 +65,7 @@ pub(crate) fn of(
 ) -> Result<Sources, SyncError> {
     let mut all = SourceArgs::default();
     for arg in args {
-        all.push(arg?).map_err(|crowded| SyncError::Selection(crowded.to_string()))?;
+        all.push(arg?).map_err(crowded)?;
     }
     Ok(Sources::new(all, source_options(options)))
 }
@@ -71,16 +79,20 @@ pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, Syn
     read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
 }
 
-fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, SyncError> {
-    let read = if options.select.relative {
+fn crowded(crowded: Crowded) -> SyncError {
+    SyncError::Selection(crowded.to_string())
+}
+
+/// What a line of a list means.
+fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadPath> {
+    if options.select.relative {
         SourceArg::listed(dir, name)
     } else {
         // Without the slashes in front it stays below its directory.
         let below = &name[name.iter().take_while(|byte| **byte == b'/').count()..];
         let path = PathBuf::from(dir).join(OsStr::from_bytes(below));
         SourceArg::new(path.as_os_str())
-    };
-    read.map_err(|bad| unusable(name, &bad))
+    }
 }
 
 fn unusable(path: &[u8], bad: &BadPath) -> SyncError {
@@ -205,13 +217,9 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
     Some(Expect { names: names.into_iter().collect(), globs })
 }
 
-/// The name at the root that a line of a list stands for.
-pub(crate) fn first_name(line: &[u8], options: &Options) -> Option<Name> {
-    let arg = match options.select.relative {
-        true => SourceArg::listed(OsStr::new("."), line).ok()?,
-        false => SourceArg::new(OsStr::from_bytes(line)).ok()?,
-    };
-    arg.first_name()
+/// The name at the root that a line of a list stands for, if it stands for a single one.
+pub(crate) fn first_name(line: &[u8], options: &Options) -> Result<Option<Name>, BadPath> {
+    listed(OsStr::new("."), line, options).map(|arg| arg.first_name())
 }
 
 #[cfg(test)]

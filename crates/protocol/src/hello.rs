@@ -35,6 +35,9 @@ const ZSTD: &str = "compress:zstd";
 /// More streams than one.
 const STREAMS: &str = "streams";
 
+/// Behind it, how many files of a session an end can hold open at once.
+const FILES: &str = "files:";
+
 const HELLO: u8 = 1;
 const REQUEST: u8 = 2;
 const REPLY: u8 = 3;
@@ -80,6 +83,19 @@ impl Hello {
     pub fn at(mut self, places: &[Fingerprint]) -> Self {
         self.capabilities.extend(places.iter().map(in_place));
         self
+    }
+
+    /// The same of an end that can hold no more than so many files of a session open at once.
+    #[must_use]
+    pub fn holding(mut self, files: Option<usize>) -> Self {
+        self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
+        self
+    }
+
+    /// How many files of a session it can hold open at once, if few.
+    fn most_files(&self) -> Option<usize> {
+        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
+        numbers.filter_map(|number| number.parse().ok()).min()
     }
 
     /// Whether it reads or writes there.
@@ -170,6 +186,8 @@ pub struct Terms {
     offers: bool,
     /// A bit for each of [`Strategy::ALL`].
     strategies: u32,
+    /// How many files the sender can hold open at once, if few.
+    most_files: Option<usize>,
     key: Key,
     /// The sender's, which the key was made of.
     part: Key,
@@ -245,6 +263,12 @@ impl Terms {
         self.offers
     }
 
+    /// How many files the sender can hold open at once, if few.
+    #[must_use]
+    pub const fn most_files(self) -> Option<usize> {
+        self.most_files
+    }
+
     /// What sums of the blocks of gaps are taken with.
     #[must_use]
     pub fn gap_seed(self) -> u64 {
@@ -275,7 +299,8 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.of_session());
-    Ok(Terms { zstd, streams, keyed, offers, strategies, key, part })
+    let most_files = sender.most_files();
+    Ok(Terms { zstd, streams, keyed, offers, strategies, most_files, key, part })
 }
 
 /// What the dialling end asks of the other.
@@ -349,17 +374,16 @@ impl Names {
     /// Checks that the other end takes all of `names`.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where they are more, or longer, than it does.
+    /// [`PeerError::Limit`] where they are more than it does, or longer together.
     pub fn check(names: &Packed) -> Result<(), PeerError> {
         let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
-        let longest = names.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES || longest > MAX_TEXT_BYTES {
+        if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
             return Err(PeerError::Limit("names"));
         }
         Ok(())
     }
 
-    /// The frames that tell all of `names`, the last of them empty.
+    /// The frames that tell all of `names`, none of which is longer than a text may be, the last of them empty.
     pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
         let mut names = names.peekable();
         let mut told = false;

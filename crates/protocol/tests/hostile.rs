@@ -2427,8 +2427,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             let extra = deltic_protocol::receiver::Extra { name, item, names, stays: names == 1 };
             Answer::Extra(Ok((vec![extra], None)))
         }
-        Work::CountBelow { .. } if fails => Answer::Counted(Err(trouble(TroubleKind::Failed))),
-        Work::CountBelow { .. } => Answer::Counted(Ok(u64::from(luck))),
+        Work::CountBelow { .. } | Work::CountGoing { .. } if fails => {
+            Answer::Counted(Err(trouble(TroubleKind::Failed)))
+        }
+        Work::CountBelow { .. } | Work::CountGoing { .. } => Answer::Counted(Ok(u64::from(luck))),
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Land if fails => {
             let trouble = trouble(TroubleKind::Failed);

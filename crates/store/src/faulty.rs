@@ -191,6 +191,11 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.remove(path)
     }
 
+    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        self.plan.enter(Call::List, path)?;
+        self.inner.would_remove(path)
+    }
+
     fn link_waiting(
         &self,
         path: &RelPath,

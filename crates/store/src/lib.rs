@@ -98,7 +98,7 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
-    /// Whether rules left names out.
+    /// Whether names were left out that rules protect, or that are on another file system.
     pub spares: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
@@ -308,7 +308,13 @@ pub trait Store: Tree {
     /// same. [`StoreError::Protected`] where nothing but the filter kept any.
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
 
-    /// The same with each of these: cheaper where those of one directory follow each other.
+    /// What [`remove`](Self::remove) would answer now, without a change.
+    ///
+    /// # Errors
+    /// Those of [`Store::remove`].
+    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+
+    /// Removes each of these: cheaper where those of one directory follow each other.
     ///
     /// # Errors
     /// Of each, in order, those of [`Store::remove`].

@@ -33,6 +33,7 @@ mod tests;
 
 pub use attrs::umask;
 pub use backup::Backup;
+pub use inplace::UnderWay;
 pub use rebuild::LocalRebuild;
 pub(crate) use snapshot::read_at;
 pub use snapshot::{LocalSnapshot, Version};

@@ -278,6 +278,11 @@ impl Store for MemoryStore {
         lock(&self.state).remove(path, &self.scopes)
     }
 
+    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        check_path("remove", path)?;
+        lock(&self.state).clone().remove(path, &self.scopes)
+    }
+
     fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
         check_path("remove", path)?;
         lock(&self.state).make_way(path, &self.scopes)

@@ -124,10 +124,10 @@ pub(crate) enum Stderr {
 /// When standard output is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Outbuf {
-    #[value(alias = "n", alias = "unbuffered")]
+    #[value(alias = "n", alias = "unbuffered", alias = "u")]
     None,
     #[value(alias = "l")]
     Line,
-    #[value(alias = "b", alias = "full")]
+    #[value(alias = "b", alias = "full", alias = "f")]
     Block,
 }

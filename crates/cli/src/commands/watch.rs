@@ -87,7 +87,7 @@ impl Course {
             let ended = match (&result, exit) {
                 // As another sync would end: it is most likely a wrong word.
                 (Err(_), _) if !watch.has_begun() => return exit,
-                (Err(SyncError::Interrupted | SyncError::TimeUp), _) => break,
+                (Err(SyncError::Interrupted | SyncError::Torn(_) | SyncError::TimeUp), _) => break,
                 (Err(_), _) => Ended::Broken,
                 (Ok(_), Exit::DeleteLimit) => Ended::HeldBack,
                 (Ok(_), Exit::Success | Exit::Vanished) => Ended::Well,

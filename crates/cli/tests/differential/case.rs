@@ -68,6 +68,9 @@ impl Case {
         let mut old = new.edited(dice, taste, edits, turns);
         let mut way = *dice.pick(&[Way::Local, Way::Local, Way::Push, Way::Pull]);
         // rsync tells only the end that it starts here.
+        if asked.has("--no-d") && way == Way::Pull {
+            way = Way::Local;
+        }
         if asked.has("--no-super") && way == Way::Push {
             way = Way::Local;
         }

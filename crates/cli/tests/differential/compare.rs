@@ -572,6 +572,8 @@ impl Both<'_> {
                     && self.leads_nowhere(name, ends.1)
                 || there.is_none() && asked.has("-m") && self.leads_nowhere(name, ends.1)
                 || is_dir(ours) && is_dir(theirs) && self.is_named_and_on_the_way(name)
+                || there.is_none() && self.is_implied_for_nothing(name, ours)
+                || self.is_touched_link(name, [ours, theirs])
                 || there.is_none() && asked.part("--compare-dest") && self.is_behind_a_link(name)
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
                 || here.is_none() && self.is_backup(name) && deletes_nothing(ends.0)
@@ -825,18 +827,13 @@ impl Both<'_> {
         let default = |name: &PathBuf| dir(name).and_then(|dir| dir.notes.get(DEFAULT));
         let group =
             |name: &PathBuf| dir(name).filter(|dir| dir.mode & 0o2000 != 0).map(|dir| dir.owner.1);
-        let owners: BTreeSet<_> = names
-            .iter()
-            .map(|name| was(name).map(|was| was.owner).ok_or_else(|| group(name)))
-            .collect();
-        let modes: BTreeSet<_> = names
-            .iter()
-            .map(|name| was(name).map(|was| was.mode).ok_or_else(|| default(name)))
-            .collect();
-        let notes: BTreeSet<_> = names
-            .iter()
-            .map(|name| was(name).map(|was| &was.notes).ok_or_else(|| default(name)))
-            .collect();
+        // What is replaced is new, too.
+        let owners: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| was.owner), group(name))).collect();
+        let modes: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| was.mode), default(name))).collect();
+        let notes: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| &was.notes), default(name))).collect();
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
@@ -862,6 +859,23 @@ impl Both<'_> {
         let below = format!("/{}/", name.display());
         let is_of_it = |line: &str| line.starts_with(DEAD_LINK) && line.contains(&below);
         theirs.stderr.lines().any(is_of_it)
+    }
+
+    /// Whether this is an empty directory on the way to what files of rules leave out.
+    fn is_implied_for_nothing(&self, name: &Path, ours: &Looks) -> bool {
+        let is_below = |other: &PathBuf| other != name && other.starts_with(name);
+        let is_empty_dir =
+            ours.get(name).is_some_and(|look| look.kind == Kind::Dir) && !ours.keys().any(is_below);
+        self.asked.has("--no-implied-dirs") && self.asked.rules() && is_empty_dir
+    }
+
+    /// Whether this is a link in the place of a directory, whose attributes rsync gives it.
+    fn is_touched_link(&self, name: &Path, all: [&Looks; 2]) -> bool {
+        let [ours, theirs] = all.map(|looks| {
+            looks.get(name).filter(|look| look.kind == Kind::Link).map(|look| &look.content)
+        });
+        let asks = self.asked.has("--ignore-existing") && self.asked.follows();
+        asks && ours.is_some() && ours == theirs
     }
 
     /// Whether a list names this directory and what is in it: with --no-implied-dirs it counts as one on the way.

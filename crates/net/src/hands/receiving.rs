@@ -106,6 +106,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Link { .. }
             | Work::Extra { .. }
             | Work::CountBelow { .. }
+            | Work::CountGoing { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
             | Work::MakeSpecial { .. }
@@ -185,6 +186,11 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
             Work::CountBelow { dir } => Answer::Counted(self.count_below(&dir)),
+            Work::CountGoing { path } => {
+                let Removed { names, mut troubles } = removed(self.store.would_remove(&path));
+                troubles.retain(|trouble| trouble.kind != TroubleKind::Skipped);
+                Answer::Counted(troubles.pop().map_or(Ok(names), Err))
+            }
             Work::MakeDir { path, mode } => done(self.store.make_dir(&path, mode)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))

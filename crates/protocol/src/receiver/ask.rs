@@ -54,6 +54,8 @@ pub enum Work {
     /// Count all names below a directory that go with it; none where there is no directory. Answer with
     /// [`Answer::Counted`].
     CountBelow { dir: RelPath },
+    /// Count the names that would go with this one, by what rules say now. Answer with [`Answer::Counted`].
+    CountGoing { path: RelPath },
     /// Make a directory, or let its owner work in it, with the group for what is made in it that it will hand down with this
     /// `mode`, if it is to get one; answer with [`Answer::Done`].
     MakeDir { path: RelPath, mode: Option<u32> },

@@ -11,6 +11,7 @@
 //! Where content is compared (`-c`) nothing agrees before it was: the file goes by recipe, and is dealt with once the
 //! alternate's bytes have proved to be the sender's.
 
+use deltic_core::meta::Linked;
 use deltic_core::{Kind, Meta, RelPath};
 
 use crate::message::{Done, FileNo};
@@ -67,6 +68,12 @@ impl Beside {
     }
 }
 
+/// Whether what stands in a place is known to be a name of the file that the alternate has.
+fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
+    let inode = |meta: &Meta| meta.linked().and_then(Linked::inode);
+    seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
+}
+
 impl Receiver {
     /// Whether the alternates matter to an entry in whose place `seen` stands.
     pub(super) fn asks_alternates(&self, meta: &Meta, seen: Option<&Meta>) -> bool {
@@ -105,7 +112,9 @@ impl Receiver {
                 self.new_dir(waiting.path, waiting.meta, (Action::Copied, differs));
             }
             Likeness::All if usage == AlternateUse::Compare => self.leave_out(file, waiting),
-            Likeness::All if usage == AlternateUse::Link => self.link(file, waiting, best),
+            Likeness::All if usage == AlternateUse::Link && !is_same(&waiting.seen, &best.is) => {
+                self.link(file, waiting, best);
+            }
             Likeness::All | Likeness::Content if !has_old && waiting.meta.is_file() => {
                 self.copy_beside(file, waiting, best);
             }

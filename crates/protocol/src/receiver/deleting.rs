@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use deltic_core::names::Rest;
+use deltic_core::rule::Rule;
 use deltic_core::{Names, RelPath};
 
 use crate::error::PeerError;
@@ -11,7 +12,7 @@ use crate::message::{Extent, ToSender};
 use crate::options::{Backup, Delete, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
 
-use super::extras::Extras;
+use super::extras::{Extras, Taken};
 use super::sections::Section;
 use super::{Extra, Place, Receiver, Removed, Work, ends};
 
@@ -34,6 +35,9 @@ pub(super) struct Deleting {
     out: usize,
     /// How many sources vanished or kept changing.
     pub(super) vanished: u64,
+    /// How far they are counted once more, and how many of those go.
+    recounted: Taken,
+    going: u64,
     /// Names that had to go to make way, and count as deletions.
     cleared: u64,
     /// Whether the user is being asked if they go.
@@ -202,8 +206,49 @@ impl Receiver {
             let message = format!("delete nothing: {why}; --ignore-errors allows it");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
+        let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
+        let is_over = self.deleting.names_to_go() > self.most_deletes();
+        if is_over
+            && !self.setting.options.dry_run
+            && self.setting.options.rules.list.iter().any(brings_rules)
+        {
+            return self.recount();
+        }
+        self.delete_within_limits();
+    }
+
+    /// Counts what goes by the rules that came with this run, until it is too much.
+    fn recount(&mut self) {
+        let most = self.most_deletes();
+        let Deleting { out, extras, recounted, going, cleared, .. } = &mut self.deleting;
+        while *out < REMOVALS_AT_ONCE
+            && cleared.saturating_add(*going) <= most
+            && let Some((path, _, (names, _))) = extras.see(recounted)
+        {
+            *out += 1;
+            self.jobs.ask(Work::CountGoing { path }, Place::CountGoing(names));
+        }
+        if *out == 0 {
+            self.delete_within_limits();
+        }
+    }
+
+    /// Of so many `names` this many go `now`; where nobody can say it, all of them.
+    pub(super) fn recounted(&mut self, names: u64, now: Result<u64, Trouble>) {
+        let now = now.map_or(names, |now| now.min(names));
+        self.deleting.out -= 1;
+        self.deleting.going = self.deleting.going.saturating_add(now);
+        self.deleting.extras.spare(names - now);
+        self.recount();
+    }
+
+    fn most_deletes(&self) -> u64 {
+        most_deletes(self.setting.options.delete, self.in_sources())
+    }
+
+    fn delete_within_limits(&mut self) {
         let names = self.deleting.names_to_go();
-        if names <= most_deletes(self.setting.options.delete, self.in_sources()) {
+        if names <= self.most_deletes() {
             self.remove_all();
         } else if self.setting.options.dry_run {
             let (why, allows) = self.held_back_for(names);
@@ -332,13 +377,8 @@ impl Receiver {
         if removed.troubles.is_empty() && removed.names > 0 {
             self.deleted(path, item);
         }
-        for trouble in removed.troubles {
-            match trouble.kind {
-                // What rules protect stays as the user wishes.
-                TroubleKind::Skipped => self.tell_trouble(trouble),
-                _ => self.trouble(trouble),
-            }
-        }
+        // What rules protect stays as the user wishes.
+        removed.troubles.into_iter().for_each(|trouble| self.found(trouble));
     }
 
     fn deleted(&mut self, path: RelPath, item: Item) {

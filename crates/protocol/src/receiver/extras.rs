@@ -25,7 +25,7 @@ pub(super) struct Extras {
 
 /// How far they were read.
 #[derive(Clone, Debug, Default)]
-struct Taken {
+pub(super) struct Taken {
     at: usize,
     last: Vec<u8>,
 }
@@ -47,6 +47,16 @@ impl Extras {
     /// How many names go in all, also those that were taken.
     pub(super) const fn names(&self) -> u64 {
         self.names
+    }
+
+    /// So many of them do not go after all.
+    pub(super) fn spare(&mut self, names: u64) {
+        self.names = self.names.saturating_sub(names);
+    }
+
+    /// The next one, of those that were not taken before `seen` began.
+    pub(super) fn see(&self, seen: &mut Taken) -> Option<<Self as Iterator>::Item> {
+        seen.next(&self.bytes)
     }
 
     /// Whether there is none, or none that was not taken.

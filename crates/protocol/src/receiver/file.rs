@@ -224,15 +224,18 @@ impl Receiver {
     }
 
     /// Whether there is nothing to match a short file against, and no need to look for it: what comes whole in one block
-    /// leaves nothing behind when it is interrupted.
+    /// leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
     fn is_lone_block(&self, candidate: &Candidate) -> bool {
         let Options { strategy, compare, writing, .. } = &self.setting.options;
         let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
         let is_sought =
             compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
         let alone = old.is_none() && beside.is_none() && !is_sought;
-        let own = strategy.conversation == Conversation::Recipe && writing.partial_dir.is_none();
-        own && alone && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
+        let leaves = writing.partial_dir.is_some() || writing.delay;
+        strategy.conversation == Conversation::Recipe
+            && !leaves
+            && alone
+            && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
     }
 
     /// How files go that do not go whole.

@@ -340,6 +340,7 @@ impl Receiver {
             (Place::CountBelow { file, path }, Answer::Counted(below)) => {
                 self.counted(file, path, below);
             }
+            (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);

@@ -14,9 +14,12 @@ impl Receiver {
         self.tell_trouble(trouble);
     }
 
-    /// Tells both ends' users what the driver found before it began.
-    pub fn warn(&mut self, message: String) {
-        self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+    /// Tells both ends' users what the driver found. What was skipped is no failure.
+    pub fn found(&mut self, trouble: Trouble) {
+        match trouble.kind {
+            TroubleKind::Skipped => self.tell_trouble(trouble),
+            _ => self.trouble(trouble),
+        }
     }
 
     pub(super) fn tell_trouble(&mut self, trouble: Trouble) {

@@ -208,6 +208,7 @@ impl Destination {
                 Answer::Extra(Ok((extras, None)))
             }
             Work::CountBelow { dir } => Answer::Counted(Ok(self.tree.count(&dir) - 1)),
+            Work::CountGoing { path } => Answer::Counted(Ok(self.tree.count(&path))),
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),

@@ -313,8 +313,13 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     let going = store.list_going(&path("dir/below"), None).expect("list");
     assert_eq!(going.entries.len(), 2, "{going:?}");
     assert_eq!(names(store, &path("other")), [b"mine"]);
+    for _ in 0..2 {
+        let answer = store.would_remove(&path("dir/below"));
+        assert!(matches!(answer, Err(StoreError::Protected { removed: 2, .. })), "{answer:?}");
+        assert_eq!(store.would_remove(&path("dir/below/own")).expect("it may go"), 1);
+    }
     let answer = store.remove(&path("dir/below"));
-    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::Protected { removed: 2, .. })), "{answer:?}");
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
     // What its files of rules say now counts.

@@ -10,7 +10,7 @@ use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use super::place::Place;
-use super::snapshot::file_type;
+use super::snapshot::{file_type, inode_of};
 use crate::StoreError;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -77,6 +77,10 @@ impl Backup {
         };
         let dir = tree.as_ref().unwrap_or(&place.dir);
         match dir.find(name)? {
+            // Beside the new one it may be no backup.
+            Some(stat) if file_type(&stat).is_dir() && tree.is_some() => {
+                remove_all(dir, name, (root, &place.dir))?
+            }
             Some(stat) if file_type(&stat).is_dir() => dir.remove_dir(name)?,
             Some(_) => dir.remove_file(name)?,
             None => {}
@@ -104,6 +108,11 @@ fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
         at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
         let below = RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?;
         let made = match held.make_dir(&name) {
+            // The backup of a file gives way.
+            Err(Errno::EXIST) if file_type(&held.stat(&name)?).is_file() => {
+                held.remove_file(&name)?;
+                held.make_dir(&name).map(|()| true)?
+            }
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,
         };
@@ -114,6 +123,48 @@ fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
         }
     }
     Ok(held)
+}
+
+/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is there, or
+/// what is in `old` cannot get a name in it.
+fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
+    let root = inode_of(&fs::fstat(root)?);
+    let (mut dirs, mut files) =
+        (vec![RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?], Vec::new());
+    let device = fs::fstat(dir)?.st_dev;
+    if fs::fstat(old)?.st_dev != device {
+        return Err(Errno::XDEV);
+    }
+    let mut next = 0;
+    while let Some(path) = dirs.get(next).cloned() {
+        next += 1;
+        let held = dir.dir(&path, Use::Read)?;
+        let inode = inode_of(&fs::fstat(&held)?);
+        if inode == root || inode.0 != device {
+            return Err(Errno::BUSY);
+        }
+        let mut names = Vec::new();
+        held.for_each_name(|name| names.push(Name::new(name)))?;
+        for name in names {
+            let name = name.map_err(|_| Errno::INVAL)?;
+            let below = path.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+            let is_dir = file_type(&held.stat(&name)?).is_dir();
+            if is_dir { dirs.push(below) } else { files.push(below) }
+        }
+    }
+    let above = |path: &RelPath| {
+        let (above, name) = path.split_last().expect("it has a name");
+        dir.dir(&above, Use::Pass).map(|above| (above, name))
+    };
+    for path in files {
+        let (above, name) = above(&path)?;
+        above.remove_file(&name)?;
+    }
+    for path in dirs.iter().rev() {
+        let (above, name) = above(path)?;
+        above.remove_dir(&name)?;
+    }
+    Ok(())
 }
 
 const BACK_UP: &str = "back up";

@@ -2,14 +2,16 @@
 //!
 //! What lies where it lay is not touched. All else is staged, and written into the file once the whole new version is
 //! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
-//! leaves the old version. Only an interruption while the staged bytes are written leaves neither; the file's time is
-//! the present then, or none at all, so that the next run sees to it (docs/decisions/0020).
+//! leaves the old version. Whoever ends a session waits for the files that are [changing](UnderWay). Only a kill
+//! while the staged bytes are written leaves neither version; the file's time is the present then, or none at all, so
+//! that the next run sees to it (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
+use deltic_core::RelPath;
 use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -198,6 +200,51 @@ impl Writer<'_> {
             Ok(())
         } else {
             fs::ftruncate(self.file(), len)
+        }
+    }
+}
+
+/// Files of a session that are changing where they are at this moment.
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay(Arc<Mutex<Midst>>);
+
+#[derive(Debug, Default)]
+struct Midst {
+    paths: Vec<RelPath>,
+    is_over: bool,
+}
+
+impl UnderWay {
+    /// Lets no other file begin to change, and says which one still does.
+    pub fn end(&self) -> Option<RelPath> {
+        let mut midst = lock(&self.0);
+        midst.is_over = true;
+        midst.paths.first().cloned()
+    }
+
+    /// The file `path` is about to change, until what is given back is dropped; `None` where that is over.
+    pub(super) fn begin(&self, path: &RelPath) -> Option<Begun<'_>> {
+        let mut midst = lock(&self.0);
+        if midst.is_over {
+            return None;
+        }
+        midst.paths.push(path.clone());
+        Some(Begun { under_way: self, path: path.clone() })
+    }
+}
+
+/// A file is changing until this is dropped.
+#[derive(Debug)]
+pub(super) struct Begun<'a> {
+    under_way: &'a UnderWay,
+    path: RelPath,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let paths = &mut lock(&self.under_way.0).paths;
+        if let Some(at) = paths.iter().position(|path| *path == self.path) {
+            paths.swap_remove(at);
         }
     }
 }

@@ -297,6 +297,9 @@ impl LocalRebuild {
             writer.reserve(self.len).at("allocate", &self.path)?;
         }
         let backup = self.store.back_up_copy(place, (changing.file(), &old))?;
+        let begun = self.store.under_way.begin(&self.path);
+        // Nobody hears this any more.
+        let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
         let staged = (&self.staged.file, self.inode.0);
         let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();

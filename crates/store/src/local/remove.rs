@@ -19,6 +19,7 @@ use crate::{STAGING_NAME, StoreError};
 /// A removal under way: what went, and what stayed for which reason.
 struct Removal<'a> {
     store: &'a Inner,
+    deed: Deed,
     removed: u64,
     stayed: Vec<StoreError>,
     /// Names that stayed and are not told one by one.
@@ -27,6 +28,14 @@ struct Removal<'a> {
     stack: Vec<(RelPath, Step)>,
     /// Directories that stay, for what stays in them.
     kept: HashSet<RelPath>,
+}
+
+/// What is done with names that may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Remove,
+    /// They are only counted.
+    Count,
 }
 
 enum Step {
@@ -95,9 +104,18 @@ pub(super) fn remove_after(
     last: &mut Option<Site>,
 ) -> Result<u64, StoreError> {
     let site = Site::of(store, path, last.take())?;
-    let Site { place, scope, judges } = last.insert(site);
-    let mut removal = Removal::new(store);
-    removal.entry((&place.dir, &place.name, path), (judges, Fate::Stays), scope)?;
+    remove_at(store, last.insert(site), Deed::Remove)
+}
+
+/// How many names would go with `path`.
+pub(super) fn count(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
+    remove_at(store, &mut Site::of(store, path, None)?, Deed::Count)
+}
+
+fn remove_at(store: &Inner, site: &mut Site, deed: Deed) -> Result<u64, StoreError> {
+    let Site { place, scope, judges } = site;
+    let mut removal = Removal::new(store, deed);
+    removal.entry((&place.dir, &place.name, &place.path), (judges, Fate::Stays), scope)?;
     removal.finish(place, Goes::Removed)
 }
 
@@ -105,10 +123,13 @@ pub(super) fn remove_after(
 pub(super) fn make_way(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
     let place = Place::of(&store.root, "remove", path)?;
     let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
-    let mut removal = Removal::new(store);
+    let mut removal = Removal::new(store, Deed::Remove);
     let entry = (&place.dir, &place.name, path);
     if !removal.take_file(entry)? {
-        removal.take_dir(entry, &scope)?;
+        if store.is_mount(&place.dir, &place.name) {
+            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
+        }
+        removal.take_dir(path, &scope);
     }
     removal.finish(&place, Goes::Replaced)
 }
@@ -129,9 +150,9 @@ fn is_dir((dir, name, path): (&Dir, &Name, &RelPath)) -> Result<bool, StoreError
 }
 
 impl<'a> Removal<'a> {
-    fn new(store: &'a Inner) -> Self {
+    fn new(store: &'a Inner, deed: Deed) -> Self {
         let (stayed, stack, kept) = (Vec::new(), Vec::new(), HashSet::new());
-        Self { store, removed: 0, stayed, more: 0, stack, kept }
+        Self { store, deed, removed: 0, stayed, more: 0, stack, kept }
     }
 
     /// Removes what is on the stack, which came from `place`; how many names went in all.
@@ -149,7 +170,9 @@ impl<'a> Removal<'a> {
             self.note(&path, step);
         }
         let Self { store, removed, stayed, more, kept, .. } = self;
-        store.touched.add(&place.dir_path);
+        if self.deed == Deed::Remove {
+            store.touched.add(&place.dir_path);
+        }
         let path = || place.path.clone();
         if !stayed.is_empty() {
             return Err(StoreError::Stayed { path: path(), removed, stayed, more });
@@ -171,7 +194,7 @@ impl<'a> Removal<'a> {
         (judges, fate): (&mut [Judge; 2], Fate),
         scope: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        let (_, name, path) = entry;
+        let (dir, name, path) = entry;
         let mut admits = |is_dir| judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate));
         // What may go as a file is taken for one: the call that removes it says if it is a directory.
         let goes_as_file = admits(false);
@@ -179,24 +202,17 @@ impl<'a> Removal<'a> {
             return Ok(());
         }
         let is_dir = goes_as_file || is_dir(entry)?;
-        if !is_dir || !admits(true) {
+        if !is_dir || !admits(true) || self.store.is_mount(dir, name) {
             self.keep_above(path);
             return Ok(());
         }
-        self.take_dir(entry, scope)
+        self.take_dir(path, scope);
+        Ok(())
     }
 
-    /// Puts the directory `name` of `dir` on the stack.
-    fn take_dir(
-        &mut self,
-        (dir, name, path): (&Dir, &Name, &RelPath),
-        scope: &Arc<Scope>,
-    ) -> Result<(), StoreError> {
-        if self.is_mount(dir, name) {
-            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
-        }
+    /// Puts the directory `path` on the stack.
+    fn take_dir(&mut self, path: &RelPath, scope: &Arc<Scope>) {
         self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
-        Ok(())
     }
 
     /// Removes the entry `name` of `dir`, unless it is a directory: then it is still there.
@@ -204,6 +220,11 @@ impl<'a> Removal<'a> {
         &mut self,
         (dir, name, path): (&Dir, &Name, &RelPath),
     ) -> Result<bool, StoreError> {
+        if self.deed == Deed::Count {
+            let is_file = !is_dir((dir, name, path))?;
+            self.removed += u64::from(is_file);
+            return Ok(is_file);
+        }
         if self.store.keeps_old() {
             let place = Place::of(&self.store.root, "remove", path)?;
             self.store.back_up(&place, Goes::Removed)?;
@@ -214,14 +235,6 @@ impl<'a> Removal<'a> {
         }
         self.removed += 1;
         Ok(true)
-    }
-
-    /// Whether another file system is mounted there, and is to be left alone.
-    fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
-        let device = |stat: rustix::fs::Stat| stat.st_dev;
-        let (own, root) =
-            (dir.stat(name).map(device), rustix::fs::fstat(&*self.store.root).map(device));
-        self.store.one_file_system && own != root
     }
 
     /// Notes that the directories above `path` stay: it is protected.
@@ -242,7 +255,9 @@ impl<'a> Removal<'a> {
         let judges = scope.and_then(|scope| Ok((judges(self.store, path, &scope)?, scope)));
         let (mut judges, scope) = judges?;
         self.stack.push((path.clone(), Step::Remove));
-        open_to_owner(&self.store.root, path);
+        if self.deed == Deed::Remove {
+            open_to_owner(&self.store.root, path);
+        }
         let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
         // There may be very many.
         let (mut names, mut bad) = (Pile::default(), None);
@@ -261,7 +276,10 @@ impl<'a> Removal<'a> {
             };
             let step = if name.as_bytes() == STAGING_NAME {
                 // Litter of a run that had its root here, or on this mount.
-                self.store.stages.sweep_home(path).map(drop)
+                match self.deed {
+                    Deed::Remove => self.store.stages.sweep_home(path).map(drop),
+                    Deed::Count => Ok(()),
+                }
             } else {
                 self.entry((&dir, &name, &at), (&mut judges, Fate::Goes), &scope)
             };
@@ -274,6 +292,10 @@ impl<'a> Removal<'a> {
     fn remove_dir(&mut self, path: &RelPath) -> Result<bool, StoreError> {
         if self.kept.contains(path) {
             return Ok(false);
+        }
+        if self.deed == Deed::Count {
+            self.removed += 1;
+            return Ok(true);
         }
         let place = Place::of(&self.store.root, "remove", path)?;
         match place.dir.remove_dir(&place.name) {

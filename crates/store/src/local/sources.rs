@@ -20,12 +20,13 @@ use std::sync::{Arc, Mutex};
 use deltic_core::meta::Inode;
 use deltic_core::names::Rest;
 use deltic_core::packed::At;
+use deltic_core::path::BadPath;
 use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
 use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
-use super::list::{Part, inode};
+use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
@@ -84,6 +85,8 @@ pub struct Sources {
     chosen: Mutex<HashMap<RelPath, BTreeMap<At, Names>>>,
     /// What is protected at a receiver.
     protects: Scopes,
+    /// Arguments that are no paths, and why.
+    refused: Vec<(String, BadPath)>,
     /// Under how many names at most one name of a file is listed.
     names_of_one: u32,
     options: SourceOptions,
@@ -108,7 +111,7 @@ impl Sources {
             Base { path, dir, scopes }
         };
         let bases = args.bases.into_iter().map(hold).collect();
-        let args = args.packed;
+        let (args, refused) = (args.packed, args.refused);
         let mut by_path = Vec::with_capacity(args.len());
         by_path.extend(args.iter().map(|(at, _)| at));
         let key = |at: At| (names_of(path_in(args.get(at))), at);
@@ -120,7 +123,9 @@ impl Sources {
         let base = Path::new(OsStr::from_bytes(b"/\0"));
         let protects = Scopes::new(options.protects.clone(), base, Start::Root);
         let chosen = Mutex::default();
-        let mut sources = Self { args, bases, by_path, chosen, protects, names_of_one: 1, options };
+        let names_of_one = 1;
+        let mut sources =
+            Self { args, bases, by_path, chosen, protects, refused, names_of_one, options };
         if sources.options.see.linked && sources.overlap() {
             sources.names_of_one = u32::try_from(sources.args.len()).unwrap_or(u32::MAX);
         }
@@ -428,6 +433,10 @@ impl Tree for Sources {
             return Err(StoreError::Io { action: "remove", path, source });
         }
         let how = (self.options.follow, self.options.see.plain());
-        remove_unchanged(&place, is, follow::look(&place.dir, (&place.name, path), how))
+        match follow::look(&place.dir, (&place.name, path), how) {
+            // What it led to went under its own name.
+            Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
+            found => remove_unchanged(&place, is, found),
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
-use deltic_core::{Follow, Kind, Meta, Name, RelPath, See, Timestamp};
+use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
@@ -21,13 +21,13 @@ use super::backup::{Backup, Goes};
 use super::copy::{Copier, End};
 use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
-use super::inplace::LeftFiles;
+use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
-use super::remove::{make_way, remove_after, remove_unchanged};
+use super::remove::{count, make_way, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -72,6 +72,8 @@ pub struct LocalOptions {
     pub keep_dirlinks: bool,
     /// How new versions come to their place.
     pub writing: Writing,
+    /// Told which files are changing where they are.
+    pub under_way: UnderWay,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,7 @@ pub(super) struct Inner {
     pub(super) delayed: Mutex<Delayed>,
     /// Files of several names that changed where they are.
     pub(super) left: LeftFiles,
+    pub(super) under_way: UnderWay,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
     pub(super) umask: u32,
@@ -177,6 +180,7 @@ impl LocalStore {
             writing: options.writing,
             delayed: Mutex::default(),
             left: LeftFiles::default(),
+            under_way: options.under_way,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
             umask: umask(),
@@ -205,10 +209,20 @@ impl LocalStore {
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
         let fates = (&mut judge, fate);
-        Ok(match much {
+        let mut listing = match much {
             Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
             Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
-        })
+        };
+        // Where versions are told nothing goes.
+        if self.0.one_file_system && listing.versions.is_empty() {
+            let before = listing.entries.len();
+            let is_home = self.0.is_home(fs::fstat(&held));
+            let is_mount =
+                |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
+            listing.entries.retain(|entry| is_home && !is_mount(entry));
+            listing.spares |= listing.entries.len() < before;
+        }
+        Ok(listing)
     }
 
     fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -312,6 +326,17 @@ impl LocalStore {
 }
 
 impl Inner {
+    /// Whether another file system is mounted there, and is to be left alone.
+    pub(super) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        self.one_file_system && !self.is_home(dir.stat(name))
+    }
+
+    /// Whether this is on the file system of the root.
+    fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+        let device = |stat: Stat| stat.st_dev;
+        stat.map(device) == fs::fstat(&*self.root).map(device)
+    }
+
     pub(super) fn stages(&self, whose: Whose) -> &Stages {
         match (&self.temp, whose) {
             (Some(temp), Whose::Temp) => temp,
@@ -648,6 +673,10 @@ impl Store for LocalStore {
 
     fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
         remove_after(&self.0, path, &mut None)
+    }
+
+    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+        count(&self.0, path)
     }
 
     fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {

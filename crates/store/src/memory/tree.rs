@@ -11,7 +11,7 @@ use crate::filter::{Fate, Reads, Scope, Scopes};
 use crate::{Keep, StoreError};
 
 /// Directories and what they hold, and the files in the making.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TreeState {
     root: Node,
     /// The entries of each directory; a directory is one because it is in here.
@@ -31,7 +31,7 @@ pub(super) struct Node {
 }
 
 /// A file in the making.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Staged {
     pub(super) path: RelPath,
     pub(super) bytes: Vec<u8>,

@@ -6,8 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::packed::Crowded;
-use deltic_core::path::BadPath;
+use deltic_core::path::{BadPath, printable};
 use deltic_core::{Name, Packed, Put, RelPath};
+
+use crate::shortened;
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +123,8 @@ pub struct SourceArgs {
     /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all there.
     pub(super) bases: Vec<(OsString, bool)>,
     known: HashMap<(OsString, bool), usize>,
+    /// Arguments that cannot be any, safe to print, and why.
+    pub(super) refused: Vec<(String, BadPath)>,
 }
 
 impl SourceArgs {
@@ -139,6 +143,11 @@ impl SourceArgs {
         bytes.put_varint((no as u64) << 1 | u64::from(arg.contents));
         bytes.put_bytes(arg.path.as_bytes());
         self.packed.push(&bytes).map(drop)
+    }
+
+    /// Adds one that is no path, to be told of where all are listed.
+    pub fn refuse(&mut self, arg: &[u8], why: BadPath) {
+        self.refused.push((shortened(&printable(arg)).into_owned(), why));
     }
 }
 

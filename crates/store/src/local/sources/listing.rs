@@ -1,10 +1,12 @@
 //! The tree of all arguments as it is listed: what each brings, put together, and what is left out of that.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
 
 use deltic_core::meta::Linked;
 use deltic_core::packed::At;
+use deltic_core::path::BadPath;
 use deltic_core::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
@@ -105,8 +107,16 @@ impl Sources {
 
     pub(super) fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
-        let is_root = dir.is_root();
+        let (is_root, is_first) = (dir.is_root(), !matches!(part, Part::Next(_)));
         let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
+        if is_root && is_first {
+            let error = |(argument, why): &(String, BadPath)| StoreError::Argument {
+                action: "look at",
+                argument: argument.clone(),
+                source: io::Error::other(why.clone()),
+            };
+            listing.errors.extend(self.refused.iter().map(error));
+        }
         self.thin(&mut listing, dir);
         let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);
@@ -202,7 +212,7 @@ impl Sources {
             for at in args {
                 let source = self.source(*at);
                 if let Some(errno) = source.is_nothing(&self.options) {
-                    let error = source.error("look at", errno);
+                    let error = source.unseen(errno, &self.options);
                     match source.base.dir {
                         // As in rsync, only a last name may be missing.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),

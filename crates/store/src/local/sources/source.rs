@@ -16,7 +16,7 @@ use crate::error::At;
 use crate::filter::{Fate, Scopes};
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
-use crate::local::snapshot::{look_at, look_behind};
+use crate::local::snapshot::{file_type, look_at, look_behind};
 use crate::{Listing, StoreError, check_path};
 
 /// A directory that paths of arguments start in.
@@ -65,6 +65,32 @@ impl<'a> Source<'a> {
     /// What the system answered to `action` on it.
     pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
         self.error_of(action, errno.into())
+    }
+
+    /// What the system answered where it was to be looked at.
+    pub(super) fn unseen(&self, errno: Errno, options: &SourceOptions) -> StoreError {
+        let follows = options.follow == Follow::All;
+        match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
+            Some(link) => {
+                let why = format!("{link} is a symlink on the way, which is not followed");
+                self.error_for("look at", &why)
+            }
+            None => self.error("look at", errno),
+        }
+    }
+
+    /// The first symlink that it goes through.
+    fn link_on_the_way(&self) -> Option<RelPath> {
+        let (dir, mut at) = (self.base.dir.as_ref().ok()?, RelPath::root());
+        for name in self.path.components() {
+            let (above, name) = (at, Name::new(name).ok()?);
+            at = above.join(&name).ok()?;
+            let stat = dir.dir(&above, Use::Pass).and_then(|above| above.stat(&name)).ok()?;
+            if file_type(&stat).is_symlink() {
+                return (at != self.path || self.contents).then_some(at);
+            }
+        }
+        None
     }
 
     /// Why there was no `action` on it.
@@ -174,7 +200,7 @@ impl<'a> Source<'a> {
         let path = at.join(name).map_err(bad_name)?;
         check_path("list", &path)?;
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
-        let unseen = |errno| self.error("look at", errno);
+        let unseen = |errno| self.unseen(errno, options);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
         let mut meta = follow::look(&held, (name, &path), options.how()).map_err(|errno| {
             match dangles(&held, name, errno) {
@@ -185,11 +211,7 @@ impl<'a> Source<'a> {
         // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
         if goes_through && !meta.is_dir() {
-            let why = format!("{} is a symlink on the way, which is not followed", path);
-            return Err(match meta.is_symlink() {
-                true => self.error_for("look at", &why),
-                false => self.error("look at", Errno::NOTDIR),
-            });
+            return Err(unseen(if meta.is_symlink() { Errno::LOOP } else { Errno::NOTDIR }));
         }
         if path != self.path {
             sift((&held, name), &mut meta, options.how(), &self.base.scopes.top(at));
