@@ -192,7 +192,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
         tells_unchanged: false,
         tells_owners: false,
         delete,
-        follow: args.follow.links(),
+        follow: args.follow.links(far, &args.travel.remote_option),
         remove,
         compress,
         compress_level,

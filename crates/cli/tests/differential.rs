@@ -20,7 +20,7 @@
 //!   attributes the sender's. Nor are ACLs.
 //! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
 //!   directories alone. With either they are left out.
-//! - With `-c`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
+//! - With `-c` or `-I`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
 //! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
 //!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
 //!   other names.
@@ -28,7 +28,15 @@
 //!   makes of an alternate is not looked at either.
 //! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
 //!   name for each file with `-H`, and it comes without `-u` and without other trees.
-//! - `--munge-links` is not tried: rsync leaves links of the destination as they are that are not munged and else equal.
+//! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are followed.
+//! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
+//! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its own directory has.
+//! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty.
+//! - `--no-implied-dirs`: a directory that is named, and what is in it too, counts as one on the way (`--files-from`).
+//! - `-H --ignore-existing` with `--max-size` or `--min-size`: rsync hangs where the first of several names is not there.
+//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
+//!   lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
+//! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
 //! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
@@ -47,7 +55,9 @@
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
 //!   With `-c`, over a pipe and so on targets have a name for each file.
-//! - `--no-super` does not reach rsync's far end.
+//! - `--no-super` and `--no-d` do not reach rsync's far end.
+//! - `--no-implied-dirs`: directories are made on the way to what files of rules there leave out.
+//! - `--ignore-existing` with a link where a followed one leads to a directory: rsync gives it the time of that.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
 //!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.
@@ -74,8 +84,9 @@
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
-//! - The same takes for done what it made of a directory of mode 0200, or of a new one that a default ACL closes, to write in it:
+//! - The same takes for done what it made of a directory of mode 0200 (with `--chmod` of others too), or of a new one that a default ACL closes, to write in it:
 //!   0700 stays; and opens a full one that is in a file's way, which stays.
+//! - `-y`: what rsync matches a file against may have given way meanwhile; it breaks down then (2).
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
@@ -84,18 +95,22 @@
 //! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
 //!   is followed then leads elsewhere.
 //! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
+//! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not compared where files
+//!   have several names or links are followed. What rsync reads at the target (`-n`, `-y`, backups) counts as read.
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
 //! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
 //! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
 //!   in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
+//! - A file of rules that is named again (`:r- .cvsignore` and `-C`) does not count again; in a pull it does with rsync.
 //! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on without what
 //!   it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
 //! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
 //! - `--remove-source-files` with `-L` or `-k`: rsync does not find what a link leads to once it has removed that.
+//! - `--remove-source-files` with `--copy-unsafe-links`: rsync leaves the links that it followed, and ends with 23.
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
 mod common;
@@ -130,8 +145,8 @@ const fn at(percent: u64, words: fn(&mut Dice) -> Vec<OsString>) -> Choice {
     Choice { percent, words }
 }
 
-/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with. `-T` is not
-/// tried: rsync 3.5 takes no `..` there.
+/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with. But `aside` is
+/// seen from the world.
 const CHOICES: &[Choice] = &[
     at(100, |dice| {
         some(dice, &["-rlpt", "-rlpt", "-a", "-a", "-rlt", "-rlp", "-rt", "-r", "-rl", "-lptd"])
@@ -141,13 +156,15 @@ const CHOICES: &[Choice] = &[
     at(10, |dice| some(dice, &["--chmod=Fg-w,o=", "--chmod=D2755,Fgo-w,+X", "--chmod=go=u,a+r"])),
     at(15, |_| words("-A -p")),
     at(15, |dice| some(dice, &["-X -p", "-X -p", "-XX -p"])),
-    at(5, |dice| some(dice, &["-UU", "--open-noatime"])),
-    at(8, |dice| some(dice, &["--numeric-ids -og", "--no-super", "--numeric-ids -og --no-super"])),
+    at(6, |dice| some(dice, &["-U", "-UU", "--open-noatime"])),
+    at(8, |dice| {
+        some(dice, &["--numeric-ids -og", "--no-super", "--numeric-ids -og --no-super", "--super"])
+    }),
     at(5, |dice| some(dice, &["--usermap=1:33,*:1000", "--groupmap=0-40:65534", "--chown=33:1"])),
     at(35, |dice| some(dice, DELETES)),
     at(15, |_| words("-c")),
-    at(15, |_| words("--no-whole-file")),
-    at(15, |dice| some(dice, &["-z", "-z", "--zl=1", "--zc=none"])),
+    at(20, |dice| some(dice, &["--no-whole-file", "--no-whole-file", "--no-whole-file", "-W"])),
+    at(15, |dice| some(dice, &["-z", "-z", "--zl=1", "--zc=none", "--zc=lz4 --skip-compress=c"])),
     at(10, |_| words("--size-only")),
     at(10, |_| words("-I")),
     at(15, |dice| some(dice, &["--modify-window=0", "-@1", "-@2"])),
@@ -164,9 +181,13 @@ const CHOICES: &[Choice] = &[
     at(20, |_| words("-H")),
     at(8, |_| words("-K")),
     at(10, |dice| {
-        some(dice, &["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K", "--cc=none"])
+        let sums = ["--cc=none", "--cc=md5", "--cc=xxh64,xxh128"];
+        let blocks = ["-S", "--preallocate", "-S --preallocate", "-B700", "-B 8K"];
+        some(dice, &[&blocks[..], &blocks, &sums].concat())
     }),
     at(12, |dice| some(dice, WRITING)),
+    at(6, |_| words("--temp-dir=aside")),
+    at(6, |dice| some(dice, &["--munge-links", "-M--munge-links"])),
     at(10, |dice| some(dice, &["--safe-links", "-L", "-k", "--copy-unsafe-links"])),
     at(25, filters),
     at(8, |dice| some(dice, NAMES)),
@@ -175,11 +196,17 @@ const CHOICES: &[Choice] = &[
     at(6, |_| words("--remove-source-files")),
     at(6, |_| words("-n")),
     at(6, |dice| some(dice, &["-x", "-xx", "--mkpath", "--partial", "--bwlimit=0"])),
+    at(6, |dice| some(dice, &["--no-i-r", "--trust-sender", "--insecure-links"])),
+    at(4, |dice| some(dice, &["--timeout=60", "--stop-after=9", "--bwlimit=100m"])),
+    at(6, |dice| some(dice, &["-h", "-hh", "--no-h"])),
+    at(10, |_| words("--log-file=aside/log")),
 ];
 
 const DELETES: &[&str] = &[
     "--delete",
     "--delete",
+    "--del",
+    "--delete-during",
     "--delete-before",
     "--delete-after",
     "--delete-delay",
@@ -188,16 +215,28 @@ const DELETES: &[&str] = &[
     "--delete --max-delete=1000",
     "--delete --ignore-errors",
 ];
-const BACKUPS: &[&str] =
-    &["-b", "-b --suffix=.old", "-b --backup-dir=kept", "-b --backup-dir=../kept"];
-const WRITING: &[&str] =
-    &["--inplace", "--append", "--append-verify", "--delay-updates", "--partial-dir=.part"];
+const BACKUPS: &[&str] = &[
+    "-b",
+    "-b --suffix=.old",
+    "-b --backup-dir=kept",
+    "-b --backup-dir=../kept",
+    "-b --backup-dir=kept --suffix=.old",
+];
+const WRITING: &[&str] = &[
+    "--inplace",
+    "--append",
+    "--append-verify",
+    "--delay-updates",
+    "--partial-dir=.part",
+    "--delay-updates --partial-dir=.part",
+];
 const NAMES: &[&str] = &[
     "--files-from=list",
     "-0 --files-from=zero",
     "--files-from=list -r",
     "--files-from=list --no-R",
     "--files-from=list --no-implied-dirs",
+    "--files-from=list --no-d",
 ];
 
 /// Words that do not go together in a case, for a reason in the head of this file.
@@ -211,6 +250,7 @@ const APART: &[(&str, &str)] = &[
     ("-b", "--no-whole-file"),
     ("-I", "--no-whole-file"),
     ("-C", "--delete-excluded"),
+    ("--safe-links", "munge-links"),
     ("--files-from", "-R"),
     ("--files-from", "-lptd"),
     ("--delete-after", "--backup-dir=kept"),
@@ -238,6 +278,11 @@ const APART: &[(&str, &str)] = &[
     ("--force", "--filter"),
     ("--remove-source-files", "-L"),
     ("--remove-source-files", "-k"),
+    ("--ignore-existing", "--no-R"),
+    ("--super", "map="),
+    ("--super", "--chown"),
+    ("--files-from", "-M--munge"),
+    ("--append", "-M--munge"),
     ("--numeric-ids", "map="),
     ("--numeric-ids", "--chown"),
 ];
@@ -279,7 +324,11 @@ fn filters(dice: &mut Dice) -> Vec<OsString> {
             _ => dice.pick(MERGES).as_bytes().to_vec(),
         }
     };
-    (0..count).map(|_| OsString::from_vec(filter(dice))).collect()
+    let mut all: Vec<_> = (0..count).map(|_| OsString::from_vec(filter(dice))).collect();
+    if all.iter().any(|word| word == "-f:r- .cvsignore") {
+        all.retain(|word| !["-C", "-f:C", "-f:sC"].iter().any(|other| word == other));
+    }
+    all
 }
 
 const MERGES: &[&str] = &[

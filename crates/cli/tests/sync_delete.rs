@@ -327,6 +327,39 @@ fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
 }
 
 #[test]
+fn a_directory_that_may_not_be_listed_gives_way_if_it_is_empty() {
+    for (way, options) in WAYS.into_iter().zip(["--force", "--force", "--delete"]) {
+        let world = World::new();
+        for name in ["empty", "full"] {
+            world.write(format!("src/{name}"), "a file");
+            world.mkdir(&format!("dst/{name}"));
+            world.chmod(&format!("dst/{name}"), 0o200);
+        }
+        world.link("nowhere", "src/link");
+        world.mkdir("dst/link");
+        world.write("dst/full/file", "x");
+        world.chmod("dst/link", 0);
+        let mut command = Command::new(DELTIC);
+        command.args(["sync", "-rlt", "--no-fsync", options, &way.from("src/"), &way.to("dst/")]);
+        command.args(["-e", SHELL, "--deltic-path", DELTIC]);
+        if is_root() {
+            world.chmod("", 0o755);
+            command.uid(SOMEBODY).gid(SOMEBODY);
+            for name in ["dst", "dst/empty", "dst/full", "dst/link"] {
+                own(&world.path(name), SOMEBODY, SOMEBODY);
+            }
+        }
+        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        let said = "deltic: put in place full: directory not empty\n";
+        assert!(run.code == Some(23) && run.stderr.starts_with(said), "{way:?} {run:#?}");
+        assert_eq!(world.read("dst/empty"), b"a file", "{way:?}");
+        assert!(world.path("dst/link").is_symlink(), "{way:?}");
+        world.chmod("dst/full", 0o700);
+        assert!(world.exists("dst/full/file"), "{way:?}");
+    }
+}
+
+#[test]
 fn nothing_is_removed_where_a_source_is_missing_or_a_file_fails() {
     for way in WAYS {
         let world = world(3);

@@ -114,14 +114,30 @@ fn unsafe_links_are_left_out_and_nothing_goes_for_them() {
 fn munged_links_lead_nowhere_and_come_back() {
     for way in WAYS {
         let world = world();
-        sync(&world, way, "--munge-links");
-        let target = std::fs::read_link(world.path("dst/to dir")).unwrap();
-        assert_eq!(target.to_str(), Some("/rsyncd-munged/dir"), "{way:?}");
-        let run = world.ok(&format!("-ai --munge-links {} {}", way.from("src/"), way.to("dst/")));
-        assert_eq!(run.stdout, "", "they are what they should be");
-        world.ok("-a --munge-links dst/ plain/");
-        let target = std::fs::read_link(world.path("plain/to dir")).unwrap();
-        assert_eq!(target.to_str(), Some("/rsyncd-munged/dir"), "unmunged and munged again");
+        world.link("dir", "src/link");
+        let target = |name: &str| std::fs::read_link(world.path(name)).unwrap();
+        // The word is for this end: on one machine that is the sources.
+        let (munge, unmunge) = match way {
+            Way::Pull => ("--munge-links", "-M--munge-links"),
+            Way::Local | Way::Push => ("-M--munge-links", "--munge-links"),
+        };
+        sync(&world, way, munge);
+        assert_eq!(target("dst/to dir").to_str(), Some("/rsyncd-munged/dir"), "{way:?}");
+        let words = format!("-ai {munge} {} {}", way.from("src/"), way.to("dst/"));
+        assert_eq!(world.ok(&words).stdout, "", "they are what they should be");
+        let words = |options: &str, to| format!("-a {options} {} {}", way.from("dst/"), way.to(to));
+        world.ok(&words(unmunge, "plain/"));
+        world.assert_same("src", "plain");
+        world.ok(&words(&format!("{unmunge} {munge}"), "again/"));
+        world.assert_same("dst", "again");
+        world.ok(&words(munge, "twice/"));
+        let twice = "/rsyncd-munged//rsyncd-munged/dir";
+        assert_eq!(target("twice/to dir").to_str(), Some(twice), "{way:?}");
+        world.ok(&format!("-a {unmunge} {} {}", way.from("dst/link"), way.to("alone/")));
+        assert_eq!(target("alone/link").to_str(), Some("dir"), "a source by its name, {way:?}");
+        world.ok(&words(&format!("{unmunge} --remove-source-files"), "moved/"));
+        assert_eq!(target("moved/link").to_str(), Some("dir"), "{way:?}");
+        assert!(!world.exists("dst/link"), "it is what was sent, {way:?}");
     }
 }
 

@@ -540,6 +540,9 @@ fn times_follow_the_options() {
     set_times(&world.path("dst/dir/file"), (1_300_000_000, 1_200_000_000));
     assert_eq!(world.ok("-rltUi src/ dst").lines(), [".f......u.. dir/file"]);
     assert_eq!(accessed("dst/dir/file"), 1_000_000_000);
+    // What is read at the destination to be compared was read when the source was, all the same.
+    world.ok("-rltUc --no-cache src/ dst");
+    assert_eq!(accessed("dst/dir/file"), 1_000_000_000);
     let run = world.fails(1, "-aN src/ dst");
     assert!(run.stderr.contains("'-N' is not supported"), "{run:#?}");
 }

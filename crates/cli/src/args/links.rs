@@ -1,7 +1,11 @@
 //! What becomes of symbolic links.
 
+use std::ffi::OsString;
+
 use deltic_core::Follow;
 use deltic_protocol::options::Links;
+
+use super::metadata::{Far, FarWords};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,7 +29,7 @@ pub(crate) struct LinkArgs {
     /// Leave out symbolic links that may lead out of the tree
     #[arg(long)]
     safe_links: bool,
-    /// Make symbolic links at the destination lead nowhere; undone where such links are the source
+    /// Make symbolic links lead nowhere where this end is the destination; undo that where it is the source
     #[arg(long, overrides_with = "no_munge_links")]
     munge_links: bool,
     /// Take back --munge-links
@@ -35,18 +39,16 @@ pub(crate) struct LinkArgs {
 
 impl LinkArgs {
     /// What the words mean.
-    pub(crate) const fn links(&self) -> Links {
+    pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
             (true, _, _) => Follow::All,
             (false, true, _) => Follow::Unsafe,
             (false, false, true) => Follow::Dirs,
             (false, false, false) => Follow::Never,
         };
-        Links {
-            follow,
-            safe: self.safe_links,
-            munge: self.munge_links,
-            keep_dirs: self.keep_dirlinks,
-        }
+        // On one machine the near end is the sources.
+        let ends = (FarWords::of(far_words).munges, self.munge_links);
+        let (munge, unmunge) = if far == Far::Sources { (ends.1, ends.0) } else { ends };
+        Links { follow, safe: self.safe_links, munge, keep_dirs: self.keep_dirlinks, unmunge }
     }
 }

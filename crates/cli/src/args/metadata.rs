@@ -129,22 +129,27 @@ pub(crate) enum Far {
     Nothing,
 }
 
-/// What `-M` says of the far end's powers, and what is left for its command line.
+/// What `-M` says that the far end does otherwise, and what is left for its command line.
 #[derive(Clone, Debug, Default)]
-struct FarWords {
+pub(crate) struct FarWords {
     notes: Option<bool>,
     powers: Option<Powers>,
+    pub(crate) munges: bool,
     rest: Vec<OsString>,
 }
 
 impl FarWords {
-    fn of(words: &[OsString]) -> Self {
+    pub(crate) fn of(words: &[OsString]) -> Self {
         let mut all = Self::default();
         for word in words {
             let (notes, powers) = match word.to_str() {
                 Some("--fake-super") => (true, Powers::Own),
                 Some("--super") => (false, Powers::Tried),
                 Some("--no-super") => (false, Powers::Waived),
+                Some("--munge-links") => {
+                    all.munges = true;
+                    continue;
+                }
                 _ => {
                     all.rest.push(word.clone());
                     continue;

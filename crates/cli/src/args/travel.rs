@@ -49,7 +49,7 @@ pub(crate) struct Travel {
     /// Stop at this local time: [[year-]month-]dayThour:minute, or a part of it
     #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
     pub(crate) stop_at: Option<String>,
-    /// Give the deltic on the other machine this option too: --bwlimit, --fake-super, --super, --no-super
+    /// Give the deltic on the other machine this option too: --bwlimit, --fake-super, --munge-links, --super, --no-super
     #[arg(short = 'M', long, value_name = "OPTION", allow_hyphen_values = true)]
     #[arg(action = ArgAction::Append, help_heading = TRAVEL)]
     pub(crate) remote_option: Vec<OsString>,

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Timespec, Timestamps, utimensat};
 
 use super::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, own};
 use super::dice::Dice;
+use super::look::Kind;
 use super::noise;
 use super::tree::ODD_NAMES;
 
@@ -115,6 +116,11 @@ impl Tree {
             let path = dice.pick(&paths).clone();
             tree.edit(&path, dice, taste, turns);
         }
+        // What was removed may have come again.
+        tree.leave_out(|path, node| {
+            let is_turned = |was: &Node| was.what.kind() != node.what.kind();
+            !turns && self.0.get(path).is_some_and(is_turned)
+        });
         tree
     }
 
@@ -225,6 +231,15 @@ impl What {
         }
     }
 
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Dir => Kind::Dir,
+            Self::File { .. } | Self::Text(_) | Self::Again(_) => Kind::File,
+            Self::Link(_) => Kind::Link,
+            Self::Node(..) => Kind::Node,
+        }
+    }
+
     fn write(&self, path: &Path) {
         match self {
             Self::Dir => fs::create_dir(path).expect("it is free"),
@@ -245,8 +260,16 @@ impl What {
 }
 
 fn link(dice: &mut Dice, taste: Taste) -> &'static [u8] {
-    let plain: [&[u8]; 7] =
-        [b"a", b"nowhere", b"/etc/passwd", b"always", b"../always", b"../../away", b"\xff\n"];
+    let plain: [&[u8]; 8] = [
+        b"a",
+        b"nowhere",
+        b"/etc/passwd",
+        b"always",
+        b"../always",
+        b"../../away",
+        b"\xff\n",
+        b"/rsyncd-munged/a",
+    ];
     let round: [&[u8]; 5] = [b".", b"..", b"../b", b"a/../../c", b"b/../b"];
     let targets: &[&[u8]] = if taste.loops && dice.percent(50) { &round } else { &plain };
     dice.pick::<&[u8]>(targets)

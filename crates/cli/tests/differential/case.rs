@@ -13,7 +13,7 @@ use crate::common::dice::Dice;
 use crate::common::look::look;
 use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
-use crate::compare::{Asked, Both, is_of_rules};
+use crate::compare::{Asked, Both, is_in_the_way, is_of_rules};
 use crate::{NO_KINDS, options};
 
 /// All that makes a case.
@@ -40,6 +40,8 @@ pub(crate) struct End {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// What it wrote to its log.
+    pub(crate) log: Vec<u8>,
 }
 
 impl Case {
@@ -66,6 +68,9 @@ impl Case {
         let mut old = new.edited(dice, taste, edits, turns);
         let mut way = *dice.pick(&[Way::Local, Way::Local, Way::Push, Way::Pull]);
         // rsync tells only the end that it starts here.
+        if asked.has("--no-d") && way == Way::Pull {
+            way = Way::Local;
+        }
         if asked.has("--no-super") && way == Way::Push {
             way = Way::Local;
         }
@@ -116,9 +121,13 @@ impl Case {
         let ours = self.run(&world, DELTIC, "o/dst/");
         let both =
             Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
-        if both.has_died(&ours, &theirs) {
-            let emptied = self.without_full_dirs_for_linked();
-            return emptied.and_then(|case| case.difference());
+        if both.has_died(&ours, &theirs)
+            && let Some(emptied) = self.without_full_dirs_for_linked(&ours)
+        {
+            return emptied.difference();
+        }
+        if both.has_hung(&theirs) {
+            return None;
         }
         let differences = both.differences(&ours, &theirs);
         (!differences.is_empty()).then(|| {
@@ -138,11 +147,15 @@ impl Case {
     }
 
     /// This case with nothing in the directories that are in the place of a file of several names, if there are such.
-    fn without_full_dirs_for_linked(&self) -> Option<Self> {
+    fn without_full_dirs_for_linked(&self, ours: &End) -> Option<Self> {
         let mut emptied = self.clone();
-        for path in self.new.names_of_several() {
-            let is_below = |other: &Path| other != path && other.starts_with(path);
-            emptied.old.leave_out(|other, _| is_below(other));
+        let several = self.new.names_of_several();
+        let is_linked = |dir: &&PathBuf| {
+            let is_named = several.iter().any(|name| name.file_name() == dir.file_name());
+            is_named && is_in_the_way(&Path::new("dst").join(dir), ours)
+        };
+        for dir in self.old.0.keys().filter(is_linked) {
+            emptied.old.leave_out(|other, _| other != dir && other.starts_with(dir));
         }
         (emptied.old.0.len() < self.old.0.len()).then_some(emptied)
     }
@@ -165,8 +178,9 @@ impl Case {
             self.old.write(&world.path(format!("{side}/dst")), self.owner());
         }
         world.write("away", "far off");
+        world.mkdir("aside");
         if let Some(owner) = self.owner() {
-            own(&world.path("away"), owner, owner);
+            ["away", "aside"].iter().for_each(|name| own(&world.path(name), owner, owner));
         }
         let list: Vec<&[u8]> = self.list.iter().map(|name| name.as_bytes()).collect();
         world.write("zero", list.join(&0));
@@ -177,7 +191,8 @@ impl Case {
 
     fn words(&self, program: &str, target: &str) -> Vec<OsString> {
         let first: &[&str] = match program {
-            // The shell here runs words as they are, so that rsync must not escape them.
+            // The shell here runs words as they are, so that rsync must not escape them; `-M` does without it on one machine.
+            "rsync" if self.way == Way::Local => &["-@-1"],
             "rsync" => &["-@-1", "-s", "-e", SHELL],
             _ => &["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
         };
@@ -198,7 +213,12 @@ impl Case {
 
     fn run(&self, world: &World, program: &str, target: &str) -> End {
         let mut command = std::process::Command::new(program);
-        command.args(self.words(program, target));
+        // A relative one is seen from the target, and may not lead up.
+        let place = format!("--temp-dir={}", world.path("aside").display());
+        let words = self.words(program, target).into_iter();
+        command.args(
+            words.map(|word| if word == "--temp-dir=aside" { (&*place).into() } else { word }),
+        );
         if self.lowered {
             command.uid(SOMEBODY).gid(SOMEBODY);
         }
@@ -206,7 +226,9 @@ impl Case {
         let output = command.output().expect("the program starts");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-        End { code: output.status.code(), stdout, stderr }
+        let log = fs::read(world.path("aside/log")).unwrap_or_default();
+        let _ = fs::remove_file(world.path("aside/log"));
+        End { code: output.status.code(), stdout, stderr, log }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What two ends of a case have to agree in, and where they are meant not to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Components, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_core::path::printable;
@@ -16,6 +16,9 @@ use crate::common::{Way, World};
 
 /// What a directory's owner may do in it: all.
 const OWNER_BITS: u32 = 0o700;
+
+/// How rsync says that a link that is followed points at nothing.
+const DEAD_LINK: &str = "symlink has no referent: ";
 
 /// Where an ACL's bytes say what the owner may do; that he may write, and that he may do all.
 const ACL_OWNER_AT: usize = 6;
@@ -53,7 +56,8 @@ impl Asked {
     }
 
     pub(crate) fn deletes(&self) -> bool {
-        self.0.iter().any(|word| word.starts_with("--delete") && !word.contains("missing"))
+        let is_one = |word: &String| word.starts_with("--delete") && !word.contains("missing");
+        self.has("--del") || self.0.iter().any(is_one)
     }
 
     pub(crate) fn rules(&self) -> bool {
@@ -101,7 +105,7 @@ impl Asked {
 
     /// Whether the source is another one after a run.
     pub(crate) fn consumes(&self) -> bool {
-        self.has("--remove-source-files") || self.has("-UU")
+        self.has("--remove-source-files") || self.atimes()
     }
 
     /// Whether what becomes of a name may change others of its file.
@@ -110,9 +114,24 @@ impl Asked {
         words.iter().any(|word| self.has(word)) || self.part("--append")
     }
 
+    fn atimes(&self) -> bool {
+        self.has("-U") || self.has("-UU")
+    }
+
     fn carries(&self, letter: char) -> bool {
         let bundle = |word: &String| !word.starts_with("--") && word.contains([letter, 'a']);
         self.0.first().is_some_and(bundle)
+    }
+
+    /// Whether owners (`o`) or groups (`g`) are carried.
+    fn carries_ids(&self, letter: char) -> bool {
+        let words = [&*format!("-{letter}"), "-og"];
+        let map = if letter == 'o' { "--usermap" } else { "--groupmap" };
+        let asks = self.carries(letter)
+            || words.iter().any(|word| self.has(word))
+            || self.starts(map)
+            || self.starts("--chown");
+        asks && !self.has("--no-super") && !self.has(&format!("--no-{letter}"))
     }
 
     fn perms(&self) -> bool {
@@ -127,6 +146,14 @@ impl Asked {
             (true, false) => Times::All,
         }
     }
+}
+
+/// What is not compared of a name, where it is not carried.
+#[derive(Clone, Copy, Default)]
+struct Free {
+    owner: bool,
+    mode: bool,
+    notes: bool,
 }
 
 /// Which times are compared.
@@ -164,25 +191,32 @@ fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
     looks.iter().filter(is_other).map(|(name, _)| name).collect()
 }
 
-/// Whether it is in a partial directory, or one, since a full directory is in the place of a file.
-fn has_no_place(name: &Path, ours: &End) -> bool {
-    let is_partial = name.components().any(|part| part.as_os_str() == ".part");
-    let is_full =
-        |line: &str| line.starts_with("deltic: commit ") && line.ends_with(": directory not empty");
-    is_partial && ours.stderr.lines().any(is_full)
+/// Whether it is a full directory in the place of a file.
+pub(crate) fn is_in_the_way(name: &Path, ours: &End) -> bool {
+    let Ok(name) = name.strip_prefix("dst") else { return false };
+    let name = printable(name.as_os_str().as_bytes());
+    let said = format!("deltic: put in place {name}: directory not empty");
+    ours.stderr.lines().any(|line| line == said)
 }
 
-/// Whether it is a full directory in the place of a file.
-fn is_in_the_way(name: &Path, ours: &End) -> bool {
-    let Ok(name) = name.strip_prefix("dst") else { return false };
-    let said =
-        format!("deltic: commit {}: directory not empty", printable(name.as_os_str().as_bytes()));
-    ours.stderr.lines().any(|line| line == said)
+/// Whether it is a file in a partial directory, in whose place a full directory is, or the partial directory of such.
+fn has_no_place(name: &Path, ours: &Looks, end: &End) -> bool {
+    let is_one = |name: &Path| {
+        let Some(dir) = name.parent().filter(|dir| dir.ends_with(".part")) else { return false };
+        let place = dir.with_file_name(name.file_name().unwrap_or_default());
+        is_in_the_way(&place, end)
+    };
+    is_one(name) || ours.keys().any(|other| other.parent() == Some(name) && is_one(other))
 }
 
 /// Whether it is a directory that backups are kept in.
 fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
+}
+
+/// Whether Deltic deletes nothing after an error.
+fn deletes_nothing(ours: &End) -> bool {
+    ours.stderr.lines().any(|line| line.starts_with("deltic: delete nothing: "))
 }
 
 /// Whether rsync took a name for one that it had not asked for, and gave up.
@@ -195,10 +229,33 @@ fn cannot_add(theirs: &End) -> bool {
     theirs.code == Some(11) && theirs.stderr.contains("rsync: [receiver] write failed on ")
 }
 
+/// Whether rsync could not open what it had told the sender of, and gave up.
+fn has_no_basis(theirs: &End) -> bool {
+    theirs.code == Some(2) && theirs.stderr.starts_with("got a block match with no basis file for ")
+}
+
 /// The directory, with a slash, of which Deltic says that it stays.
 fn kept_dir(line: &str) -> Option<String> {
     let line = line.strip_prefix("deltic: keep ")?;
     Some(format!("{}/", line.strip_suffix(": names in it are protected")?))
+}
+
+/// The lines of a log, without times and numbers of processes. rsync escapes bytes there that `-8` lets pass elsewhere.
+fn unstamped(log: &[u8]) -> String {
+    let mut bytes = log.to_vec();
+    for byte in 0x80..=0x9f {
+        let escaped = format!("\\#{byte:o}");
+        for (told, meant) in [(format!("\\#302{escaped}"), &[0xc2, byte][..]), (escaped, &[byte])] {
+            let at =
+                |bytes: &[u8]| bytes.windows(told.len()).position(|some| some == told.as_bytes());
+            while let Some(at) = at(&bytes) {
+                bytes.splice(at..at + told.len(), meant.iter().copied());
+            }
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().filter_map(|line| Some(line.split_once("] ")?.1.to_owned() + "\n"));
+    lines.collect()
 }
 
 impl Both<'_> {
@@ -206,7 +263,8 @@ impl Both<'_> {
     pub(crate) fn differences(&self, ours: &End, theirs: &End) -> Vec<String> {
         let fails = self.asked.has("--preallocate") && self.asked.has("-S");
         let fails = fails && self.asked.part("--append") && cannot_add(theirs);
-        if self.case.way == Way::Pull && is_rejected(theirs) || fails {
+        let lacks = (self.asked.has("-y") || self.asked.has("-yy")) && has_no_basis(theirs);
+        if self.case.way == Way::Pull && is_rejected(theirs) || fails || lacks {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -214,12 +272,13 @@ impl Both<'_> {
         let complains = self.wants_to_list_what_goes(ours, theirs, &now[0])
             || self.wants_attributes_of_none(ours, theirs)
             || self.wants_an_acl_of_what_gave_way(ours, theirs)
+            || self.leaves_followed_links(ours, theirs)
             || self.spares_for_an_empty_source(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
         all.extend(self.names(&now, (ours, theirs)));
-        if self.tells_alike() {
+        if self.tells_alike(theirs) {
             all.extend(self.lines(ours, theirs));
             all.extend(self.figures(ours, theirs));
         }
@@ -231,7 +290,8 @@ impl Both<'_> {
             let stays = |name: &PathBuf| {
                 let kind = self.source.get(name).map(|look| look.kind);
                 let has_content = matches!(kind, None | Some(Kind::File | Kind::Dir));
-                self.asked.part("-dest=") && !has_content
+                let is_followed = kind == Some(Kind::Link) && self.asked.has("--copy-unsafe-links");
+                self.asked.part("-dest=") && !has_content || is_followed
             };
             let differ: Vec<_> =
                 ours.symmetric_difference(&theirs).filter(|name| !stays(name)).collect();
@@ -248,6 +308,13 @@ impl Both<'_> {
             && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
             && ours.stderr.contains(": directory not empty")
             && theirs.stderr.contains("could not make way for new regular file: ")
+    }
+
+    /// Whether rsync waits for the first of several names for ever: it is too long or too short, and another one is there.
+    pub(crate) fn has_hung(&self, theirs: &End) -> bool {
+        let is_left_out = self.asked.part("--max-size") || self.asked.part("--min-size");
+        let asks = self.asked.has("-H") && self.asked.has("--ignore-existing") && is_left_out;
+        asks && theirs.code.is_none()
     }
 
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
@@ -280,6 +347,18 @@ impl Both<'_> {
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
     }
 
+    /// Whether all that is wrong for rsync is that links of the source that were followed are no files.
+    fn leaves_followed_links(&self, ours: &End, theirs: &End) -> bool {
+        let is_meant = |line: &str| {
+            line.starts_with("ERROR: Skipping sender remove for changed file: ")
+                || line.starts_with("rsync error: some files/attrs were not transferred ")
+        };
+        self.asked.has("--remove-source-files")
+            && self.asked.has("--copy-unsafe-links")
+            && (ours.code, theirs.code) == (Some(0), Some(23))
+            && theirs.stderr.lines().all(|line| line.is_empty() || is_meant(line))
+    }
+
     /// Whether all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
     fn wants_an_acl_of_what_gave_way(&self, ours: &End, theirs: &End) -> bool {
         let is_meant = |line: &str| {
@@ -303,13 +382,14 @@ impl Both<'_> {
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
     /// Nor of a file that may not be read, for which rsync makes a new one.
-    fn tells_alike(&self) -> bool {
+    fn tells_alike(&self, theirs: &End) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
         let shared = self.case.old.0.values().any(|node| matches!(node.what, What::Again(_)));
         let implied = asked.has("--no-implied-dirs");
         let links = asked.has("-H") || asked.part("--append");
         let unread = self.before.keys().any(|name| self.was_unread(name));
+        let unpruned = asked.has("-m") && theirs.stderr.contains(DEAD_LINK);
         !unread
             && !asked.part("-dest=")
             && !links
@@ -317,6 +397,7 @@ impl Both<'_> {
             && !untimed
             && !shared
             && !implied
+            && !unpruned
             && !self
                 .case
                 .sources
@@ -324,7 +405,7 @@ impl Both<'_> {
                 .any(|source| self.is_told_without_descent(Path::new(source)))
     }
 
-    /// Each `-i` line of one only.
+    /// Each `-i` line, and each line of the log, of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
         let kept: Vec<String> = ours.stderr.lines().filter_map(kept_dir).collect();
@@ -334,17 +415,24 @@ impl Both<'_> {
             name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
         };
         let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
-        let (mut ours, mut theirs) =
-            (self.told_lines(&ours.stdout), self.told_lines(&theirs.stdout));
-        theirs.retain(|line| !is_meant(line));
-        // A dry run names what the limit spares.
-        ours.retain(|line| !limited || !line.starts_with("*deleting "));
-        let only = |who, one: &BTreeSet<String>, other| {
-            one.difference(other)
-                .map(|line| format!("told by {who} only: {line}"))
-                .collect::<Vec<_>>()
-        };
-        [only("deltic", &ours, &theirs), only("rsync", &theirs, &ours)].concat()
+        let mut all = Vec::new();
+        // rsync's dry run logs directories alone.
+        let log =
+            |end: &End| if self.asked.has("-n") { String::new() } else { unstamped(&end.log) };
+        for (how, ours, theirs) in
+            [("told", &ours.stdout, &theirs.stdout), ("logged", &log(ours), &log(theirs))]
+        {
+            let (mut ours, mut theirs) = (self.told_lines(ours), self.told_lines(theirs));
+            theirs.retain(|line| !is_meant(line));
+            // A dry run names what the limit spares.
+            ours.retain(|line| !limited || !line.starts_with("*deleting "));
+            for (who, one, other) in [("deltic", &ours, &theirs), ("rsync", &theirs, &ours)] {
+                all.extend(
+                    one.difference(other).map(|line| format!("{how} by {who} only: {line}")),
+                );
+            }
+        }
+        all
     }
 
     /// What is itemised, but for what is meant to differ.
@@ -377,6 +465,10 @@ impl Both<'_> {
         for control in '\u{80}'..='\u{9f}' {
             line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
         }
+        // It tells where links lead without what they are munged by.
+        if line.as_bytes().get(1) == Some(&b'L') && self.munges() {
+            return None;
+        }
         if line.starts_with('*') || line.contains("+++++++++") {
             return Some(line);
         }
@@ -398,7 +490,8 @@ impl Both<'_> {
             marks[5] = b'.';
         }
         // It reads files of rules before it looks when that was done last.
-        if self.asked.has("-UU") && is_of_rules(Path::new(&name[1..])) {
+        let of_rules = self.asked.atimes() && is_of_rules(Path::new(&name[1..]));
+        if of_rules || self.is_read_by_other_names() {
             marks[8] = b'.';
         }
         if self.takes_notes_of_links() {
@@ -441,16 +534,12 @@ impl Both<'_> {
         let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         let (asked, mut all) = (self.asked, Vec::new());
         for name in names {
-            let follows = self.may_follow_any(name, [ours, theirs]);
-            // A backup that is a copy keeps what the old version had.
-            let is_copy = self.is_backup(name) && self.asked.has("--inplace");
-            let is_kept = is_copy || ours.get(name).is_some_and(|look| self.is_kept(look));
-            let is_kept = follows || is_kept;
+            let free = self.free(name, [ours, theirs]);
             let is_in_the_way = is_in_the_way(name, ends.0);
             let told = |look: &Look| {
-                let told = self.told(name, look, (&linked, is_kept));
+                let told = self.told(name, look, (&linked, free));
                 let mode = self.told_mode((name, is_in_the_way), look);
-                format!("{:o} {told}", if follows && !asked.perms() { 0 } else { mode })
+                format!("{:o} {told}", if free.mode && !asked.perms() { 0 } else { mode })
             };
             let (here, was) = (ours.get(name).map(told), self.before.get(name).map(told));
             let new = name.strip_prefix("dst").ok().and_then(|name| source.get(name));
@@ -477,9 +566,17 @@ impl Both<'_> {
                 || made_way
                 || there.is_none() && self.keeps_backups(name, ours)
                 || there.is_none() && self.was_linked_to(name, [ours, theirs])
-                || there.is_none() && has_no_place(name, ends.0)
-                || here.is_none() && self.leads_nowhere(name, ends.1)
+                || there.is_none() && has_no_place(name, ours, ends.0)
+                || here.is_none()
+                    && asked.has("--no-implied-dirs")
+                    && self.leads_nowhere(name, ends.1)
+                || there.is_none() && asked.has("-m") && self.leads_nowhere(name, ends.1)
+                || is_dir(ours) && is_dir(theirs) && self.is_named_and_on_the_way(name)
+                || there.is_none() && self.is_implied_for_nothing(name, ours)
+                || self.is_touched_link(name, [ours, theirs])
+                || there.is_none() && asked.part("--compare-dest") && self.is_behind_a_link(name)
                 || here.is_none() && self.is_backup(name) && self.rules_moved(ours)
+                || here.is_none() && self.is_backup(name) && deletes_nothing(ends.0)
                 || (stays || around) && (code != Some(0) || self.rules_moved(ours))
                 || around && self.finds_equal()
                 || here.is_none() && self.finds_equal() && self.is_backup(name)
@@ -507,10 +604,20 @@ impl Both<'_> {
     ) -> Look {
         let mut meant = theirs.clone();
         let (Some(ours), was) = (ours, self.before.get(name)) else { return meant };
-        // It reads files of rules as if nobody had asked it not to touch them.
-        if is_of_rules(name) && is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+        // It reads what is at the target, and with -UU files of rules, as if nobody had asked it not to touch them.
+        if is_fresh(theirs.accessed) && !is_fresh(ours.accessed) {
+            meant.accessed = ours.accessed;
             // And what it linked to: the alternate's file is another one then.
-            (meant.accessed, meant.inode) = (ours.accessed, ours.inode);
+            if is_of_rules(name) {
+                meant.inode = ours.inode;
+            }
+        }
+        // A link that is not munged and else equal it leaves as it is.
+        if was.is_some_and(|was| was.content == theirs.content)
+            && self.munges()
+            && ours.content == theirs.content.replacen("-> ", "-> /rsyncd-munged/", 1)
+        {
+            meant = ours.clone();
         }
         // What is linked to a name that it takes for equal, by its size and time, has the content of that.
         if let Some(new) = new.filter(|new| self.asked.has("-H") && new.content == ours.content) {
@@ -556,11 +663,24 @@ impl Both<'_> {
                 .any(|note| is_attribute(&note) && self.asked.carries_note(note) && differ(&note));
             let kept = ours.modified == was.modified && theirs.modified == new.modified;
             let is_within = was.modified.0.abs_diff(new.modified.0) <= window;
-            if noted && kept && is_within {
+            let is_equal = self.asked.has("-I") && was.content == new.content;
+            if (noted || is_equal) && kept && is_within {
                 meant.modified = ours.modified;
             }
         }
         meant
+    }
+
+    /// Whether files of the source count as read by what became of other names of them.
+    fn is_read_by_other_names(&self) -> bool {
+        let several = self.asked.follows() || !self.case.new.names_of_several().is_empty();
+        self.asked.has("-U") && several
+    }
+
+    /// Whether the destination munges links.
+    fn munges(&self) -> bool {
+        let word = if self.case.way == Way::Pull { "--munge-links" } else { "-M--munge-links" };
+        self.asked.has(word)
     }
 
     /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
@@ -601,6 +721,16 @@ impl Both<'_> {
         follows && self.asked.part("-X")
     }
 
+    /// Whether an alternate has a link on the way to this.
+    fn is_behind_a_link(&self, name: &Path) -> bool {
+        let Ok(name) = name.strip_prefix("dst") else { return false };
+        let is_link = |path: &Path, node: &Node| {
+            matches!(node.what, What::Link(_)) && path != name && name.starts_with(path)
+        };
+        let mut alternates = self.case.alternates.iter().flat_map(|tree| &tree.0);
+        self.asked.follows() && alternates.any(|(path, node)| is_link(path, node))
+    }
+
     /// Whether this is the name of a link of the source.
     fn is_of_a_link(&self, name: &Path) -> bool {
         let is_link = |node: &Node| matches!(node.what, What::Link(_));
@@ -614,33 +744,97 @@ impl Both<'_> {
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
     }
 
-    /// Whether this is a file of the target that was not written again, for it is equal by its content.
-    fn is_kept(&self, ours: &Look) -> bool {
-        let same = |was: &&Look| was.inode == ours.inode && was.content == ours.content;
-        ours.kind == Kind::File && self.before.values().any(|was| same(&was))
+    /// What is not compared of this name where it is not carried.
+    fn free(&self, name: &Path, all: [&Looks; 2]) -> Free {
+        let kept =
+            all[0].get(name).is_some_and(|look| self.is_kept(look) || self.is_copy(name, look));
+        let mut free = self.free_by_names(name, all);
+        let aside = self.free_aside(name, all[0]);
+        free.owner |= kept || aside.owner;
+        free.notes |= kept || aside.notes;
+        free
     }
 
-    /// Whether what is not carried of a file depends on which of its names leads. There was another file under some of them, or
-    /// none, or a directory's default ACL says what a new one gets.
-    fn may_follow_any(&self, name: &Path, all: [&Looks; 2]) -> bool {
+    /// What a file gets from its directory, as a setgid bit or a default ACL there says: rsync made it in another one.
+    fn free_aside(&self, name: &Path, ours: &Looks) -> Free {
+        let dir = name.parent().and_then(|dir| ours.get(dir));
+        let file = ours.get(name).filter(|look| look.kind == Kind::File);
+        let (Some(dir), Some(file)) = (dir, file) else { return Free::default() };
+        let owner = dir.mode & 0o2000 != 0 && dir.owner.1 == file.owner.1;
+        let notes = dir.notes.contains_key(DEFAULT);
+        let asks = self.asked.has("--temp-dir=aside");
+        Free { owner: asks && owner, mode: false, notes: asks && notes }
+    }
+
+    /// Whether this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
+    /// carried.
+    fn is_kept(&self, ours: &Look) -> bool {
+        let others = |look: &Look| {
+            let is_other =
+                |note: &&String| !note.starts_with("system.") && !self.asked.carries_note(note);
+            let notes = look.notes.iter().filter(|(note, _)| is_other(note));
+            notes.map(|(note, value)| (note.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let same = |was: &&Look| {
+            let (user, group) = was.owner;
+            was.inode == ours.inode
+                && was.content == ours.content
+                && (self.asked.carries_ids('o') || user == ours.owner.0)
+                && (self.asked.carries_ids('g') || group == ours.owner.1)
+                && others(was) == others(ours)
+        };
+        let finds = ours.kind == Kind::File && self.finds_equal();
+        finds && self.before.values().any(|was| same(&was))
+    }
+
+    /// Whether this is a backup that is a copy, with the owner of the old version: rsync's has that of a new file.
+    fn is_copy(&self, name: &Path, ours: &Look) -> bool {
+        let is_in_place = self.asked.has("--inplace") || self.asked.part("--append");
+        let was = self.kept_from(name).and_then(|was| self.before.get(&was));
+        is_in_place && was.is_some_and(|was| was.owner == ours.owner)
+    }
+
+    /// What this is a backup of, if it is one.
+    fn kept_from(&self, name: &Path) -> Option<PathBuf> {
+        if !self.is_backup(name) {
+            return None;
+        }
+        let mut dirs = ["kept", "dst/kept"].iter().filter_map(|dir| name.strip_prefix(dir).ok());
+        let place =
+            dirs.next().map_or_else(|| name.to_path_buf(), |name| Path::new("dst").join(name));
+        let last = place.file_name()?.as_bytes();
+        let suffix: &[u8] = match self.asked.has("--suffix=.old") {
+            true => b".old",
+            false if self.asked.part("--backup-dir") => b"",
+            false => b"~",
+        };
+        Some(place.with_file_name(OsStr::from_bytes(last.strip_suffix(suffix)?)))
+    }
+
+    /// What depends on which of a file's names leads: there was another file under some of them, or none, for which it counts
+    /// what the directory hands down.
+    fn free_by_names(&self, name: &Path, all: [&Looks; 2]) -> Free {
         if !self.asked.has("-H") {
-            return false;
+            return Free::default();
         }
         let names: BTreeSet<_> = all
             .iter()
             .filter_map(|looks| Some(names_of(looks.get(name)?, looks)))
             .flatten()
             .collect();
-        let was = |name: &&PathBuf| {
-            let was = self.before.get(*name).filter(|was| was.kind == Kind::File);
-            was.map(|was| (was.mode, was.owner, &was.notes))
-        };
-        let were: BTreeSet<_> = names.iter().map(was).collect();
-        let inherits = |name: &&PathBuf| {
-            let dirs = all.iter().filter_map(|looks| looks.get(name.parent()?));
-            dirs.into_iter().any(|dir| dir.notes.contains_key(DEFAULT))
-        };
-        names.len() > 1 && (were.len() > 1 || names.iter().any(inherits))
+        let was = |name: &PathBuf| self.before.get(name).filter(|was| was.kind == Kind::File);
+        let dir = |name: &PathBuf| all.iter().find_map(|looks| looks.get(name.parent()?));
+        let default = |name: &PathBuf| dir(name).and_then(|dir| dir.notes.get(DEFAULT));
+        let group =
+            |name: &PathBuf| dir(name).filter(|dir| dir.mode & 0o2000 != 0).map(|dir| dir.owner.1);
+        // What is replaced is new, too.
+        let owners: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| was.owner), group(name))).collect();
+        let modes: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| was.mode), default(name))).collect();
+        let notes: BTreeSet<_> =
+            names.iter().map(|name| (was(name).map(|was| &was.notes), default(name))).collect();
+        Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
     /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
@@ -659,13 +853,49 @@ impl Both<'_> {
         kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
     }
 
-    /// Whether this is a directory on the way to a link that points at nothing, and in the way of nothing else.
+    /// Whether a link in this directory points at nothing.
     fn leads_nowhere(&self, name: &Path, theirs: &End) -> bool {
         let Ok(name) = name.strip_prefix("dst") else { return false };
         let below = format!("/{}/", name.display());
-        let is_of_it =
-            |line: &str| line.starts_with("symlink has no referent: ") && line.contains(&below);
-        self.asked.has("--no-implied-dirs") && theirs.stderr.lines().any(is_of_it)
+        let is_of_it = |line: &str| line.starts_with(DEAD_LINK) && line.contains(&below);
+        theirs.stderr.lines().any(is_of_it)
+    }
+
+    /// Whether this is an empty directory on the way to what files of rules leave out.
+    fn is_implied_for_nothing(&self, name: &Path, ours: &Looks) -> bool {
+        let is_below = |other: &PathBuf| other != name && other.starts_with(name);
+        let is_empty_dir =
+            ours.get(name).is_some_and(|look| look.kind == Kind::Dir) && !ours.keys().any(is_below);
+        self.asked.has("--no-implied-dirs") && self.asked.rules() && is_empty_dir
+    }
+
+    /// Whether this is a link in the place of a directory, whose attributes rsync gives it.
+    fn is_touched_link(&self, name: &Path, all: [&Looks; 2]) -> bool {
+        let [ours, theirs] = all.map(|looks| {
+            looks.get(name).filter(|look| look.kind == Kind::Link).map(|look| &look.content)
+        });
+        let asks = self.asked.has("--ignore-existing") && self.asked.follows();
+        asks && ours.is_some() && ours == theirs
+    }
+
+    /// Whether a list names this directory and what is in it: with --no-implied-dirs it counts as one on the way.
+    fn is_named_and_on_the_way(&self, name: &Path) -> bool {
+        let Ok(name) = name.strip_prefix("dst") else { return false };
+        let list = self.case.list.iter().map(Path::new);
+        let mut named = list.map(|path| path.strip_prefix("/").unwrap_or(path).components());
+        let is_it = |path: &Components<'_>| path.clone().eq(name.components());
+        let (its, others): (Vec<_>, Vec<_>) = named
+            .by_ref()
+            .map(|mut path| {
+                if path.clone().next() == Some(Component::CurDir) {
+                    path.next();
+                }
+                path
+            })
+            .partition(is_it);
+        let is_below = |path: &Components<'_>| path.as_path().starts_with(name);
+        let asks = self.asked.has("--no-implied-dirs") && self.asked.part("--files-from");
+        asks && !its.is_empty() && others.iter().any(is_below)
     }
 
     /// Whether files of rules came or went at the target: what either says is protected stays.
@@ -678,7 +908,7 @@ impl Both<'_> {
     }
 
     /// What is to be equal of a name: times of this run are all one, and links to the alternates are told.
-    fn told(&self, name: &Path, look: &Look, (linked, is_kept): (&BTreeSet<u64>, bool)) -> String {
+    fn told(&self, name: &Path, look: &Look, (linked, free): (&BTreeSet<u64>, Free)) -> String {
         if is_backup_dir(name, look) {
             return "dir".into();
         }
@@ -694,13 +924,13 @@ impl Both<'_> {
         let (secs, nanos) = look.modified;
         let time =
             if timed && !is_fresh(secs) { format!("{secs}.{nanos:09}") } else { "now".into() };
-        // What is not written again keeps what was not asked for.
-        let (user, group) = if is_kept { (0, 0) } else { look.owner };
+        let id = |letter, id| if free.owner && !asked.carries_ids(letter) { 0 } else { id };
+        let (user, group) = (id('o', look.owner.0), id('g', look.owner.1));
         let mut text = format!("{time} {user}:{group} {}", look.content);
         if look.device != 0 {
             text += &format!(" {:x}", look.device);
         }
-        if asked.has("-UU") && look.kind == Kind::File {
+        if asked.atimes() && look.kind == Kind::File && !self.is_read_by_other_names() {
             match is_fresh(look.accessed) {
                 true => text += " read now",
                 false => text += &format!(" read {}", look.accessed),
@@ -719,11 +949,11 @@ impl Both<'_> {
             if note == ACCESS && self.is_left_open(name, look) {
                 value[ACL_OWNER_AT] = ACL_ALL;
             }
-            if asked.carries_note(note) || !is_kept && (perms || !is_acl) {
+            if asked.carries_note(note) || !free.notes && (perms || !is_acl) {
                 text += &format!(" {note}={}", value.escape_ascii());
             }
         }
-        if linked.contains(&look.inode) {
+        if linked.contains(&look.inode) && !self.is_behind_a_link(name) {
             text += " linked";
         }
         if asked.has("-H") && look.kind != Kind::Dir {
@@ -755,18 +985,19 @@ impl Both<'_> {
     /// Whether rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
     fn is_opened(&self, name: &Path) -> bool {
         let is_ordinary = self.case.lowered || self.asked.has("--no-super");
-        let had_others =
-            self.asked.deletes() && self.before.get(name).is_some_and(|was| was.names > 1);
+        let removes = self.asked.deletes() || self.asked.has("--force");
+        let had_others = removes && self.before.get(name).is_some_and(|was| was.names > 1);
         is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
     }
 
-    /// Whether it is a directory that its owner may only write in, or a new one that a default ACL closes to him: rsync opens it
-    /// to an ordinary user and leaves it so.
+    /// Whether it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new one that a
+    /// default ACL closes to him: rsync opens it to an ordinary user and leaves it so.
     fn is_left_open(&self, name: &Path, look: &Look) -> bool {
         let is_closed = |acl: &Vec<u8>| acl[ACL_OWNER_AT] != ACL_ALL;
         let was_dir = self.before.get(name).is_some_and(|was| was.kind == Kind::Dir);
         let is_closed_heir = !was_dir && look.notes.get(DEFAULT).is_some_and(is_closed);
-        let is_closed = look.mode & OWNER_BITS == 0o200 || is_closed_heir;
+        let is_changed = self.asked.part("--chmod") && look.mode & OWNER_BITS != OWNER_BITS;
+        let is_closed = look.mode & OWNER_BITS == 0o200 || is_changed || is_closed_heir;
         self.case.lowered && look.kind == Kind::Dir && is_closed
     }
 

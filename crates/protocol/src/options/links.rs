@@ -12,22 +12,24 @@ pub struct Links {
     pub follow: Follow,
     /// Leave out those that may lead out of the tree (`--safe-links`).
     pub safe: bool,
-    /// Put a word before targets that makes them lead nowhere, and take it off at the source (`--munge-links`).
+    /// The receiver puts a word before targets that makes them lead nowhere (`--munge-links` at the destination).
     pub munge: bool,
     /// Take symlinks of the receiver for the directories that they lead to, where the sender has directories (`-K`).
     pub keep_dirs: bool,
+    /// The sender takes that word off (`--munge-links` at the sources).
+    pub unmunge: bool,
 }
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
 
 impl Wire for Links {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.safe, self.munge, self.keep_dirs]);
+        put_flags(to, [self.safe, self.munge, self.keep_dirs, self.unmunge]);
         self.follow.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [safe, munge, keep_dirs] = take_flags(from)?;
-        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs })
+        let [safe, munge, keep_dirs, unmunge] = take_flags(from)?;
+        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs, unmunge })
     }
 }

@@ -85,7 +85,9 @@ impl Metadata {
             (true, false) => Scope::User,
             (true, true) => Scope::All,
         };
-        See { xattrs, noted: self.writes_notes, ..self.seen() }
+        // What is compared is not to change what is carried.
+        let untouched = self.untouched || self.accessed;
+        See { xattrs, noted: self.writes_notes, untouched, ..self.seen() }
     }
 
     const fn seen(&self) -> See {

@@ -48,7 +48,7 @@ impl Options {
             user_map: _,
             group_map: _,
         } = metadata;
-        let Links { follow, safe, munge, keep_dirs } = follow;
+        let Links { follow, safe, munge, keep_dirs, unmunge } = follow;
         let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
         let Select {
             relative,
@@ -80,7 +80,7 @@ impl Options {
         let quick = quick && (!checksum || *cached);
         let noted = *reads_notes || *writes_notes;
         let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
-        let links = *follow == Follow::Never && !safe && !munge && !keep_dirs;
+        let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
         (*recursive && quick && plain && links && named && kept).then_some(Compared {

@@ -39,7 +39,7 @@ impl Receiver {
     pub(super) fn counted(&mut self, file: FileNo, path: RelPath, below: Result<u64, Trouble>) {
         let names = match below {
             Ok(below) => below.saturating_add(1),
-            Err(trouble) => return self.cleared(file, Removed::nothing(trouble)),
+            Err(trouble) => return self.not_counted(file, trouble),
         };
         // How long the list will be is not known yet.
         let options = &self.setting.options;
@@ -70,6 +70,17 @@ impl Receiver {
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };
         self.jobs.ask(work, Place::Clear { file });
+    }
+
+    /// A directory that may not be listed is not removed name by name; if it is empty, it gives way to what is put there.
+    fn not_counted(&mut self, file: FileNo, trouble: Trouble) {
+        match self.clearing.remove(&file) {
+            Some(Cleared::File(candidate)) => self.enqueue(*candidate),
+            Some(Cleared::Other { meta, change }) => self.make_other(meta, change),
+            Some(Cleared::Name { name, change }) => self.make_link(file, name, change),
+            Some(Cleared::Nothing) => self.trouble(trouble),
+            None => {}
+        }
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removed: Removed) {

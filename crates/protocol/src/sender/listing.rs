@@ -225,9 +225,6 @@ impl Sender {
 
     /// What came of listing a directory: tells what is no entry, and leaves the entries.
     fn take_listed(&mut self, listed: &mut Listed) -> Vec<Entry> {
-        if self.options.follow.munge {
-            listed.entries.iter_mut().for_each(unmunge);
-        }
         for trouble in std::mem::take(&mut listed.troubles) {
             // Where something vanished nothing is deleted; elsewhere it does not matter.
             self.lister.intact &= trouble.kind != TroubleKind::Failed;
@@ -359,6 +356,9 @@ impl Sender {
             let source = (path.clone(), entry.meta.clone());
             self.leaving.push(FileNo(self.lister.next), source);
         }
+        if self.options.follow.unmunge {
+            unmunge(&mut entry.meta);
+        }
         if let Some(unread) = entry.meta.unread() {
             let why = match unread {
                 Unread::Denied => "permission denied",
@@ -415,8 +415,8 @@ impl Sender {
 }
 
 /// A link that was munged when it was received is sent as it was.
-fn unmunge(entry: &mut Entry) {
-    if let Kind::Symlink(target) = &mut entry.meta.kind
+fn unmunge(meta: &mut Meta) {
+    if let Kind::Symlink(target) = &mut meta.kind
         && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
     {
         *target = own.into();
