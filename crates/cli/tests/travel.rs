@@ -12,9 +12,7 @@ use common::peer::{agreed, entry, hello, listing, sync_over};
 use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, Way, World, noise};
 use deltic_core::Kind;
-use deltic_protocol::ToSender;
 use deltic_protocol::hello::{Alive, Request};
-use deltic_protocol::message::{FileNo, How};
 use deltic_protocol::options::Options;
 
 fn world() -> World {
@@ -180,9 +178,7 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
 /// Whatever it said before, and whether it still reads or not.
 #[test]
 fn who_falls_silent_is_given_up_whatever_was_said_before() {
-    let (file, how) = (FileNo(0), How::Whole);
     let list = listing(vec![entry("file", Kind::File, 300_000)]);
-    let want = [agreed(), ToSender::Want { file, how }.encode()].concat();
     let (push, pull) = (["src/", "h:dst/"], ["h:src/", "dst/"]);
     thread::scope(|scope| {
         for (said, operands) in [
@@ -192,7 +188,6 @@ fn who_falls_silent_is_given_up_whatever_was_said_before() {
             (agreed()[..agreed().len() - 1].to_vec(), pull),
             (list[..list.len() - 5].to_vec(), pull),
             (list, pull),
-            (want, push),
         ] {
             // Its side stays open.
             for then in ["exec 3>&1; exec cat >/dev/null", "exec sleep 60"] {
