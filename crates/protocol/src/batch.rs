@@ -21,7 +21,7 @@ use crate::error::PeerError;
 use crate::frame::frame_behind;
 use crate::hello::Request;
 use crate::message::{Payload, ToReceiver, frames};
-use crate::options::{Metadata, Options, Select};
+use crate::options::{Links, Metadata, Options, Select};
 use crate::wire::{Bad, Wire, whole};
 
 /// The first bytes of a batch; the last of them is the version.
@@ -115,6 +115,8 @@ pub fn read_as(written: Options, mut asked: Options) -> Options {
     asked.metadata = Metadata { writes_notes: asked.metadata.writes_notes, ..metadata };
     let Select { list_only, mkpath, .. } = asked.select;
     asked.select = Select { list_only, mkpath, ..select };
+    // What was munged is told as it was.
+    let follow = Links { unmunge: false, ..follow };
     let (checksum, whole_file) = (false, true);
     Options { recursive, links, modes, times, follow, compare, checksum, whole_file, ..asked }
 }
