@@ -1,6 +1,6 @@
 //! What is to go: names that stand here and not in the list, once the list is complete, and within the limits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use deltic_core::names::Rest;
 use deltic_core::rule::Rule;
@@ -42,8 +42,8 @@ pub(super) struct Deleting {
     cleared: u64,
     /// Whether the user is being asked if they go.
     asked: bool,
-    /// Directories at the root.
-    root_dirs: u64,
+    /// Empty sources, and how many names stay for each: there is nothing in one that is not mounted.
+    empty: BTreeMap<RelPath, u64>,
 }
 
 impl Deleting {
@@ -91,6 +91,15 @@ fn most_deletes(delete: Delete, listed: u64) -> u64 {
     }
 }
 
+/// How many names stay for an empty source that is `dir`, or what it is in, if there is one.
+fn held_by<'a>(empty: &'a mut BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<&'a mut u64> {
+    let mut at = dir.clone();
+    while !empty.contains_key(&at) {
+        at = at.split_last()?.0;
+    }
+    empty.get_mut(&at)
+}
+
 /// Old versions that were kept here: they are nobody's to delete.
 struct Backups {
     suffix: Option<Box<[u8]>>,
@@ -127,10 +136,6 @@ impl Receiver {
         section: &Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        if section.dir.is_root() {
-            let dirs = section.entries.iter().filter(|entry| entry.meta.is_dir());
-            self.deleting.root_dirs += dirs.count() as u64;
-        }
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
@@ -139,6 +144,9 @@ impl Receiver {
         if extent == Extent::Part {
             self.deleting.keep = Names::default();
             return Ok(());
+        }
+        if extent == Extent::Empty && self.setting.options.delete != Delete::AtMost(NO_LIMIT) {
+            self.deleting.empty.insert(section.dir.clone(), 0);
         }
         for entry in &section.entries {
             let kept = self.deleting.keep.push(&entry.name);
@@ -179,10 +187,20 @@ impl Receiver {
             Err(trouble) => return self.trouble(trouble),
         };
         let backups = Backups::of(&self.setting.options);
+        let dry_run = self.setting.options.dry_run;
+        let Deleting { extras: going, empty, .. } = &mut self.deleting;
+        let mut staying = held_by(empty, &dir);
         for Extra { name, item, names, stays } in extras {
             let path = dir.join(&name).ok().filter(|path| !backups.has(path));
-            let of = (names, stays);
-            path.into_iter().for_each(|path| self.deleting.extras.push(&path, item, of));
+            let Some(path) = path else { continue };
+            if let Some(staying) = &mut staying {
+                **staying = staying.saturating_add(names);
+            }
+            // A dry run lists it all the same.
+            if staying.is_none() || dry_run {
+                going.push(&path, item, (names, stays));
+                going.spare(if staying.is_some() { names } else { 0 });
+            }
         }
         if let Some(rest) = rest {
             let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
@@ -193,7 +211,8 @@ impl Receiver {
     /// Removes what is not in the list, if nothing speaks against it.
     pub(super) fn delete(&mut self, intact: bool) {
         self.look_for_missing();
-        if self.deleting.extras.is_empty() {
+        let stay = self.deleting.empty.values().any(|names| *names > 0);
+        if self.deleting.extras.is_empty() && !stay {
             return;
         }
         // What vanished after it was listed is not here anew, and nothing goes for it.
@@ -205,6 +224,10 @@ impl Receiver {
             };
             let message = format!("delete nothing: {why}; --ignore-errors allows it");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        }
+        self.hold_back_empty();
+        if self.deleting.extras.is_empty() {
+            return;
         }
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
         let is_over = self.deleting.names_to_go() > self.most_deletes();
@@ -243,7 +266,7 @@ impl Receiver {
     }
 
     fn most_deletes(&self) -> u64 {
-        most_deletes(self.setting.options.delete, self.in_sources())
+        most_deletes(self.setting.options.delete, self.list.known())
     }
 
     fn delete_within_limits(&mut self) {
@@ -251,16 +274,7 @@ impl Receiver {
         if names <= self.most_deletes() {
             self.remove_all();
         } else if self.setting.options.dry_run {
-            let (why, allows) = self.held_back_for(names);
-            let message = format!(
-                "without -n nothing is deleted: {names} names would go, and {why}; {allows} allows it"
-            );
-            // A number that was said decides how the dry run ends, too.
-            let kind = match self.setting.options.delete {
-                Delete::AtMost(_) => TroubleKind::DeleteLimit,
-                Delete::Guarded | Delete::Never => TroubleKind::Skipped,
-            };
-            self.tell_trouble(Trouble { kind, message });
+            self.hold_back(names);
             self.remove_all();
         } else if self.setting.options.asks() {
             self.ask(names);
@@ -313,18 +327,24 @@ impl Receiver {
         }
     }
 
-    /// How many names the sources have: directories that were named do not count where there is nothing in any. Paths that
-    /// were named (`-R`) lead to what is no root.
-    const fn in_sources(&self) -> u64 {
-        let (known, named) = (self.list.known(), self.deleting.root_dirs);
-        let is_named = !self.root_is_whole && !self.setting.options.select.relative;
-        if is_named && known == named { 0 } else { known }
+    /// Tells what stays in places of empty sources.
+    fn hold_back_empty(&mut self) {
+        for (source, names) in std::mem::take(&mut self.deleting.empty) {
+            let (of, below) = match source.is_root() {
+                true => ("the source".into(), String::new()),
+                false => (format!("the source {source}"), format!(" in {source}")),
+            };
+            let why = (format!("{of} is empty"), "--force-delete".into());
+            if names > 0 {
+                self.tell_held_back(&below, names, why);
+            }
+        }
     }
 
     /// Why so many names do not go, and what lets them.
     fn held_back_for(&self, names: u64) -> (String, String) {
         let more = || format!("--max-delete={names} or --force-delete");
-        match (self.in_sources(), self.setting.options.delete) {
+        match (self.list.known(), self.setting.options.delete) {
             (0, _) => ("the source is empty".into(), "--force-delete".into()),
             (_, Delete::AtMost(most)) => (format!("that is more than --max-delete={most}"), more()),
             _ => ("that looks like an accident".into(), more()),
@@ -332,11 +352,23 @@ impl Receiver {
     }
 
     fn hold_back(&mut self, names: u64) {
-        let (why, allows) = self.held_back_for(names);
-        let message = format!(
-            "delete nothing: {names} names would go, and {why}; {allows} allows it (-n lists them)"
-        );
-        self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+        self.tell_held_back("", names, self.held_back_for(names));
+    }
+
+    /// Tells that so many names stay, those `below` what is said, or would without the dry run.
+    fn tell_held_back(&mut self, below: &str, names: u64, (why, allows): (String, String)) {
+        let Options { dry_run, delete, .. } = self.setting.options;
+        let of = format!("{names} names would go, and {why}; {allows} allows it");
+        let message = match dry_run {
+            true => format!("without -n nothing is deleted{below}: {of}"),
+            false => format!("delete nothing{below}: {of} (-n lists them)"),
+        };
+        // A number that was said decides how the dry run ends, too.
+        let kind = match delete {
+            Delete::Guarded | Delete::Never if dry_run => TroubleKind::Skipped,
+            _ => TroubleKind::DeleteLimit,
+        };
+        self.tell_trouble(Trouble { kind, message });
     }
 
     /// Leaves it to the user, wherever that is.

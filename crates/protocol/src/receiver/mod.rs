@@ -443,5 +443,5 @@ impl Receiver {
 
 /// Whether nothing more of a directory is listed behind a section of this extent.
 fn ends(extent: Extent) -> bool {
-    matches!(extent, Extent::Last | Extent::Part)
+    extent != Extent::More
 }

@@ -232,6 +232,16 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             .encode(),
         ),
         (
+            "Listing.empty",
+            ToReceiver::Listing {
+                dir: RelPath::root(),
+                own: None,
+                entries: Vec::new(),
+                extent: Extent::Empty,
+            }
+            .encode(),
+        ),
+        (
             "Listing.metadata",
             ToReceiver::Listing {
                 dir: RelPath::root(),
@@ -759,7 +769,7 @@ fn names_from() -> impl Strategy<Value = NamesFrom> {
 }
 
 fn any_extent() -> impl Strategy<Value = Extent> {
-    of(&[Extent::More, Extent::Last, Extent::Part])
+    of(&[Extent::More, Extent::Last, Extent::Part, Extent::Empty])
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {
