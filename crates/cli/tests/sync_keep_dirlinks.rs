@@ -54,6 +54,32 @@ fn links_to_directories_stay_and_what_comes_lies_behind_them() {
 }
 
 #[test]
+fn what_came_through_a_link_is_not_deleted_under_another_name() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/d/f", "new");
+        world.write("src/d/sub/g", "new");
+        world.write("src/e/h", "new");
+        world.write("dst/real/old", "goes: the source has a directory d without it");
+        world.write("dst/above/below/h", "old");
+        world.write("dst/gone/x", "goes");
+        world.link("real", "dst/d");
+        world.link("above/below", "dst/e");
+        for _ in 0..2 {
+            let run = world.sync(&["-aK", "--delete", &way.from("src/"), &way.to("dst/")]);
+            assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+            assert_eq!(world.read("dst/real/f"), b"new", "{way:?}");
+            assert_eq!(world.read("dst/real/sub/g"), b"new", "{way:?}");
+            assert_eq!(world.read("dst/above/below/h"), b"new", "{way:?}");
+            assert!(!world.exists("dst/real/old") && !world.exists("dst/gone"), "{way:?}");
+        }
+        // Without the links they are names like others.
+        world.ok(&format!("-a --delete {} {}", way.from("src/"), way.to("dst/")));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
 fn without_it_links_give_way_and_nothing_behind_them_is_touched() {
     for way in WAYS {
         let world = linked();

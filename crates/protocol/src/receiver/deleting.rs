@@ -33,8 +33,9 @@ pub(super) struct Deleting {
     extras: Extras,
     removing: bool,
     out: usize,
-    /// How many sources vanished or kept changing.
-    pub(super) vanished: u64,
+    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files that
+    /// there was no room for.
+    pub(super) excused: u64,
     /// How far they are counted once more, and how many of those go.
     recounted: Taken,
     going: u64,
@@ -84,9 +85,10 @@ fn most_deletes(delete: Delete, listed: u64) -> u64 {
     match delete {
         Delete::Never => 0,
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
-        Delete::Guarded | Delete::AtMost(_) if listed == 0 => 0,
+        _ if listed == 0 => 0,
         Delete::AtMost(most) => most,
         // A third of what is listed is a quarter of what was there.
+        Delete::GuardedOf(names) => (names / 4).clamp(FEW_DELETES, GUARDED_DELETES),
         Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
     }
 }
@@ -215,8 +217,7 @@ impl Receiver {
         if self.deleting.extras.is_empty() && !stay {
             return;
         }
-        // What vanished after it was listed is not here anew, and nothing goes for it.
-        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.vanished;
+        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.excused;
         if !whole && !self.setting.options.remove.ignore_errors {
             let why = match intact {
                 true => "not everything arrived",
@@ -229,18 +230,17 @@ impl Receiver {
         if self.deleting.extras.is_empty() {
             return;
         }
+        let Options { rules, follow, .. } = &self.setting.options;
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
+        let may_spare = follow.keep_dirs || rules.list.iter().any(brings_rules);
         let is_over = self.deleting.names_to_go() > self.most_deletes();
-        if is_over
-            && !self.setting.options.dry_run
-            && self.setting.options.rules.list.iter().any(brings_rules)
-        {
+        if is_over && !self.setting.options.dry_run && may_spare {
             return self.recount();
         }
         self.delete_within_limits();
     }
 
-    /// Counts what goes by the rules that came with this run, until it is too much.
+    /// Counts what goes by the rules that came with this run, and the links that were kept in it, until it is too much.
     fn recount(&mut self) {
         let most = self.most_deletes();
         let Deleting { out, extras, recounted, going, cleared, .. } = &mut self.deleting;
@@ -347,6 +347,10 @@ impl Receiver {
         match (self.list.known(), self.setting.options.delete) {
             (0, _) => ("the source is empty".into(), "--force-delete".into()),
             (_, Delete::AtMost(most)) => (format!("that is more than --max-delete={most}"), more()),
+            (_, Delete::GuardedOf(of)) => {
+                let most = self.most_deletes();
+                (format!("that is more than {most} of {of} names, the guard of a watch"), more())
+            }
             _ => ("that looks like an accident".into(), more()),
         }
     }
@@ -365,7 +369,9 @@ impl Receiver {
         };
         // A number that was said decides how the dry run ends, too.
         let kind = match delete {
-            Delete::Guarded | Delete::Never if dry_run => TroubleKind::Skipped,
+            Delete::Guarded | Delete::GuardedOf(_) | Delete::Never if dry_run => {
+                TroubleKind::Skipped
+            }
             _ => TroubleKind::DeleteLimit,
         };
         self.tell_trouble(Trouble { kind, message });
@@ -430,6 +436,8 @@ mod tests {
         assert_eq!([guarded(1), guarded(3 * FEW_DELETES)], [FEW_DELETES; 2]);
         assert_eq!(guarded(3 * FEW_DELETES + 3), FEW_DELETES + 1);
         assert_eq!(guarded(u64::MAX), GUARDED_DELETES);
+        assert_eq!(most_deletes(Delete::GuardedOf(4 * FEW_DELETES + 4), 1), FEW_DELETES + 1);
+        assert_eq!(most_deletes(Delete::GuardedOf(u64::MAX), 0), 0);
         assert_eq!(most_deletes(Delete::Never, 100), 0);
         assert_eq!(most_deletes(Delete::AtMost(7), 1), 7);
         assert_eq!(most_deletes(Delete::AtMost(7), 0), 0, "nor does a number");

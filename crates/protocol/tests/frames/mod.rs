@@ -600,8 +600,12 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let delete =
-        prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
+    let delete = prop_oneof![
+        Just(Delete::Never),
+        Just(Delete::Guarded),
+        number().prop_map(Delete::AtMost),
+        number().prop_map(Delete::GuardedOf)
+    ];
     let block = option(1..=MAX_BLOCK_BYTES);
     let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
