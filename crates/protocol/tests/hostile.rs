@@ -2950,9 +2950,9 @@ fn appending() -> Options {
 #[test]
 fn sums_of_a_file_end_as_no_directory_does() {
     for extent in [Extent::Part, Extent::Empty] {
-        let mut victim = Victim::wanted();
-        let refusal = victim.machine.handle(ToReceiver::Sums { file: A, sums: Vec::new(), extent });
-        assert!(refusal.is_err(), "{extent:?}");
+        let sums = ToReceiver::Sums { file: A, sums: Vec::new(), extent };
+        let refusal = Victim::by("parasync").refusal(sums);
+        assert_eq!(refusal, PeerError::Unexpected("a part of the sums"), "{extent:?}");
     }
 }
 

@@ -290,7 +290,7 @@ impl Receiver {
 
     /// Removes some of those that go.
     pub(super) fn remove_more(&mut self) {
-        if !self.deleting.removing || self.setting.options.dry_run {
+        if !self.deleting.removing || self.only_tells() {
             return;
         }
         while self.deleting.out < REMOVALS_AT_ONCE
@@ -302,7 +302,7 @@ impl Receiver {
 
     /// Tells some of those that would go, where nothing does.
     pub(super) fn would_remove_more(&mut self) {
-        if !self.deleting.is_removing() || !self.setting.options.dry_run {
+        if !self.deleting.is_removing() || !self.only_tells() {
             return;
         }
         for _ in 0..REMOVALS_AT_ONCE {
@@ -314,16 +314,44 @@ impl Receiver {
 
     /// Removes what stands here, so many names with all below; unless it `stays`, itself too.
     pub(super) fn remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
+        if self.only_tells() {
+            return self.would_remove(path, item, (names, stays));
+        }
+        self.deleting.out += 1;
         if self.setting.options.dry_run {
-            self.totals.deleted += names;
-            if stays {
-                let message = format!("keep {path}: names in it are protected");
-                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
-            }
-            self.deleted(path, item);
+            let work = Work::CountGoing { path: path.clone() };
+            self.jobs.ask(work, Place::WouldRemove(path, item, (names, stays)));
         } else {
-            self.deleting.out += 1;
             self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
+        }
+    }
+
+    /// Whether what would go is told as it was listed. Links that were kept since may lead there: then it is looked at again.
+    const fn only_tells(&self) -> bool {
+        self.setting.options.dry_run && !self.setting.options.follow.keep_dirs
+    }
+
+    fn would_remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
+        self.totals.deleted += names;
+        if stays {
+            let message = format!("keep {path}: names in it are protected");
+            return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+        }
+        self.deleted(path, item);
+    }
+
+    /// Of what was listed this many names would go now.
+    pub(super) fn would_still_remove(
+        &mut self,
+        path: RelPath,
+        item: Item,
+        (names, stays): (u64, bool),
+        now: Result<u64, Trouble>,
+    ) {
+        self.deleting.out -= 1;
+        let now = now.map_or(names, |now| now.min(names));
+        if now > 0 {
+            self.would_remove(path, item, (now, stays || now < names));
         }
     }
 

@@ -341,6 +341,9 @@ impl Receiver {
                 self.counted(file, path, below);
             }
             (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
+            (Place::WouldRemove(path, item, of), Answer::Counted(now)) => {
+                self.would_still_remove(path, item, of, now);
+            }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
