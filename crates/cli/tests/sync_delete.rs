@@ -172,6 +172,49 @@ fn a_named_directory_that_is_empty_removes_nothing_either() {
     }
 }
 
+#[test]
+fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
+    let cases: [(&str, &[&str], &[&str], &[&str]); 5] = [
+        ("-aR", &["mnt/photos/"], &["mnt/photos/old"], &[]),
+        ("-aR", &["mnt/photos", "home"], &["mnt/photos/old"], &["home/old"]),
+        ("-a", &["home", "mnt/photos"], &["photos/old", "photos/sub/old"], &["home/old"]),
+        ("-a", &["mnt/photos/", "home/"], &["old", "sub/old"], &[]),
+        ("-ar --files-from list", &["./"], &["mnt/photos/old"], &["home/old", "home/sub/old"]),
+    ];
+    for (way, (options, sources, kept, gone)) in
+        WAYS.into_iter().flat_map(|way| cases.into_iter().map(move |case| (way, case)))
+    {
+        let world = World::new();
+        world.mkdir("mnt/photos");
+        world.write("home/sub/new", "new");
+        world.write("list", "mnt/photos\nhome\n");
+        let dst = |name: &&str| format!("dst/{name}");
+        kept.iter().chain(gone).map(dst).for_each(|name| world.write(name, "old"));
+        let sources: Vec<_> = sources.iter().map(|source| way.from(source)).collect();
+        let words = |more| {
+            let (sources, to) = (sources.join(" "), way.to("dst/"));
+            format!("{options} --no-fsync --delete {more} {sources} {to}")
+        };
+        let told = world.sync(&self::words(&words("-n")));
+        assert!(told.stderr.contains("without -n nothing is deleted"), "{way:?} {told:#?}");
+        assert_eq!(told.code, Some(0), "{way:?} {told:#?}");
+        world.fails(25, &words("-n --max-delete 100"));
+        for more in ["", "--max-delete 100"] {
+            let run = world.fails(25, &words(more));
+            assert!(run.stderr.contains("is empty; --force-delete allows it"), "{way:?} {run:#?}");
+            assert!(kept.iter().all(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
+            assert!(!gone.iter().any(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
+        }
+        world.ok(&words("--force-delete"));
+        assert!(!kept.iter().any(|name| world.exists(dst(name))), "{way:?} {sources:?}");
+        // With nothing to lose there is nothing to tell; nor is a directory below a source one.
+        world.write("mnt/photos/sub/new", "new");
+        fs::remove_dir_all(world.path("home/sub")).unwrap();
+        world.mkdir("home/sub");
+        assert_eq!(world.ok(&words("")).stderr, "", "{way:?} {sources:?}");
+    }
+}
+
 /// File systems mounted at these names of `dst`, gone with this value.
 struct Mounts<'a>(&'a World, &'a [&'a str]);
 

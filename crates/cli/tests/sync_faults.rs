@@ -434,6 +434,41 @@ impl Drop for Disk<'_> {
 }
 
 #[test]
+fn what_finds_no_room_on_a_full_disk_comes_once_old_names_are_deleted() {
+    for way in WAYS {
+        let world = World::new();
+        let Some(_disk) = Disk::mount(&world, "size=8M") else { return };
+        for n in 0..40 {
+            world.write(format!("src/{n}"), "stays");
+            world.write(format!("dst/{n}"), "stays");
+        }
+        world.write("dst/old", noise(6 << 20, 1));
+        world.write("src/new", noise(3 << 20, 2));
+        world.write("src/too big", noise(20 << 20, 3));
+        world.write("src/zz new", noise(3 << 20, 4));
+        let run = world.fails(
+            23,
+            &format!("-a --delete --max-delete 1 {} {}", way.from("src/"), way.to("dst/")),
+        );
+        assert!(run.stderr.contains("too big: no space left on device"), "{way:?} {run:#?}");
+        assert!(!run.stderr.contains("delete nothing"), "{way:?} {run:#?}");
+        assert!(!world.exists("dst/old") && !world.exists("dst/too big"), "{way:?}");
+        for name in ["new", "zz new", "39"] {
+            assert!(
+                world.read(format!("dst/{name}")) == world.read(format!("src/{name}")),
+                "{way:?} {name}"
+            );
+        }
+        // What failed for another reason holds them back as ever.
+        world.write("dst/old", "another");
+        let words =
+            format!("-a --delete {} {} {}", way.from("src/"), way.from("nowhere"), way.to("dst/"));
+        world.fails(23, &words);
+        assert!(world.exists("dst/old"), "{way:?}");
+    }
+}
+
+#[test]
 fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
     for way in WAYS {
         for limit in ["size=2M", "size=20M,nr_inodes=12"] {

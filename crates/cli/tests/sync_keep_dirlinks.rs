@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::tree::picture;
-use common::{WAYS, Way, World, noise, rsync};
+use common::{Run, WAYS, Way, World, noise, rsync};
 
 fn words(way: Way, options: &str) -> String {
     format!("{options} {} {}", way.from("src/"), way.to("dst/"))
@@ -50,6 +50,41 @@ fn links_to_directories_stay_and_what_comes_lies_behind_them() {
         if let Some(run) = rsync(&world, &["-aKni", "src/", "dst/"]) {
             assert_eq!(run.stdout, "", "{way:?}");
         }
+    }
+}
+
+#[test]
+fn what_came_through_a_link_is_not_deleted_under_another_name() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/d/f", "new");
+        world.write("src/d/sub/g", "new");
+        world.write("src/e/h", "new");
+        world.write("dst/real/old", "goes: the source has a directory d without it");
+        world.write("dst/above/below/h", "old");
+        world.write("dst/gone/x", "goes");
+        world.link("real", "dst/d");
+        world.link("above/below", "dst/e");
+        let sync = |options| world.sync(&[options, "--delete", &way.from("src/"), &way.to("dst/")]);
+        let dry = sync("-aKin");
+        for round in 0..2 {
+            let run = sync("-aKi");
+            assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+            if round == 0 {
+                let deleted = |run: &Run| {
+                    let told = run.stdout.lines().filter(|line| line.starts_with("*deleting"));
+                    told.map(str::to_owned).collect::<Vec<_>>()
+                };
+                assert_eq!(deleted(&dry), deleted(&run), "{way:?} {run:#?}");
+            }
+            assert_eq!(world.read("dst/real/f"), b"new", "{way:?}");
+            assert_eq!(world.read("dst/real/sub/g"), b"new", "{way:?}");
+            assert_eq!(world.read("dst/above/below/h"), b"new", "{way:?}");
+            assert!(!world.exists("dst/real/old") && !world.exists("dst/gone"), "{way:?}");
+        }
+        // Without the links they are names like others.
+        world.ok(&format!("-a --delete {} {}", way.from("src/"), way.to("dst/")));
+        world.assert_same("src", "dst");
     }
 }
 

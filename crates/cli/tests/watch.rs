@@ -329,7 +329,10 @@ fn many_deletions_are_held_back_and_the_rest_goes_on() {
     }
     let mut watching = Watching::start(&world, &words(Way::Push, "--delete"));
     fs::remove_dir_all(world.path("src/many")).unwrap();
-    assert_eq!(watching.event("trouble")["kind"], "delete_limit");
+    let trouble = watching.event("trouble");
+    assert_eq!(trouble["kind"], "delete_limit");
+    let said = trouble["message"].as_str().unwrap();
+    assert!(said.contains("names, the guard of a watch; --max-delete="), "{said}");
     assert_eq!(watching.event("summary")["exit_code"], 25);
     world.write("src/sub/new", "goes on");
     while !world.exists("dst/sub/new") {

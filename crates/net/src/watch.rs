@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use deltic_core::path::printable;
 use deltic_core::rule::Rule;
 use deltic_core::{Follow, Mounts, RelPath};
-use deltic_protocol::limits::{FEW_DELETES, GUARDED_DELETES};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store::local::SourceArg;
 use deltic_store::reason;
@@ -396,6 +395,6 @@ fn divide(options: &mut Options, names: u64) {
     options.select.missing = Missing::Ignore;
     if options.delete == Delete::Guarded {
         // Of a part of the list no share can be told.
-        options.delete = Delete::AtMost((names / 4).clamp(FEW_DELETES, GUARDED_DELETES));
+        options.delete = Delete::GuardedOf(names);
     }
 }

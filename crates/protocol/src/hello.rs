@@ -700,6 +700,10 @@ impl Wire for Delete {
                 to.put_u8(2);
                 most.put(to);
             }
+            Self::GuardedOf(names) => {
+                to.put_u8(3);
+                names.put(to);
+            }
         }
     }
 
@@ -708,6 +712,7 @@ impl Wire for Delete {
             0 => Ok(Self::Never),
             1 => Ok(Self::Guarded),
             2 => Ok(Self::AtMost(from.varint()?)),
+            3 => Ok(Self::GuardedOf(from.varint()?)),
             _ => Err(CodecError::OutOfRange.into()),
         }
     }

@@ -90,6 +90,8 @@ pub enum Extent {
     Last,
     /// These were the last that take part: the directory may have others, which nobody asked for.
     Part,
+    /// These were the last, and one of the directories that were named as sources and are this one here has nothing in it.
+    Empty,
 }
 
 /// Bytes of literals and how they travel.
@@ -248,7 +250,7 @@ impl Done {
 }
 
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
-closed_set!(Extent: More = 0, Last = 1, Part = 2);
+closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
 
 impl Wire for FileNo {
     fn put(&self, to: &mut Vec<u8>) {

@@ -112,6 +112,13 @@ impl Options {
         remove.sources && alone && !writing.delay && !dry_run
     }
 
+    /// Whether files that find no room wait for what is deleted: no other name, nor their source, waits for them until then.
+    #[must_use]
+    pub fn deletes_for_room(&self) -> bool {
+        let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
+        self.delete != Delete::Never && !self.dry_run && !waits
+    }
+
     /// Whether full directories give way to what is none.
     #[must_use]
     pub fn clears(&self) -> bool {
@@ -128,6 +135,8 @@ pub enum Delete {
     /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
     /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
     Guarded,
+    /// The same where the list is a part of one of so many names, as in a round of a watch.
+    GuardedOf(u64),
     /// Yes, up to this many names (`--max-delete`), whatever they are, but not from an empty source; without a limit if that
     /// is the highest number (`--force-delete`).
     AtMost(u64),

@@ -2253,6 +2253,8 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         listing("", &[("a", first(2, link())), ("b", back(1)), ("c", dir())], Extent::More),
         listing("c", &[("a", back(3)), ("b", dir())], Extent::Last),
         listing("c", &[("a", back(2)), ("b", first(2, dir()))], Extent::Part),
+        whole_root(&[("b", file_of(5)), ("c", dir())], Extent::Empty),
+        listing("c", &[], Extent::Empty),
         ToReceiver::Listed { intact: true },
         ToReceiver::Missing(vec![path("x")]),
         ToReceiver::Gone(Vec::new()),
@@ -2881,7 +2883,7 @@ proptest! {
     fn no_frames_and_answers_make_a_receiver_panic(
         events in events(likely_to_receiver()),
         flags: [bool; 4],
-        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::AtMost(3)]),
+        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::GuardedOf(3), Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
         compare in likely_compare(),
         ways in prop::option::of(likely_ways()),
@@ -2943,6 +2945,15 @@ proptest! {
 fn appending() -> Options {
     let writing = Writing { inplace: true, append: Append::Blindly, ..Writing::default() };
     Options { writing, ..options() }
+}
+
+#[test]
+fn sums_of_a_file_end_as_no_directory_does() {
+    for extent in [Extent::Part, Extent::Empty] {
+        let sums = ToReceiver::Sums { file: A, sums: Vec::new(), extent };
+        let refusal = Victim::by("parasync").refusal(sums);
+        assert_eq!(refusal, PeerError::Unexpected("a part of the sums"), "{extent:?}");
+    }
 }
 
 #[test]

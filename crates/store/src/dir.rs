@@ -208,6 +208,18 @@ impl Dir {
         self.links.as_ref().is_some_and(|links| lock(&links.0).contains_key(path))
     }
 
+    /// Whether the directory `name` of `dir` is one that a kept symlink leads to.
+    pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
+        let Some(links) = self.links.as_ref().filter(|links| !lock(&links.0).is_empty()) else {
+            return false;
+        };
+        let Ok(stat) = dir.stat(name) else { return false };
+        let is_it = |fd: &Arc<OwnedFd>| {
+            fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (stat.st_dev, stat.st_ino))
+        };
+        lock(&links.0).values().any(is_it)
+    }
+
     /// The directory `path` below this one.
     pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         match self.links.as_ref().and_then(|links| links.above(path)) {

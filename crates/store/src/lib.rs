@@ -98,6 +98,9 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
+    /// Whether one of the directories that were named as this one, with all below, has nothing in it: most likely what belongs
+    /// there is not mounted.
+    pub is_empty_source: bool,
     /// Whether names were left out that rules protect, or that are on another file system.
     pub spares: bool,
     /// Directories that were named and are not asked for.

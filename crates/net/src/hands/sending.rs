@@ -277,9 +277,20 @@ impl<T: Tree> SendingHands<T> {
         };
         let whole = begins && listing.rest.is_none();
         let tally = tallied.filter(|_| whole).and_then(|of| self.tally(&listing, of));
-        let Listing { entries, partial, rest, .. } = listing;
+        let Listing { entries, partial, is_empty_source, rest, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
-        Ok(Listed { own, tally, entries, troubles, users, groups, partial, missing, rest })
+        Ok(Listed {
+            own,
+            tally,
+            entries,
+            troubles,
+            users,
+            groups,
+            partial,
+            is_empty_source,
+            missing,
+            rest,
+        })
     }
 
     /// What stands for what was listed; nothing, where that is compared of which not all is known.

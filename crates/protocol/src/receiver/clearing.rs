@@ -46,7 +46,7 @@ impl Receiver {
         let never = options.delete == Delete::Never && !options.remove.force;
         let most = match options.delete {
             Delete::AtMost(most) => most,
-            Delete::Guarded => GUARDED_DELETES,
+            Delete::Guarded | Delete::GuardedOf(_) => GUARDED_DELETES,
             Delete::Never if options.remove.force => GUARDED_DELETES,
             // Only what is empty.
             Delete::Never => 1,

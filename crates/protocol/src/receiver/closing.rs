@@ -33,6 +33,9 @@ impl Receiver {
         if busy || waits || self.closing == Some(Closing::Finished) {
             return;
         }
+        if self.closing == Some(Closing::Deleting) && self.try_parked() {
+            return self.close();
+        }
         let next = match self.closing {
             None => Closing::Landing,
             Some(Closing::Landing) => Closing::Deleting,

@@ -1,6 +1,6 @@
 //! What is to go: names that stand here and not in the list, once the list is complete, and within the limits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use deltic_core::names::Rest;
 use deltic_core::rule::Rule;
@@ -33,8 +33,9 @@ pub(super) struct Deleting {
     extras: Extras,
     removing: bool,
     out: usize,
-    /// How many sources vanished or kept changing.
-    pub(super) vanished: u64,
+    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files that
+    /// there was no room for.
+    pub(super) excused: u64,
     /// How far they are counted once more, and how many of those go.
     recounted: Taken,
     going: u64,
@@ -42,8 +43,8 @@ pub(super) struct Deleting {
     cleared: u64,
     /// Whether the user is being asked if they go.
     asked: bool,
-    /// Directories at the root.
-    root_dirs: u64,
+    /// Empty sources, and how many names stay for each: there is nothing in one that is not mounted.
+    empty: BTreeMap<RelPath, u64>,
 }
 
 impl Deleting {
@@ -84,11 +85,21 @@ fn most_deletes(delete: Delete, listed: u64) -> u64 {
     match delete {
         Delete::Never => 0,
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
-        Delete::Guarded | Delete::AtMost(_) if listed == 0 => 0,
+        _ if listed == 0 => 0,
         Delete::AtMost(most) => most,
         // A third of what is listed is a quarter of what was there.
+        Delete::GuardedOf(names) => (names / 4).clamp(FEW_DELETES, GUARDED_DELETES),
         Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
     }
+}
+
+/// How many names stay for an empty source that is `dir`, or what it is in, if there is one.
+fn held_by<'a>(empty: &'a mut BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<&'a mut u64> {
+    let mut at = dir.clone();
+    while !empty.contains_key(&at) {
+        at = at.split_last()?.0;
+    }
+    empty.get_mut(&at)
 }
 
 /// Old versions that were kept here: they are nobody's to delete.
@@ -127,10 +138,6 @@ impl Receiver {
         section: &Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        if section.dir.is_root() {
-            let dirs = section.entries.iter().filter(|entry| entry.meta.is_dir());
-            self.deleting.root_dirs += dirs.count() as u64;
-        }
         if self.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
@@ -139,6 +146,9 @@ impl Receiver {
         if extent == Extent::Part {
             self.deleting.keep = Names::default();
             return Ok(());
+        }
+        if extent == Extent::Empty && self.setting.options.delete != Delete::AtMost(NO_LIMIT) {
+            self.deleting.empty.insert(section.dir.clone(), 0);
         }
         for entry in &section.entries {
             let kept = self.deleting.keep.push(&entry.name);
@@ -179,10 +189,20 @@ impl Receiver {
             Err(trouble) => return self.trouble(trouble),
         };
         let backups = Backups::of(&self.setting.options);
+        let dry_run = self.setting.options.dry_run;
+        let Deleting { extras: going, empty, .. } = &mut self.deleting;
+        let mut staying = held_by(empty, &dir);
         for Extra { name, item, names, stays } in extras {
             let path = dir.join(&name).ok().filter(|path| !backups.has(path));
-            let of = (names, stays);
-            path.into_iter().for_each(|path| self.deleting.extras.push(&path, item, of));
+            let Some(path) = path else { continue };
+            if let Some(staying) = &mut staying {
+                **staying = staying.saturating_add(names);
+            }
+            // A dry run lists it all the same.
+            if staying.is_none() || dry_run {
+                going.push(&path, item, (names, stays));
+                going.spare(if staying.is_some() { names } else { 0 });
+            }
         }
         if let Some(rest) = rest {
             let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
@@ -193,11 +213,11 @@ impl Receiver {
     /// Removes what is not in the list, if nothing speaks against it.
     pub(super) fn delete(&mut self, intact: bool) {
         self.look_for_missing();
-        if self.deleting.extras.is_empty() {
+        let stay = self.deleting.empty.values().any(|names| *names > 0);
+        if self.deleting.extras.is_empty() && !stay {
             return;
         }
-        // What vanished after it was listed is not here anew, and nothing goes for it.
-        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.vanished;
+        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.excused;
         if !whole && !self.setting.options.remove.ignore_errors {
             let why = match intact {
                 true => "not everything arrived",
@@ -206,18 +226,21 @@ impl Receiver {
             let message = format!("delete nothing: {why}; --ignore-errors allows it");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
+        self.hold_back_empty();
+        if self.deleting.extras.is_empty() {
+            return;
+        }
+        let Options { rules, follow, .. } = &self.setting.options;
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
+        let may_spare = follow.keep_dirs || rules.list.iter().any(brings_rules);
         let is_over = self.deleting.names_to_go() > self.most_deletes();
-        if is_over
-            && !self.setting.options.dry_run
-            && self.setting.options.rules.list.iter().any(brings_rules)
-        {
+        if is_over && !self.setting.options.dry_run && may_spare {
             return self.recount();
         }
         self.delete_within_limits();
     }
 
-    /// Counts what goes by the rules that came with this run, until it is too much.
+    /// Counts what goes by the rules that came with this run, and the links that were kept in it, until it is too much.
     fn recount(&mut self) {
         let most = self.most_deletes();
         let Deleting { out, extras, recounted, going, cleared, .. } = &mut self.deleting;
@@ -243,7 +266,7 @@ impl Receiver {
     }
 
     fn most_deletes(&self) -> u64 {
-        most_deletes(self.setting.options.delete, self.in_sources())
+        most_deletes(self.setting.options.delete, self.list.known())
     }
 
     fn delete_within_limits(&mut self) {
@@ -251,16 +274,7 @@ impl Receiver {
         if names <= self.most_deletes() {
             self.remove_all();
         } else if self.setting.options.dry_run {
-            let (why, allows) = self.held_back_for(names);
-            let message = format!(
-                "without -n nothing is deleted: {names} names would go, and {why}; {allows} allows it"
-            );
-            // A number that was said decides how the dry run ends, too.
-            let kind = match self.setting.options.delete {
-                Delete::AtMost(_) => TroubleKind::DeleteLimit,
-                Delete::Guarded | Delete::Never => TroubleKind::Skipped,
-            };
-            self.tell_trouble(Trouble { kind, message });
+            self.hold_back(names);
             self.remove_all();
         } else if self.setting.options.asks() {
             self.ask(names);
@@ -276,7 +290,7 @@ impl Receiver {
 
     /// Removes some of those that go.
     pub(super) fn remove_more(&mut self) {
-        if !self.deleting.removing || self.setting.options.dry_run {
+        if !self.deleting.removing || self.only_tells() {
             return;
         }
         while self.deleting.out < REMOVALS_AT_ONCE
@@ -288,7 +302,7 @@ impl Receiver {
 
     /// Tells some of those that would go, where nothing does.
     pub(super) fn would_remove_more(&mut self) {
-        if !self.deleting.is_removing() || !self.setting.options.dry_run {
+        if !self.deleting.is_removing() || !self.only_tells() {
             return;
         }
         for _ in 0..REMOVALS_AT_ONCE {
@@ -300,43 +314,95 @@ impl Receiver {
 
     /// Removes what stands here, so many names with all below; unless it `stays`, itself too.
     pub(super) fn remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
+        if self.only_tells() {
+            return self.would_remove(path, item, (names, stays));
+        }
+        self.deleting.out += 1;
         if self.setting.options.dry_run {
-            self.totals.deleted += names;
-            if stays {
-                let message = format!("keep {path}: names in it are protected");
-                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
-            }
-            self.deleted(path, item);
+            let work = Work::CountGoing { path: path.clone() };
+            self.jobs.ask(work, Place::WouldRemove(path, item, (names, stays)));
         } else {
-            self.deleting.out += 1;
             self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
         }
     }
 
-    /// How many names the sources have: directories that were named do not count where there is nothing in any. Paths that
-    /// were named (`-R`) lead to what is no root.
-    const fn in_sources(&self) -> u64 {
-        let (known, named) = (self.list.known(), self.deleting.root_dirs);
-        let is_named = !self.root_is_whole && !self.setting.options.select.relative;
-        if is_named && known == named { 0 } else { known }
+    /// Whether what would go is told as it was listed. Links that were kept since may lead there: then it is looked at again.
+    const fn only_tells(&self) -> bool {
+        self.setting.options.dry_run && !self.setting.options.follow.keep_dirs
+    }
+
+    fn would_remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
+        self.totals.deleted += names;
+        if stays {
+            let message = format!("keep {path}: names in it are protected");
+            return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+        }
+        self.deleted(path, item);
+    }
+
+    /// Of what was listed this many names would go now.
+    pub(super) fn would_still_remove(
+        &mut self,
+        path: RelPath,
+        item: Item,
+        (names, stays): (u64, bool),
+        now: Result<u64, Trouble>,
+    ) {
+        self.deleting.out -= 1;
+        let now = now.map_or(names, |now| now.min(names));
+        if now > 0 {
+            self.would_remove(path, item, (now, stays || now < names));
+        }
+    }
+
+    /// Tells what stays in places of empty sources.
+    fn hold_back_empty(&mut self) {
+        for (source, names) in std::mem::take(&mut self.deleting.empty) {
+            let (of, below) = match source.is_root() {
+                true => ("the source".into(), String::new()),
+                false => (format!("the source {source}"), format!(" in {source}")),
+            };
+            let why = (format!("{of} is empty"), "--force-delete".into());
+            if names > 0 {
+                self.tell_held_back(&below, names, why);
+            }
+        }
     }
 
     /// Why so many names do not go, and what lets them.
     fn held_back_for(&self, names: u64) -> (String, String) {
         let more = || format!("--max-delete={names} or --force-delete");
-        match (self.in_sources(), self.setting.options.delete) {
+        match (self.list.known(), self.setting.options.delete) {
             (0, _) => ("the source is empty".into(), "--force-delete".into()),
             (_, Delete::AtMost(most)) => (format!("that is more than --max-delete={most}"), more()),
+            (_, Delete::GuardedOf(of)) => {
+                let most = self.most_deletes();
+                (format!("that is more than {most} of {of} names, the guard of a watch"), more())
+            }
             _ => ("that looks like an accident".into(), more()),
         }
     }
 
     fn hold_back(&mut self, names: u64) {
-        let (why, allows) = self.held_back_for(names);
-        let message = format!(
-            "delete nothing: {names} names would go, and {why}; {allows} allows it (-n lists them)"
-        );
-        self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+        self.tell_held_back("", names, self.held_back_for(names));
+    }
+
+    /// Tells that so many names stay, those `below` what is said, or would without the dry run.
+    fn tell_held_back(&mut self, below: &str, names: u64, (why, allows): (String, String)) {
+        let Options { dry_run, delete, .. } = self.setting.options;
+        let of = format!("{names} names would go, and {why}; {allows} allows it");
+        let message = match dry_run {
+            true => format!("without -n nothing is deleted{below}: {of}"),
+            false => format!("delete nothing{below}: {of} (-n lists them)"),
+        };
+        // A number that was said decides how the dry run ends, too.
+        let kind = match delete {
+            Delete::Guarded | Delete::GuardedOf(_) | Delete::Never if dry_run => {
+                TroubleKind::Skipped
+            }
+            _ => TroubleKind::DeleteLimit,
+        };
+        self.tell_trouble(Trouble { kind, message });
     }
 
     /// Leaves it to the user, wherever that is.
@@ -398,6 +464,8 @@ mod tests {
         assert_eq!([guarded(1), guarded(3 * FEW_DELETES)], [FEW_DELETES; 2]);
         assert_eq!(guarded(3 * FEW_DELETES + 3), FEW_DELETES + 1);
         assert_eq!(guarded(u64::MAX), GUARDED_DELETES);
+        assert_eq!(most_deletes(Delete::GuardedOf(4 * FEW_DELETES + 4), 1), FEW_DELETES + 1);
+        assert_eq!(most_deletes(Delete::GuardedOf(u64::MAX), 0), 0);
         assert_eq!(most_deletes(Delete::Never, 100), 0);
         assert_eq!(most_deletes(Delete::AtMost(7), 1), 7);
         assert_eq!(most_deletes(Delete::AtMost(7), 0), 0, "nor does a number");

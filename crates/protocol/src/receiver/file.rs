@@ -423,9 +423,22 @@ impl Receiver {
                 incoming.parts.clear();
                 incoming.tries += 1;
             }
+            // What is deleted at the end may be what it lacks.
+            Some(setback)
+                if setback.then == Then::WaitForRoom
+                    && incoming.asked
+                    && self.closing.is_none()
+                    && self.setting.options.deletes_for_room()
+                    && self.queue.park(&incoming.candidate) =>
+            {
+                incoming.failure = Some(setback);
+            }
             Some(setback) => {
                 self.totals.failed += 1;
-                self.deleting.vanished += u64::from(setback.trouble.kind == TroubleKind::Vanished);
+                // It is not here anew, or waits for the room of what goes: deletions need not wait for it.
+                let is_excused = setback.trouble.kind == TroubleKind::Vanished
+                    || setback.then == Then::WaitForRoom;
+                self.deleting.excused += u64::from(is_excused);
                 self.notices.push_back(Notice::Trouble(setback.trouble.clone()));
                 self.done(file, Done::Failed(setback.trouble));
             }
@@ -442,6 +455,25 @@ impl Receiver {
                 self.done(file, done);
             }
         }
+    }
+
+    /// Tries again what found no room before names were deleted; whether there is such. Where none were, it has failed.
+    pub(super) fn try_parked(&mut self) -> bool {
+        let parked = self.queue.take_parked();
+        let has_more = self.totals.deleted > 0;
+        for file in &parked {
+            let incoming = self.files.get_mut(file).expect("what is parked is not settled");
+            self.queue.unpark(&incoming.candidate, has_more);
+            if has_more {
+                incoming.failure = None;
+                incoming.parts.clear();
+                incoming.tries += 1;
+            } else {
+                self.abandoned(*file);
+            }
+        }
+        self.activate();
+        !parked.is_empty()
     }
 
     /// A comparison found a difference: nothing more is needed.

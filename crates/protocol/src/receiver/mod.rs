@@ -341,6 +341,9 @@ impl Receiver {
                 self.counted(file, path, below);
             }
             (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
+            (Place::WouldRemove(path, item, of), Answer::Counted(now)) => {
+                self.would_still_remove(path, item, of, now);
+            }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
@@ -443,5 +446,5 @@ impl Receiver {
 
 /// Whether nothing more of a directory is listed behind a section of this extent.
 fn ends(extent: Extent) -> bool {
-    matches!(extent, Extent::Last | Extent::Part)
+    extent != Extent::More
 }

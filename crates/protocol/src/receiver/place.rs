@@ -56,6 +56,8 @@ pub(super) enum Place {
         file: FileNo,
     },
     Remove(RelPath, Item),
+    /// What would go, as it was listed.
+    WouldRemove(RelPath, Item, (u64, bool)),
     Ask,
     SetDirs,
     Land,

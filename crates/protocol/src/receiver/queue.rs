@@ -21,6 +21,8 @@ pub(super) struct Queue {
     /// each of the others alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
     alone: Option<FileNo>,
+    /// Those that found no room even so, and wait until names have been deleted.
+    parked: Vec<FileNo>,
 }
 
 /// What is under way.
@@ -36,7 +38,8 @@ impl Queue {
     pub(super) fn new(most: Option<usize>) -> Self {
         let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
         let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
-        Self { most_small, small, large, active, crowded: BTreeSet::new(), alone: None }
+        let (crowded, parked) = (BTreeSet::new(), Vec::new());
+        Self { most_small, small, large, active, crowded, alone: None, parked }
     }
 
     pub(super) fn push(&mut self, candidate: Candidate) {
@@ -85,11 +88,43 @@ impl Queue {
     pub(super) fn wait_for_room(&mut self, candidate: &Candidate) -> bool {
         let waits = self.at_work() > 1 || !self.crowded.is_empty();
         if waits {
-            let Candidate { file, meta, .. } = candidate;
-            let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
-            self.crowded.insert((goes_alone, meta.len, *file));
+            self.crowd(candidate);
         }
         waits
+    }
+
+    fn crowd(&mut self, Candidate { file, meta, .. }: &Candidate) {
+        let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
+        self.crowded.insert((goes_alone, meta.len, *file));
+    }
+
+    /// Has a file that found no room, though nothing else was under way, wait until names have been deleted; so many at most as
+    /// may be under way.
+    pub(super) fn park(&mut self, candidate: &Candidate) -> bool {
+        let has_room = self.parked.len() < MAX_ACTIVE_FILES;
+        if has_room {
+            self.settled(candidate);
+            self.parked.push(candidate.file);
+        }
+        has_room
+    }
+
+    /// Those that wait for deletions.
+    pub(super) fn take_parked(&mut self) -> Vec<FileNo> {
+        std::mem::take(&mut self.parked)
+    }
+
+    /// A file that was parked is under way again, and waits for room if there may be more now.
+    pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
+        if candidate.is_large() {
+            self.active.large += 1;
+        } else {
+            self.active.small += 1;
+            self.active.small_bytes += candidate.weight();
+        }
+        if has_more {
+            self.crowd(candidate);
+        }
     }
 
     /// Those that waited for room, and are to be tried again now.
@@ -191,6 +226,24 @@ mod tests {
         assert_eq!(queue.with_room(), [FileNo(2)]);
         assert!(!queue.wait_for_room(&files[2]), "it was alone");
         queue.settled(&files[2]);
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn what_is_parked_leaves_its_place_to_others_until_it_is_under_way_again() {
+        let mut queue = Queue::new(Some(1));
+        let files = [candidate(0, 1), candidate(1, 1)];
+        [candidate(0, 1), candidate(1, 1)].into_iter().for_each(|file| queue.push(file));
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        assert!(queue.park(&files[0]));
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        queue.settled(&files[1]);
+        assert!(queue.is_idle());
+        assert_eq!((queue.take_parked(), queue.take_parked()), (vec![FileNo(0)], vec![]));
+        queue.unpark(&files[0], true);
+        assert!(!queue.is_idle());
+        assert_eq!(queue.with_room(), [FileNo(0)]);
+        queue.settled(&files[0]);
         assert!(queue.is_idle());
     }
 

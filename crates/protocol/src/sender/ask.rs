@@ -177,6 +177,8 @@ pub struct Listed {
     pub groups: Vec<NameLine>,
     /// Whether the directory may hold others that do not take part.
     pub partial: bool,
+    /// Whether a directory that was named as a source, and of which all takes part, has nothing in it.
+    pub is_empty_source: bool,
     /// Of the root: sources that are not there, where that is told.
     pub missing: Vec<RelPath>,
     /// Names behind the last entry that were not looked at: to be asked for when these entries are told.

@@ -61,6 +61,7 @@ pub(super) struct Ready {
     /// What is not listed yet.
     pub(super) rest: Untold,
     pub(super) partial: bool,
+    pub(super) is_empty_source: bool,
     /// The tally of the directory above, if that was told by it.
     pub(super) above: Option<u32>,
     /// Whether some of the entries are told.
@@ -198,6 +199,7 @@ impl Sender {
             entries,
             rest: listed.rest.into(),
             partial,
+            is_empty_source: listed.is_empty_source,
             above,
             has_begun: false,
             tally: None,
@@ -297,10 +299,11 @@ impl Sender {
             self.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
         }
         self.list_on(&mut ready);
-        let extent = match (ready.is_told(), ready.partial) {
-            (false, _) => Extent::More,
-            (true, false) => Extent::Last,
-            (true, true) => Extent::Part,
+        let extent = match (ready.is_told(), ready.is_empty_source, ready.partial) {
+            (false, ..) => Extent::More,
+            (true, true, _) => Extent::Empty,
+            (true, false, false) => Extent::Last,
+            (true, false, true) => Extent::Part,
         };
         if ready.tallied.is_some() {
             self.lister.tallies.tell(taken);

@@ -39,7 +39,7 @@ impl Sender {
             let pushed = sums.push(len, weak, strong.as_bytes());
             pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
         }
-        if extent == Extent::Part {
+        if matches!(extent, Extent::Part | Extent::Empty) {
             return Err(PeerError::Unexpected("a part of the sums"));
         }
         let all = if extent == Extent::Last { old.take() } else { None };

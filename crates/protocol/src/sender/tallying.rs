@@ -225,7 +225,8 @@ impl Sender {
         let least = self.lister.tallies.thrift.least_entries;
         let len = ready.entries.len();
         let fits = len >= least && len as u64 <= TALLIED_ENTRIES;
-        let is_plain = ready.own.is_none() && !ready.partial && !ready.dir.is_root() && fits;
+        let is_whole = !ready.partial && !ready.is_empty_source;
+        let is_plain = ready.own.is_none() && is_whole && !ready.dir.is_root() && fits;
         let tally = tally.filter(|_| is_plain)?;
         let is_quiet = |entry: &deltic_core::Entry| {
             left_out(&entry.meta.kind, &self.options).is_none()

@@ -218,7 +218,7 @@ impl Case {
             {
                 0
             }
-            Delete::Guarded => 1000,
+            Delete::Guarded | Delete::GuardedOf(_) => 1000,
             Delete::AtMost(most) => most,
         };
         if failed > 0 || names > most { BTreeSet::new() } else { extras }

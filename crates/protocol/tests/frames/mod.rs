@@ -237,6 +237,16 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             .encode(),
         ),
         (
+            "Listing.empty",
+            ToReceiver::Listing {
+                dir: RelPath::root(),
+                own: None,
+                entries: Vec::new(),
+                extent: Extent::Empty,
+            }
+            .encode(),
+        ),
+        (
             "Listing.metadata",
             ToReceiver::Listing {
                 dir: RelPath::root(),
@@ -595,8 +605,12 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let delete =
-        prop_oneof![Just(Delete::Never), Just(Delete::Guarded), number().prop_map(Delete::AtMost)];
+    let delete = prop_oneof![
+        Just(Delete::Never),
+        Just(Delete::Guarded),
+        number().prop_map(Delete::AtMost),
+        number().prop_map(Delete::GuardedOf)
+    ];
     let block = option(1..=MAX_BLOCK_BYTES);
     let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
     let strategy = of(&deltic_core::Strategy::ALL);
@@ -762,7 +776,7 @@ fn names_from() -> impl Strategy<Value = NamesFrom> {
 }
 
 fn any_extent() -> impl Strategy<Value = Extent> {
-    of(&[Extent::More, Extent::Last, Extent::Part])
+    of(&[Extent::More, Extent::Last, Extent::Part, Extent::Empty])
 }
 
 fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {

@@ -70,29 +70,31 @@ pub(super) struct Site {
     place: Place,
     scope: Arc<Scope>,
     judges: [Judge; 2],
+    /// Whether it is told under another name, through a symlink that is kept.
+    is_led_to: bool,
 }
 
 impl Site {
     /// Where `path` is; what was found out of the directory of the `last` one serves again.
     fn of(store: &Inner, path: &RelPath, last: Option<Self>) -> Result<Self, StoreError> {
         let (place, last) = match last {
-            Some(Self { place, scope, judges }) => {
+            Some(Self { place, scope, judges, is_led_to }) => {
                 let dir = place.dir_path.clone();
                 let place = place.next(&store.root, "remove", path)?;
                 let is_there = place.dir_path == dir;
-                (place, is_there.then_some((scope, judges)))
+                (place, is_there.then_some((scope, judges, is_led_to)))
             }
             None => (Place::of(&store.root, "remove", path)?, None),
         };
-        let (scope, judges) = match last {
+        let (scope, judges, is_led_to) = match last {
             Some(last) => last,
             None => {
                 let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
                 let judges = judges(store, &place.dir_path, &scope)?;
-                (scope, judges)
+                (scope, judges, store.is_led_to(&place.dir_path))
             }
         };
-        Ok(Self { place, scope, judges })
+        Ok(Self { place, scope, judges, is_led_to })
     }
 }
 
@@ -113,7 +115,10 @@ pub(super) fn count(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
 }
 
 fn remove_at(store: &Inner, site: &mut Site, deed: Deed) -> Result<u64, StoreError> {
-    let Site { place, scope, judges } = site;
+    let Site { place, scope, judges, is_led_to } = site;
+    if *is_led_to {
+        return Ok(0);
+    }
     let mut removal = Removal::new(store, deed);
     removal.entry((&place.dir, &place.name, &place.path), (judges, Fate::Stays), scope)?;
     removal.finish(place, Goes::Removed)
@@ -202,7 +207,7 @@ impl<'a> Removal<'a> {
             return Ok(());
         }
         let is_dir = goes_as_file || is_dir(entry)?;
-        if !is_dir || !admits(true) || self.store.is_mount(dir, name) {
+        if !is_dir || !admits(true) || self.store.is_apart(dir, name) {
             self.keep_above(path);
             return Ok(());
         }

@@ -331,6 +331,28 @@ impl Inner {
         self.one_file_system && !self.is_home(dir.stat(name))
     }
 
+    /// Whether the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is kept leads
+    /// there, so that what is in it came under another name.
+    pub(super) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
+        self.is_mount(dir, name) || self.root.leads_to(dir, name)
+    }
+
+    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link.
+    pub(super) fn is_led_to(&self, path: &RelPath) -> bool {
+        let mut at = path.clone();
+        while let Some((above, name)) = at.split_last() {
+            let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
+            if self.root.keeps_link(&at) {
+                return false;
+            }
+            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
+                return true;
+            }
+            at = above;
+        }
+        false
+    }
+
     /// Whether this is on the file system of the root.
     fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
         let device = |stat: Stat| stat.st_dev;

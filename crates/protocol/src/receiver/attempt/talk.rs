@@ -244,7 +244,7 @@ impl Talk {
             };
             self.told.push(sum.len)?;
         }
-        if extent == Extent::Part {
+        if matches!(extent, Extent::Part | Extent::Empty) {
             return Err(PeerError::Unexpected("a part of the sums"));
         }
         self.told.complete = extent == Extent::Last;

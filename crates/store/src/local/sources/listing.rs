@@ -118,6 +118,7 @@ impl Sources {
             listing.errors.extend(self.refused.iter().map(error));
         }
         self.thin(&mut listing, dir);
+        listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
         let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);
         if self.names_of_one > 1 {
@@ -129,6 +130,21 @@ impl Sources {
             }
         }
         Ok(listing)
+    }
+
+    /// Whether one of the arguments that are the directory `dir`, which was listed so, has nothing in it.
+    fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
+        let named = self.at(dir);
+        if named.is_empty() || !self.options.recursive {
+            return false;
+        }
+        let is_empty = |listed: &Listing| listed.entries.is_empty() && listed.rest.is_none();
+        let lists_nothing = |at: &At| {
+            let listed = self.source(*at).list(dir, &self.options, Part::First);
+            listed.is_ok_and(|listed| is_empty(&listed))
+        };
+        // What nobody shares was listed already.
+        is_empty(listed) || self.candidates(dir).len() > 1 && named.iter().any(lists_nothing)
     }
 
     fn list_root(&self, part: Part) -> Listing {
