@@ -351,11 +351,12 @@ impl Sources {
     ) -> Result<LocalSnapshot, StoreError> {
         let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
-        if follow::opens(follow, &place.dir, &place.name, path) {
+        let opened = if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
         } else {
             LocalSnapshot::open(&place.dir, &place.name, path, see)
-        }
+        };
+        opened.map(LocalSnapshot::flushed)
     }
 }
 
