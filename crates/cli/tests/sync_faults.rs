@@ -342,12 +342,14 @@ const BLOCKS: usize = 256;
 /// round before.
 fn is_of_one_instant(bytes: &[u8]) -> bool {
     let mut blocks = bytes[..BLOCKS * BLOCK_BYTES].chunks(BLOCK_BYTES).map(|block| {
-        let rounds: Vec<_> =
-            block.chunks(8).map(|it| u64::from_le_bytes(it.try_into().unwrap())).collect();
+        let rounds: Vec<_> = block
+            .chunks(8)
+            .map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")))
+            .collect();
         // One block may be in the midst.
         (rounds[0], rounds[rounds.len() - 1], rounds.is_sorted_by(|one, next| one >= next))
     });
-    let (first, mut last, mut is_sorted) = blocks.next().unwrap();
+    let (first, mut last, mut is_sorted) = blocks.next().expect("there are some");
     for (begin, end, is_sorted_within) in blocks {
         is_sorted &= is_sorted_within && begin <= last;
         last = end;
@@ -415,7 +417,7 @@ with open(sys.argv[1], 'r+b') as file:
         return skip("python3 is not installed");
     }
     let world = World::new();
-    let fs_type = rustix::fs::statfs(&world.path("")).unwrap().f_type;
+    let fs_type = rustix::fs::statfs(world.path("")).unwrap().f_type;
     if fs_type == 0x0102_1994 {
         return skip("what tmpfs holds is never written to a disk");
     }
