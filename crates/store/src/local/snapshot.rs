@@ -75,6 +75,7 @@ impl LocalSnapshot {
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
         let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
+        snapshot.flush();
         if see.noted {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
@@ -99,14 +100,13 @@ impl LocalSnapshot {
     ///
     /// Who writes by a mapping changes the file's times only when a page is written to that the disk has. So what is written
     /// from here on is seen in the version, whatever was written before.
-    pub(crate) fn flushed(self) -> Self {
+    fn flush(&self) {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = age(self.version.changed, since_epoch).is_none_or(|age| age < WRITTEN_BACK);
         if is_young && self.version.len >= FLUSHED_BYTES {
             // What cannot be flushed can be read all the same.
             fs::fdatasync(&self.file).ok();
         }
-        self
     }
 
     pub(crate) fn version(&self) -> Version {

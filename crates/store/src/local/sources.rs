@@ -361,12 +361,11 @@ impl Sources {
     ) -> Result<LocalSnapshot, StoreError> {
         let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
-        let opened = if follow::opens(follow, &place.dir, &place.name, path) {
+        if follow::opens(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
         } else {
             LocalSnapshot::open(&place.dir, &place.name, path, see)
-        };
-        opened.map(LocalSnapshot::flushed)
+        }
     }
 }
 
