@@ -7,7 +7,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{WAYS, Way, World, is_installed, rsync, skip};
+use common::attrs::{SOMEBODY, own};
+use common::look::look;
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
 
 fn world() -> World {
     let world = World::new();
@@ -541,12 +543,70 @@ fn of_many_directories_of_one_name_all_come_and_of_equal_names_the_first() {
     assert_eq!(names("dst"), [&["common".into(), "dir".into()], &own[..]].concat());
 }
 
+/// On the way to a source that was named, a link of the caller's or of the superuser's is what it leads to: as in rsync.
 #[test]
-fn a_symlink_on_the_way_to_a_source_is_told_in_one_way() {
+fn symlinks_on_the_way_to_a_source_are_directories() {
+    for way in WAYS {
+        for (words, files) in [
+            ("-aR src/link/deep/file", &["src/link/deep/file"][..]),
+            ("-aR src/./link/deep", &["link/deep/file"]),
+            ("-aR src/link/", &["src/link/deep/file"]),
+            ("-aR src/twice/deep/file src/other", &["src/twice/deep/file", "src/other"]),
+            ("-aR src/out/file", &["src/out/file"]),
+            ("-a --files-from=list src", &["link/deep/file", "other"]),
+        ] {
+            let world = World::new();
+            world.write("src/real/deep/file", "content");
+            world.write("away/file", "content");
+            world.write("src/other", "content");
+            world.chmod("src/real", 0o710);
+            world.link("real", "src/link");
+            world.link(".././src//link/deep/..", "src/twice");
+            world.link(world.path("away").to_str().unwrap(), "src/out");
+            world.write("list", "link\nlink/deep\nlink/deep/file\nother\n");
+            let of =
+                |word: &str| if word.starts_with("src") { way.from(word) } else { word.into() };
+            let args: Vec<String> = words.split(' ').map(of).chain([way.to("dst/")]).collect();
+            let run = world.sync(&args);
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{args:?} {run:#?}");
+            for file in files {
+                assert_eq!(world.read(format!("dst/{file}")), b"content", "{args:?}");
+                let mut on_the_way = world.path("dst");
+                for name in file.split('/') {
+                    on_the_way.push(name);
+                    assert!(!on_the_way.is_symlink(), "{on_the_way:?} {args:?}");
+                }
+            }
+            if is_installed("rsync") && way == Way::Local {
+                let mut all: Vec<_> = words.split(' ').collect();
+                all.push("by-rsync/");
+                let run = Run::of(&mut world.command("rsync", all));
+                assert_eq!(run.code, Some(0), "{words} {run:#?}");
+                // It leaves the times of directories on the way alone where a link is among them.
+                let modes = |dir: &str| {
+                    let looks = look(&world.path(dir)).into_iter();
+                    let told =
+                        |(name, look): (_, common::look::Look)| (name, look.mode, look.content);
+                    looks.map(told).collect::<Vec<_>>()
+                };
+                assert_eq!(modes("by-rsync"), modes("dst"), "{words}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_symlink_of_somebody_else_on_the_way_to_a_source_is_told_in_one_way() {
+    if !is_root() {
+        return skip("only root can make what is somebody else's");
+    }
     for way in WAYS {
         let world = World::new();
         world.write("src/real/deep/file", "content");
         world.link("real", "src/link");
+        own(&world.path("src/link"), SOMEBODY, SOMEBODY);
+        world.link("link", "src/by-way-of-it");
+        world.link("round", "src/round");
         world.write("src/other", "content");
         world.write("list", "link/deep/file\nother\n");
         let of = |word: &str| if word.starts_with("src") { way.from(word) } else { word.into() };
@@ -554,6 +614,8 @@ fn a_symlink_on_the_way_to_a_source_is_told_in_one_way() {
             ("-aR src/link/deep/file", "src/link"),
             ("-aR src/link/ src/other", "src/link"),
             ("-aR src/link/nothing src/./link/deep src/other", "link"),
+            ("-aR src/by-way-of-it/deep src/other", "src/by-way-of-it"),
+            ("-aR src/round/file src/other", "src/round"),
             ("-a --files-from=list src", "link"),
         ] {
             let words: Vec<String> = words.split(' ').map(of).chain([way.to("dst/")]).collect();
@@ -562,6 +624,51 @@ fn a_symlink_on_the_way_to_a_source_is_told_in_one_way() {
             let why = format!(": {link} is a symlink on the way, which is not followed");
             assert!(run.stderr.contains(&why), "{words:?} {run:#?}");
             assert!(!run.stderr.contains("too many levels"), "{words:?} {run:#?}");
+        }
+    }
+}
+
+/// As in rsync: the directory where a name with `./` before it starts is on the way to it.
+#[test]
+fn a_dot_before_a_name_brings_the_attributes_of_where_it_starts() {
+    for (words, brings) in [
+        ("-aR ./k DST", true),
+        ("-rptR ./sub/y DST", true),
+        ("-dptR ./k DST", true),
+        ("-a --files-from=../dotted . DST", true),
+        ("-aR ././k DST", false),
+        ("-aR k DST", false),
+        ("-aR sub/./y DST", false),
+        ("-aR ./sub/./y DST", false),
+        ("-ptR ./k DST", false),
+        ("-aR --no-implied-dirs ./k DST", false),
+        ("-a --no-implied-dirs --files-from=../dotted . DST", false),
+    ] {
+        let world = World::new();
+        world.write("s/k", "k");
+        world.write("s/sub/y", "y");
+        world.write("dotted", "sub/y\n./k\n");
+        world.chmod("s", 0o700);
+        world.set_time("s", 1_000_000_000);
+        let run = |program: &str, before: &[&str], dst: &str| {
+            let words = words.replace("DST", dst);
+            let words = before.iter().copied().chain(words.split(' '));
+            let mut command = world.command(program, words);
+            let run = Run::of(command.current_dir(world.path("s")));
+            assert_eq!(run.code, Some(0), "{command:?} {run:#?}");
+        };
+        for to in ["../dst/", "h:../dst-there/"] {
+            run(DELTIC, &["sync", "-e", SHELL, "--deltic-path", DELTIC], to);
+        }
+        let look = |dir: &str| (world.mode(dir) == 0o700, world.time(dir).0 == 1_000_000_000);
+        assert_eq!(
+            (look("dst"), look("s/../dst-there")),
+            ((brings, brings), (brings, brings)),
+            "{words}"
+        );
+        if is_installed("rsync") {
+            run("rsync", &[], "../by-rsync/");
+            assert_eq!(look("by-rsync"), (brings, brings), "{words}");
         }
     }
 }

@@ -275,6 +275,21 @@ fn a_source_that_goes_away_is_waited_for_and_nothing_is_removed_meanwhile() {
     watching.end(Signal::TERM);
 }
 
+/// The directory that was there tells nothing of its end: somebody holds it open.
+#[test]
+fn a_source_that_is_made_anew_is_watched_anew() {
+    let world = world();
+    let watching = Watching::start(&world, &words(Way::Local, "--delete --force-delete"));
+    let held = fs::File::open(world.path("src")).unwrap();
+    fs::remove_dir_all(world.path("src")).unwrap();
+    world.write("src/one", "made at once");
+    watching.settles("src", "dst");
+    world.write("src/two", "watched again");
+    watching.settles("src", "dst");
+    drop(held);
+    watching.end(Signal::TERM);
+}
+
 #[test]
 fn sources_of_every_form_are_watched() {
     for (operands, pairs) in [

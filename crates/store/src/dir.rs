@@ -6,7 +6,8 @@
 //!
 //! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
 //! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
-//! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time.
+//! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time. So are
+//! links on the way to a named source, wherever they lead, if they are [ours or the system's](behind_link).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -41,8 +42,11 @@ impl KeptLinks {
     /// What the last link on the way to `path` leads to, and the path behind that.
     fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
         let links = lock(&self.0);
+        if links.is_empty() {
+            return None;
+        }
         let mut at = path.clone();
-        while !links.is_empty() {
+        loop {
             if let Some(behind) = links.get(&at) {
                 let rest = &path.as_bytes()[at.as_bytes().len()..];
                 let rest = RelPath::parse(rest.strip_prefix(b"/").unwrap_or(rest));
@@ -50,7 +54,6 @@ impl KeptLinks {
             }
             (at, _) = at.split_last()?;
         }
-        None
     }
 }
 
@@ -192,6 +195,24 @@ impl Dir {
             Err(errno) => return Err(errno),
         };
         self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// The directory `path`. Each symlink on the way, which the operator named, is taken for the directory behind it from now
+    /// on.
+    pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
+        let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
+        let mut at = RelPath::root();
+        for name in path.components() {
+            let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+            let above = self.dir(&at, Use::Pass)?;
+            at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+            let stat = above.stat(&name)?;
+            if FileType::from_raw_mode(stat.st_mode).is_symlink() && !self.keeps_link(&at) {
+                let behind = behind_link(above.fd, &name)?;
+                lock(&links.0).insert(at.clone(), Arc::new(behind));
+            }
+        }
+        self.dir(path, Use::Pass)
     }
 
     /// Whether there is a directory behind the symlink at `path`, wherever it leads.
@@ -437,6 +458,36 @@ fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Own
     held.ok_or(Errno::INVAL)
 }
 
+/// Where the symlink `name` of `dir` leads, name by name, if all links on the way are ours or the superuser's: whoever else may
+/// put one there could lead us to what he may not see himself. Each is held while it is looked at and read.
+fn behind_link(dir: OwnedFd, name: &Name) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let ours = rustix::process::geteuid().as_raw();
+    // The names ahead, the next one last.
+    let (mut at, mut ahead, mut links) = (dir, vec![name.as_bytes().to_vec()], 0);
+    while let Some(name) = ahead.pop() {
+        let next = fs::openat(&at, name, flags, Mode::empty())?;
+        let stat = fs::fstat(&next)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => at = next,
+            FileType::Symlink => {
+                links += 1;
+                if links > MAX_LINKS || stat.st_uid != ours && stat.st_uid != 0 {
+                    return Err(Errno::LOOP);
+                }
+                let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+                if target.starts_with(b"/") {
+                    at = fs::openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
+                }
+                let names = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+                ahead.extend(names.rev().map(<[u8]>::to_vec));
+            }
+            _ => return Err(Errno::NOTDIR),
+        }
+    }
+    Ok(at)
+}
+
 /// Tells a symlink in the way from a file: the open calls both "not a directory".
 fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = |stat: Stat| fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
@@ -446,6 +497,8 @@ fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     }
 }
 
+/// Symlinks that are followed on the way to one directory, as the kernel has it.
+const MAX_LINKS: usize = 40;
 /// Tries of a resolution that a concurrent rename disturbed.
 const MAX_TRIES: usize = 8;
 const NAMES_BUFFER_BYTES: usize = 64 << 10;

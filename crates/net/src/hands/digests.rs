@@ -102,19 +102,23 @@ impl Digests {
             return Ok(digest);
         }
         let begun = Moment::now();
-        // One that grows while it is read is not read for ever.
-        let len = file.meta().len;
-        let digest = digest_of_bytes(buffers, |start, into| {
-            let rest = usize::try_from(len.saturating_sub(start)).unwrap_or(usize::MAX);
-            let room = into.len().min(rest);
-            file.read_at(start, &mut into[..room])
-        })?;
+        let digest = digest_of_all(file, buffers)?;
         file.check_settled()?;
         if let Some((cache, version)) = known {
             cache.note(&version, begun, &digest);
         }
         Ok(digest)
     }
+}
+
+/// Of as much of a file as there was when it was opened: one that grows while it is read is not read for ever.
+pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<Digest, StoreError> {
+    let len = file.meta().len;
+    digest_of_bytes(buffers, |start, into| {
+        let rest = usize::try_from(len.saturating_sub(start)).unwrap_or(usize::MAX);
+        let room = into.len().min(rest);
+        file.read_at(start, &mut into[..room])
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 
-use super::digests::{Digests, list};
+use super::digests::{Digests, digest_of_all, list};
 use super::owners::Called;
 use super::packing::{Packing, level, packed};
 use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
@@ -137,16 +137,10 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
-            Work::Seal { handle, proof, bears } => Answer::Sealed(
-                is_restless(&*self.snapshot(handle), bears)
-                    .map(|restless| match proof {
-                        Sealing::Chunks(chunks) => {
-                            Sealed { digest: digest_of(chunks.iter()), restless }
-                        }
-                        Sealing::Bytes(digest) => Sealed { digest, restless },
-                    })
-                    .map_err(|error| trouble(&error)),
-            ),
+            Work::Seal { handle, proof, bears } => {
+                let sealed = self.seal(handle, &proof, bears);
+                Answer::Sealed(sealed.map_err(|error| trouble(&error)))
+            }
             Work::Read { handle, spans, sums, zstd } => {
                 Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
             }
@@ -346,10 +340,54 @@ impl<T: Tree> SendingHands<T> {
         // A file that has become shorter is not the one that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
         let bears = if got < bytes.len() { Bears::Nothing } else { bears };
-        let restless = is_restless(snapshot, bears)?;
+        let restless = is_restless(snapshot, bears, || {
+            let mut again = vec![0; bytes.len()];
+            snapshot.read_at(0, &mut again)?;
+            Ok(again == bytes)
+        })?;
         let chunk = (!bytes.is_empty()).then(|| self.agreed().names.chunk(&bytes));
         let digest = digest_of(chunk.iter());
         Ok(Body { payload: packed(bytes, zstd), sealed: Sealed { digest, restless } })
+    }
+
+    /// The digest of what was read of a file, if that is of one version.
+    fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<Sealed, StoreError> {
+        let snapshot = self.snapshot(handle);
+        let reads_again = || self.reads_again(&*snapshot, &self.names(handle), proof);
+        let restless = is_restless(&*snapshot, bears, reads_again)?;
+        let digest = match proof {
+            Sealing::Chunks(chunks) => digest_of(chunks.iter()),
+            Sealing::Bytes(digest) => *digest,
+        };
+        Ok(Sealed { digest, restless })
+    }
+
+    /// Whether a second reading finds what the first one did.
+    fn reads_again(
+        &self,
+        snapshot: &T::Snapshot,
+        names: &Fingerprinter,
+        proof: &Sealing,
+    ) -> Result<bool, StoreError> {
+        let chunks = match proof {
+            Sealing::Chunks(chunks) => chunks,
+            Sealing::Bytes(digest) => return Ok(digest_of_all(snapshot, &self.buffers)? == *digest),
+        };
+        // Of what is added to, only the tail was read.
+        let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        let mut at = snapshot.meta().len.saturating_sub(len);
+        let longest = chunks.iter().map(|chunk| chunk.len as usize).max().unwrap_or(0);
+        self.buffers.with(longest, |buffer| {
+            for chunk in &**chunks {
+                let bytes = &mut buffer[..chunk.len as usize];
+                let got = within(Stage::Read, || snapshot.read_at(at, bytes))?;
+                if within(Stage::Sum, || names.chunk(&bytes[..got])) != *chunk {
+                    return Ok(false);
+                }
+                at += u64::from(chunk.len);
+            }
+            Ok(true)
+        })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -514,11 +552,19 @@ impl Patches {
     }
 }
 
-/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has.
-fn is_restless(snapshot: &impl Snapshot, bears: Bears) -> Result<bool, StoreError> {
+/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became longer
+/// may have been written over as well, so what was read of it must read the same again: then all of that was there at once,
+/// between the two readings.
+fn is_restless(
+    snapshot: &impl Snapshot,
+    bears: Bears,
+    reads_again: impl FnOnce() -> Result<bool, StoreError>,
+) -> Result<bool, StoreError> {
     match snapshot.check_settled() {
         Err(StoreError::Changed { .. })
-            if bears == Bears::Growth && snapshot.len_now()? > snapshot.meta().len =>
+            if bears == Bears::Growth
+                && snapshot.len_now()? > snapshot.meta().len
+                && reads_again()? =>
         {
             Ok(true)
         }

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deltic_core::rule::Rule;
 use deltic_core::{Name, RelPath};
@@ -50,8 +50,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 const AT_ONCE: usize = 1024;
 /// Tries of a resolution that a concurrent rename disturbed.
 const MAX_TRIES: usize = 8;
-/// How often a root that is not there is looked for.
-const LOOK_FOR_ROOT: Duration = Duration::from_secs(1);
+/// How often it is looked whether roots are what is watched, and are there at all.
+const LOOK_FOR_ROOTS: Duration = Duration::from_secs(1);
 /// How often it is tried whether all directories can be watched by now.
 const LOOK_FOR_ROOM: Duration = Duration::from_secs(300);
 
@@ -211,13 +211,16 @@ struct Watcher {
     files: Files,
     rule_files: HashSet<Vec<u8>>,
     shared: Shared,
+    /// When roots were looked at last, and everything.
+    looked: (Instant, Instant),
 }
 
 impl Watcher {
     fn new(ground: Kernel, files: Files, shared: Shared) -> Self {
         let roots = ground.site.dirs.iter().map(|arg| arg.path().clone()).collect();
         let rule_files = ground.site.rule_files();
-        Self { ground, watches: Watches::new(roots), files, rule_files, shared }
+        let looked = (Instant::now(), Instant::now());
+        Self { ground, watches: Watches::new(roots), files, rule_files, shared, looked }
     }
 
     fn run(mut self, stop: &OwnedFd, begun: &mpsc::SyncSender<()>) {
@@ -225,30 +228,39 @@ impl Watcher {
         self.tell(vec![all]);
         begun.send(()).ok();
         while self.wait(stop) {
-            let changes = self.read();
+            let mut changes = self.read();
+            changes.extend(self.look());
             self.tell(changes);
         }
     }
 
-    /// Waits for events, or until it is time to look for what is missing; `false` once nobody wants to hear of it.
-    fn wait(&mut self, stop: &OwnedFd) -> bool {
-        let pause = match (self.watches.lacks_root(), self.watches.is_short()) {
-            (true, _) => Some(LOOK_FOR_ROOT),
-            (_, true) => Some(LOOK_FOR_ROOM),
-            _ => None,
-        };
-        let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+    /// Waits for events, or until it is time to look at the roots; `false` once nobody wants to hear of it.
+    fn wait(&self, stop: &OwnedFd) -> bool {
+        let pause = LOOK_FOR_ROOTS.saturating_sub(self.looked.0.elapsed());
+        let pause = Timespec::try_from(pause).ok();
         let mut ready =
             [PollFd::new(&self.ground.queue, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
         match poll(&mut ready, pause.as_ref()) {
-            Ok(0) if !self.watches.lacks_root() || self.ground.site.is_there() => {
-                let all = self.watches.look_again(&mut self.ground);
-                self.tell(vec![all]);
-                true
-            }
             Ok(_) | Err(Errno::INTR) => ready[1].revents().is_empty(),
             Err(_) => false,
         }
+    }
+
+    /// Looks at the roots now and then, and at everything where one is another or there may be room for more watches.
+    fn look(&mut self) -> Option<Change> {
+        if self.looked.0.elapsed() < LOOK_FOR_ROOTS {
+            return None;
+        }
+        self.looked.0 = Instant::now();
+        self.watches.check_roots(&mut self.ground);
+        let again = match self.watches.lacks_root() {
+            true => self.ground.site.is_there(),
+            false => self.watches.is_short() && self.looked.1.elapsed() >= LOOK_FOR_ROOM,
+        };
+        again.then(|| {
+            self.looked.1 = Instant::now();
+            self.watches.look_again(&mut self.ground)
+        })
     }
 
     /// What some of the events that have come mean.

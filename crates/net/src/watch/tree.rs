@@ -93,6 +93,13 @@ impl Watches {
         self.lost
     }
 
+    /// Looks whether each root still is the directory that is watched. Another may have come in its place without a word: one
+    /// that somebody holds open tells nothing of its end.
+    pub(crate) fn check_roots(&mut self, ground: &mut impl Ground) {
+        let is_it = |root| self.by_path.get(root).is_none_or(|no| ground.watch(root) == Ok(*no));
+        self.lost |= !self.roots.iter().all(is_it);
+    }
+
     /// Watches everything that there is by now, and nothing else.
     pub(crate) fn look_again(&mut self, ground: &mut impl Ground) -> Change {
         ground.renew();

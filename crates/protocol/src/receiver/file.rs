@@ -313,7 +313,11 @@ impl Receiver {
             self.want(file, how);
             self.index_more(handle);
         } else if dry_run {
-            self.differs(file, handle);
+            // There is something, or nothing would be compared.
+            let message =
+                format!("compare {}: what is there cannot be read", incoming.candidate.path);
+            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            self.fail(handle, Setback { trouble, then: Then::GiveUp });
         } else {
             // Nothing to match against, so nothing to hold open.
             incoming.how = How::Whole;

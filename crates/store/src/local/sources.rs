@@ -79,6 +79,8 @@ impl SourceOptions {
 pub struct Sources {
     args: Packed,
     bases: Vec<Base>,
+    /// Which of them is on the way to an argument itself.
+    dotted: Option<usize>,
     /// All arguments, by their paths name by name, those of one path in order.
     by_path: Vec<At>,
     /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
@@ -111,6 +113,8 @@ impl Sources {
             Base { path, dir, scopes }
         };
         let bases = args.bases.into_iter().map(hold).collect();
+        let takes_dirs = options.recursive || options.dirs;
+        let dotted = args.dotted.filter(|_| takes_dirs && !options.plain_implied_dirs);
         let (args, refused) = (args.packed, args.refused);
         let mut by_path = Vec::with_capacity(args.len());
         by_path.extend(args.iter().map(|(at, _)| at));
@@ -125,7 +129,7 @@ impl Sources {
         let chosen = Mutex::default();
         let names_of_one = 1;
         let mut sources =
-            Self { args, bases, by_path, chosen, protects, refused, names_of_one, options };
+            Self { args, bases, dotted, by_path, chosen, protects, refused, names_of_one, options };
         if sources.options.see.linked && sources.overlap() {
             sources.names_of_one = u32::try_from(sources.args.len()).unwrap_or(u32::MAX);
         }
@@ -227,13 +231,19 @@ impl Sources {
         dirs.chain(file).collect()
     }
 
-    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does. A
-    /// directory that nobody may read brings nothing, and not its mode either.
+    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does, or of the
+    /// directory that is on the way to one. A directory that nobody may read brings nothing, and not its mode either.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
-        let source = self.source(*self.at(&RelPath::root()).first()?);
-        source.hold().ok()?;
-        let Base { dir, scopes, .. } = source.base;
+        let base = match self.at(&RelPath::root()).first() {
+            Some(at) => {
+                let source = self.source(*at);
+                source.hold().ok()?;
+                source.base
+            }
+            None => &self.bases[self.dotted?],
+        };
+        let Base { dir, scopes, .. } = base;
         let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;
         let judge = scopes.top(&RelPath::root());
         let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
@@ -359,9 +369,9 @@ impl Sources {
     }
 }
 
-/// The handle `dir`, through which paths lead along symlinks if some are followed.
+/// The handle `dir`, through which paths lead along symlinks if some are followed; else along those that arguments name.
 fn following(dir: Dir, follow: Follow) -> Dir {
-    if follow == Follow::Never { dir } else { dir.with_way(Way::Follow) }
+    if follow == Follow::Never { dir.keeping_links() } else { dir.with_way(Way::Follow) }
 }
 
 /// The path in what is packed of an argument.

@@ -20,6 +20,8 @@ pub struct SourceArg {
     pub(super) path: RelPath,
     /// What is in a directory, and not only the directory itself.
     pub(super) contents: bool,
+    /// Its path was written with `./` before it: the directory where it starts is one on the way.
+    dotted: bool,
 }
 
 impl SourceArg {
@@ -34,11 +36,15 @@ impl SourceArg {
         let root = RelPath::root();
         match (dir, last) {
             (b"", b"") => Err(BadPath::Empty),
-            (_, b"" | b"." | b"..") => Ok(Self { dir: path_of(bytes), path: root, contents: true }),
+            (_, b"" | b"." | b"..") => {
+                let (dir, path) = (path_of(bytes), root);
+                Ok(Self { dir, path, contents: true, dotted: false })
+            }
             (dir, name) => {
                 Name::new(name)?;
                 let dir = if dir.is_empty() { b"." } else { dir };
-                Ok(Self { dir: path_of(dir), path: RelPath::parse(name)?, contents: false })
+                let (dir, path) = (path_of(dir), RelPath::parse(name)?);
+                Ok(Self { dir, path, contents: false, dotted: false })
             }
         }
     }
@@ -56,7 +62,10 @@ impl SourceArg {
         match bytes {
             b"" => Err(BadPath::Empty),
             [b'/', rest @ ..] => Self::below(path_of(b"/"), rest),
-            _ => Self::below(path_of(b"."), bytes),
+            _ => {
+                let dotted = is_dotted(bytes);
+                Ok(Self { dotted, ..Self::below(path_of(b"."), bytes)? })
+            }
         }
     }
 
@@ -86,14 +95,14 @@ impl SourceArg {
         }
         let mut dir = PathBuf::from(dir);
         dir.extend(names.into_iter().map(OsStr::from_bytes));
-        Self::below(dir, &path)
+        Ok(Self { dotted: is_dotted(line), ..Self::below(dir, &path)? })
     }
 
     fn below(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {
         let contents = matches!(path, b"" | b"." | [.., b'/'] | [.., b'/', b'.']);
         let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let path = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'))?;
-        Ok(Self { dir, path, contents })
+        Ok(Self { dir, path, contents, dotted: false })
     }
 
     /// The directory that its path starts in, as it was written.
@@ -122,6 +131,8 @@ pub struct SourceArgs {
     pub(super) packed: Packed,
     /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all there.
     pub(super) bases: Vec<(OsString, bool)>,
+    /// The directory that is on the way to an argument whose path was written with `./` before it.
+    pub(super) dotted: Option<usize>,
     known: HashMap<(OsString, bool), usize>,
     /// Arguments that cannot be any, safe to print, and why.
     pub(super) refused: Vec<(String, BadPath)>,
@@ -139,6 +150,9 @@ impl SourceArgs {
             self.known.insert(base, self.bases.len() - 1);
             self.bases.len() - 1
         });
+        if arg.dotted {
+            self.dotted.get_or_insert(no);
+        }
         let mut bytes = Vec::with_capacity(arg.path.as_bytes().len() + 2);
         bytes.put_varint((no as u64) << 1 | u64::from(arg.contents));
         bytes.put_bytes(arg.path.as_bytes());
@@ -149,6 +163,11 @@ impl SourceArgs {
     pub fn refuse(&mut self, arg: &[u8], why: BadPath) {
         self.refused.push((shortened(&printable(arg)).into_owned(), why));
     }
+}
+
+/// Whether `./` is written before a path, and nothing else says where that starts.
+fn is_dotted(bytes: &[u8]) -> bool {
+    bytes.len() > 2 && bytes.starts_with(b"./") && !bytes.windows(3).any(|three| three == b"/./")
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {

@@ -16,7 +16,7 @@ use crate::error::At;
 use crate::filter::{Fate, Scopes};
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
-use crate::local::snapshot::{file_type, look_at, look_behind};
+use crate::local::snapshot::{file_type, look_at, look_at_root, look_behind};
 use crate::{Listing, StoreError, check_path};
 
 /// A directory that paths of arguments start in.
@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
             let (above, name) = (at, Name::new(name).ok()?);
             at = above.join(&name).ok()?;
             let stat = dir.dir(&above, Use::Pass).and_then(|above| above.stat(&name)).ok()?;
-            if file_type(&stat).is_symlink() {
+            if file_type(&stat).is_symlink() && !dir.keeps_link(&at) {
                 return (at != self.path || self.contents).then_some(at);
             }
         }
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
         };
         let (above, name) = self.path.split_last()?;
         let look = if follow == Follow::All { look_behind } else { look_at };
-        Some(dir.dir(&above, Use::Pass).and_then(|dir| look(&dir, &name, See::default())))
+        Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, See::default())))
     }
 
     /// Whether nothing is there that it could stand for.
@@ -155,7 +155,10 @@ impl<'a> Source<'a> {
 
     /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
-        options.recursive || options.dirs && self.contents && self.path == *dir
+        // A link that is named counts as such, even where another argument leads through it.
+        let is_link =
+            !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
+        options.recursive && !is_link || options.dirs && self.contents && self.path == *dir
     }
 
     /// Lists the directory `dir` below its own.
@@ -210,8 +213,12 @@ impl<'a> Source<'a> {
         })?;
         // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
+        if goes_through && meta.is_symlink() {
+            let behind = dir.named_dir(&path).map_err(unseen)?;
+            meta = look_at_root(&behind, options.see).map_err(unseen)?;
+        }
         if goes_through && !meta.is_dir() {
-            return Err(unseen(if meta.is_symlink() { Errno::LOOP } else { Errno::NOTDIR }));
+            return Err(unseen(Errno::NOTDIR));
         }
         if path != self.path {
             sift((&held, name), &mut meta, options.how(), &self.base.scopes.top(at));
@@ -232,7 +239,10 @@ impl<'a> Source<'a> {
 pub(super) fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
     let stat = match path.split_last() {
         None => rustix::fs::fstat(dir),
-        Some((above, name)) => dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name)),
+        Some((above, name)) if !dir.keeps_link(path) => {
+            dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name))
+        }
+        Some(_) => dir.dir(path, Use::Pass).and_then(rustix::fs::fstat),
     };
     stat.ok().map(|stat| stat.st_dev)
 }
