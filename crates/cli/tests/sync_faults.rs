@@ -431,59 +431,6 @@ fn what_is_written_over_and_grows_besides_is_never_mixed() {
     }
 }
 
-/// Stores through a mapping change the times of a file only where the disk has the page.
-#[test]
-fn what_is_written_by_a_mapping_is_never_mixed() {
-    const WRITER: &str = "
-import mmap, struct, sys
-block, blocks = int(sys.argv[2]), int(sys.argv[3])
-with open(sys.argv[1], 'r+b') as file:
-    map = mmap.mmap(file.fileno(), 0)
-    generation = 0
-    while True:
-        generation += 1
-        bytes = struct.pack('<Q', generation) * (block // 8)
-        for at in range(0, block * blocks, block):
-            map[at:at + block] = bytes
-        if generation == 2:
-            print(flush=True)
-";
-    if !is_installed("python3") {
-        return skip("python3 is not installed");
-    }
-    let world = World::new();
-    let fs_type = rustix::fs::statfs(world.path("")).unwrap().f_type;
-    if fs_type == 0x0102_1994 {
-        return skip("what tmpfs holds is never written to a disk");
-    }
-    world.write("src/db", vec![0; BLOCKS * BLOCK_BYTES]);
-    world.write("dst/db", "old");
-    world.set_time("dst/db", 1_000_000_000);
-    let mut writer = std::process::Command::new("python3")
-        .args(["-c", WRITER])
-        .arg(world.path("src/db"))
-        .args([BLOCK_BYTES.to_string(), BLOCKS.to_string()])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut begun = [0];
-    std::io::Read::read_exact(&mut writer.stdout.take().unwrap(), &mut begun).unwrap();
-    let runs: Vec<_> = (0..3)
-        .map(|_| {
-            let run = world.sync(&["-a", "--no-fsync", "src/", "dst/"]);
-            (run, world.read("dst/db"))
-        })
-        .collect();
-    writer.kill().unwrap();
-    writer.wait().unwrap();
-    for (run, there) in runs {
-        assert!(there == b"old" || is_of_one_instant(&there), "{run:#?}");
-        assert!(matches!(run.code, Some(0 | 24)), "{run:#?}");
-    }
-    world.ok("-a src/ dst/");
-    world.assert_same("src", "dst");
-}
-
 #[test]
 fn a_source_that_changed_while_it_was_read_is_not_removed() {
     for way in WAYS {

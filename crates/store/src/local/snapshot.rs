@@ -75,7 +75,6 @@ impl LocalSnapshot {
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
         let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
-        snapshot.flush();
         if see.noted {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
@@ -94,19 +93,6 @@ impl LocalSnapshot {
         let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
         let snapshot = Self { file, path, meta, version, restless };
         Ok(file_type(&stat).is_file().then_some(snapshot))
-    }
-
-    /// Has what memory holds of a long file that changed lately written to its disk, before any of it is read.
-    ///
-    /// Who writes by a mapping changes the file's times only when a page is written to that the disk has. So what is written
-    /// from here on is seen in the version, whatever was written before.
-    fn flush(&self) {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let is_young = age(self.version.changed, since_epoch).is_none_or(|age| age < WRITTEN_BACK);
-        if is_young && self.version.len >= FLUSHED_BYTES {
-            // What cannot be flushed can be read all the same.
-            fs::fdatasync(&self.file).ok();
-        }
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -171,22 +157,13 @@ impl AsFd for LocalSnapshot {
 /// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the version
 /// afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
 fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
-    (age(changed, now)? < REST).then_some(REST)
-}
-
-/// How long ago it changed; nothing, by the clock of another machine or before there were clocks.
-fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
     let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
-    now.checked_sub(changed)
+    let age = now.checked_sub(changed)?;
+    (age < REST).then_some(REST)
 }
 
 /// How long a thread may be kept from going on with a write, on a machine that is not too busy.
 const REST: Duration = Duration::from_millis(20);
-
-/// The kernel has written to disk what is older.
-const WRITTEN_BACK: Duration = Duration::from_secs(60);
-/// What is shorter is seldom written by a mapping, and often new: flushing each of many files takes longer than all else.
-const FLUSHED_BYTES: u64 = 1 << 20;
 
 impl Version {
     pub(crate) fn device(self) -> u64 {
