@@ -811,3 +811,55 @@ fn words_that_contradict_each_other_are_refused_as_rsync_does() {
         world.ok(&format!("-a {words} --no-progress src/ dst/"));
     }
 }
+
+#[test]
+fn directories_of_options_are_not_reached_through_links_of_others() {
+    if !is_root() {
+        return skip("only root writes where others may");
+    }
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/f", "new");
+        world.write("dst/f", "payload");
+        world.mkdir("etc");
+        world.link("../etc", "dst/bk");
+        own(&world.path("dst"), SOMEBODY, SOMEBODY);
+        own(&world.path("dst/bk"), SOMEBODY, SOMEBODY);
+        let absolute = world.path("dst/bk/deeper").display().to_string();
+        let run = |words: &str| format!("-a {words} {} {}", way.from("src/"), way.to("dst/"));
+        for words in ["-b --backup-dir=bk", "-b --backup-dir=bk/deeper", "-T bk"] {
+            let refused = world.fails(3, &run(words));
+            let why = "dst/bk, a symlink of another user";
+            assert!(refused.stderr.contains(why), "{way:?} {words} {refused:#?}");
+        }
+        world.fails(3, &run(&format!("--partial-dir={absolute}")));
+        assert_eq!(world.read("dst/f"), b"payload");
+        assert!(world.names("etc").is_empty(), "{way:?}");
+        world.ok(&run("-b --backup-dir=bk/deeper --insecure-links"));
+        assert_eq!(world.read("etc/deeper/f"), b"payload");
+
+        // An alternate there is done without.
+        world.write("etc/f", "new");
+        fs::remove_file(world.path("dst/f")).expect("it is there");
+        let time = world.time("src/f").0;
+        world.set_time("etc/f", time);
+        world.set_time("src/f", time);
+        for word in ["--link-dest=bk", "--copy-dest=bk", "--compare-dest=bk"] {
+            let told = world.sync(&run(word).split(' ').collect::<Vec<_>>());
+            assert_eq!(told.code, Some(0), "{told:#?}");
+            assert!(told.stderr.contains("goes on without it"), "{told:#?}");
+            assert_ne!(world.inode("dst/f"), world.inode("etc/f"));
+            fs::remove_file(world.path("dst/f")).expect("it came all the same");
+        }
+        world.ok(&run("--link-dest=bk --insecure-links"));
+        assert_eq!(world.inode("dst/f"), world.inode("etc/f"));
+
+        // Our own links are ours to follow, over each other too.
+        world.mkdir("kept/here");
+        world.link("kept/up", "way");
+        world.link("../kept/./here/", "kept/up");
+        world.write("src/f", "newer");
+        world.ok(&run("-b --backup-dir=../way/sub/../deep"));
+        assert_eq!(world.read("kept/here/deep/f"), b"new");
+    }
+}

@@ -31,6 +31,9 @@ pub(crate) struct LinkArgs {
     /// Take back --munge-links
     #[arg(long, overrides_with = "munge_links", hide = true)]
     no_munge_links: bool,
+    /// Follow symbolic links of other users on the way to directories that options name
+    #[arg(long)]
+    insecure_links: bool,
 }
 
 impl LinkArgs {
@@ -47,6 +50,7 @@ impl LinkArgs {
             safe: self.safe_links,
             munge: self.munge_links,
             keep_dirs: self.keep_dirlinks,
+            insecure: self.insecure_links,
         }
     }
 }

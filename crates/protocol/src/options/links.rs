@@ -16,18 +16,20 @@ pub struct Links {
     pub munge: bool,
     /// Take symlinks of the receiver for the directories that they lead to, where the sender has directories (`-K`).
     pub keep_dirs: bool,
+    /// Follow symlinks on the way to directories that options name, whoever made them (`--insecure-links`).
+    pub insecure: bool,
 }
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
 
 impl Wire for Links {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.safe, self.munge, self.keep_dirs]);
+        put_flags(to, [self.safe, self.munge, self.keep_dirs, self.insecure]);
         self.follow.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [safe, munge, keep_dirs] = take_flags(from)?;
-        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs })
+        let [safe, munge, keep_dirs, insecure] = take_flags(from)?;
+        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs, insecure })
     }
 }

@@ -174,7 +174,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         options: Options {
             select,
             remove,
-            follow: Links { follow: Follow::Unsafe, safe: true, munge: false, keep_dirs: true },
+            follow: Links {
+                follow: Follow::Unsafe,
+                safe: true,
+                munge: false,
+                keep_dirs: true,
+                insecure: false,
+            },
             ..options.clone()
         },
     };
@@ -675,12 +681,10 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 
 fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata, Writing)> {
     let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
-    let links = (follow, any::<[bool; 3]>()).prop_map(|(follow, [safe, munge, keep_dirs])| Links {
-        follow,
-        safe,
-        munge,
-        keep_dirs,
-    });
+    let links =
+        (follow, any::<[bool; 4]>()).prop_map(|(follow, [safe, munge, keep_dirs, insecure])| {
+            Links { follow, safe, munge, keep_dirs, insecure }
+        });
     (compare(), select(), remove(), links, metadata(), writing())
 }
 

@@ -3,12 +3,11 @@
 //! The old version gets its second name while it still has its first: at no time is there none of the two. So the second
 //! name is on the same file system.
 
-use std::path::{Path, PathBuf};
-
 use deltic_core::{Name, RelPath};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
+use super::named::NamedDir;
 use super::place::Place;
 use super::snapshot::{file_type, inode_of};
 use crate::StoreError;
@@ -19,7 +18,7 @@ use crate::error::At;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// A tree of their own, made where it is missing; else they are kept beside the new ones.
-    pub dir: Option<PathBuf>,
+    pub dir: Option<NamedDir>,
     /// What is put behind their names.
     pub suffix: Box<[u8]>,
 }
@@ -73,7 +72,7 @@ impl Backup {
     ) -> Result<(), Errno> {
         let tree = match &self.dir {
             None => None,
-            Some(dir) => Some(mirror(make_all(dir)?, root, &place.dir_path)?),
+            Some(dir) => Some(mirror(dir.make_all()?, root, &place.dir_path)?),
         };
         let dir = tree.as_ref().unwrap_or(&place.dir);
         match dir.find(name)? {
@@ -87,17 +86,6 @@ impl Backup {
         }
         put(dir, name)
     }
-}
-
-/// The directory at `path`, which is made with all above it.
-fn make_all(path: &Path) -> Result<Dir, Errno> {
-    let missing = |dir: &&Path| Dir::open_root(dir).is_err_and(|errno| errno == Errno::NOENT);
-    let above: Vec<_> =
-        path.ancestors().filter(|dir| *dir != Path::new("")).take_while(missing).collect();
-    for dir in above.into_iter().rev() {
-        Dir::make_root(dir)?;
-    }
-    Dir::open_root(path)
 }
 
 /// The directory below `tree` that has the path `path` has below `root`; what is missing is made with the modes there.

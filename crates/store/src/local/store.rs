@@ -25,6 +25,7 @@ use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
+use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{count, make_way, remove_after, remove_unchanged};
@@ -32,7 +33,7 @@ use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, loo
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
-use super::writing::Writing;
+use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
 use crate::dir::{Dir, Use};
@@ -154,15 +155,31 @@ impl LocalStore {
         Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
     }
 
+    /// Holds the directory that an option names; changes nothing.
+    ///
+    /// # Errors
+    /// Where it is no directory, or not ours to enter, or a symlink of another user is on the way.
+    pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        root.check()?;
+        Self::new(root.open().at("open", &RelPath::root())?, &root.path, options)
+    }
+
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
         let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
         let own = stages(Arc::clone(&root), Whose::Own)?;
+        let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
+        let shown = match &options.writing.partial_dir {
+            Some(PartialDir::Outside(dir)) => Some(dir),
+            _ => None,
+        };
+        let named = [kept, shown, options.writing.temp_dir.as_ref()];
+        named.into_iter().flatten().try_for_each(NamedDir::check)?;
         let temp = match &options.writing.temp_dir {
             Some(dir) => {
-                let held = Dir::open_root(dir).map_err(|errno| StoreError::Argument {
+                let held = dir.open().map_err(|errno| StoreError::Argument {
                     action: "write to",
-                    argument: printable(dir.as_os_str().as_bytes()),
+                    argument: printable(dir.path.as_os_str().as_bytes()),
                     source: errno.into(),
                 })?;
                 Some(stages(Arc::new(held), Whose::Temp)?)
@@ -314,13 +331,7 @@ impl LocalStore {
     }
 
     fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
-        let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
-        if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
-            && file_type(&place.dir.stat(&place.name)?).is_symlink()
-        {
-            // A true one holds no note: it gives way to a file that does.
-            *target = Box::default();
-        }
+        let meta = place.look(self.0.see)?;
         Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
 }
