@@ -255,7 +255,7 @@ impl LocalRebuild {
         (place, expected): (&Place, &Expected),
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
-            let old = expected.check(place, self.store.see)?;
+            let old = expected.check(place, &self.store)?;
             return self.change((changing, changing.version()), commit, (place, old));
         }
         let left = self.store.left.of(changing.version().inode());
@@ -271,7 +271,7 @@ impl LocalRebuild {
                 return Err(StoreError::Changed { path: self.path.clone() });
             }
             Some(now) => (Version::of(&now), Some(now)),
-            None => (changing.version(), expected.check(place, self.store.see)?),
+            None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
         let changed = self.change((changing, version), commit, (place, old));
         left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
@@ -438,7 +438,7 @@ impl Rebuild for LocalRebuild {
         if let Some(changing) = self.changing.take() {
             return self.take_turn(&changing, &commit, (&place, &expected));
         }
-        let old = expected.check(&place, self.store.see)?;
+        let old = expected.check(&place, &self.store)?;
         if self.store.writing.delay {
             expected.check_way(&place)?;
         }
