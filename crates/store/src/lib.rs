@@ -153,6 +153,11 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(self.meta().len)
     }
 
+    /// Whether the file has other names.
+    fn has_other_names(&self) -> bool {
+        false
+    }
+
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
     fn identity(&self) -> Option<Version> {
         None
