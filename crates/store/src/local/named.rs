@@ -62,7 +62,8 @@ impl NamedDir {
             _ => Path::new("."),
         };
         let name = Name::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        match self.at(above).open()?.make_dir(&name) {
+        let mode = Mode::from_raw_mode(0o777);
+        match fs::mkdirat(self.at(above).open()?, name.as_bytes(), mode) {
             Err(Errno::EXIST) => self.open().map(drop),
             made => made,
         }
