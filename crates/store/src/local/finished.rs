@@ -12,7 +12,7 @@ use super::backup::Goes;
 use super::log::remove_log;
 use super::place::{COMMIT, Place};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
-use super::stage::{Whose, new_name, staging_path};
+use super::stage::{Whose, new_name};
 use super::store::Inner;
 use crate::error::At as _;
 use crate::{Replaces, StoreError, lock};
@@ -251,7 +251,7 @@ impl Finished {
             remove_log(&dir, &self.name);
         }
         store.touched.add(&place.dir_path);
-        if let (Whose::Own, Ok(staging)) = (self.whose, staging_path(&self.home)) {
+        if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
             store.touched.add(&staging);
         }
         store.settle(place, (self.whose, &self.home));

@@ -67,7 +67,13 @@ impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
         let changing = Self::changing(&store, &place)?;
-        let staged = store.growing().create(&place)?;
+        let staged = store.growing().create(&place).map_err(|error| match error {
+            // The file is ours to change, but its directory is not.
+            StoreError::Denied { path, source, .. } if changing.is_some() => {
+                StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
+            }
+            error => error,
+        })?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
         let state = (Log::Unwritten, Fate::Worthless, under);
