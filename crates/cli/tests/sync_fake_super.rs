@@ -296,3 +296,22 @@ fn a_note_that_makes_no_sense_is_none() {
     let run = world.fails(1, "-aXX --fake-super src/ dst/");
     assert!(run.stderr.contains("-XX"), "{run:#?}");
 }
+
+#[test]
+fn a_file_takes_the_place_of_a_true_symlink() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/short", "new");
+        world.write("src/long", vec![7; 300_000]);
+        world.mkdir("dst");
+        world.link("foo", "dst/short");
+        world.link("foo", "dst/long");
+        world.ok(&format!(
+            "-a -M--fake-super --fake-super {} {}",
+            way.from("src/"),
+            way.to("dst/")
+        ));
+        assert_eq!(world.read("dst/short"), b"new");
+        assert_eq!(world.read("dst/long"), world.read("src/long"));
+    }
+}

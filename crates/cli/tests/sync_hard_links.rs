@@ -401,3 +401,90 @@ fn names_that_an_alternate_has_and_are_here_are_told_as_by_rsync() {
         }
     }
 }
+
+#[test]
+fn a_name_is_replaced_though_another_one_of_its_file_got_attributes() {
+    for (way, options) in WAYS.into_iter().flat_map(|way| ["-a", "-aH", "-a -W"].map(|o| (way, o)))
+    {
+        let world = World::new();
+        let old = noise(100_000, 1);
+        for n in 0..20 {
+            let (here, there) = (format!("dst/{n}-a"), format!("dst/{n}-b"));
+            // Both of what is looked at and replaced, and of what is opened and compared.
+            let content = if n % 2 == 0 { &old[..5] } else { &old };
+            world.write(&here, content);
+            world.set_time(&here, 1_500_000_000);
+            name(&world, &here, &there);
+            world.write(format!("src/{n}-a"), content);
+            world.set_time(format!("src/{n}-a"), 1_500_000_000);
+            world.chmod(&format!("src/{n}-a"), 0o600);
+            world.write(format!("src/{n}-b"), edited(content, 2));
+        }
+        world.write("dst/gone", "");
+        world.ok(&words(way, &format!("{options} --delete")));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_name_is_linked_anew_though_another_one_of_its_file_got_attributes() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("src/a");
+        world.mkdir("dst/a");
+        for n in 0..20 {
+            world.write(format!("dst/{n}"), "e");
+            world.set_time(format!("dst/{n}"), 1_500_000_000);
+            name(&world, &format!("dst/{n}"), &format!("dst/a/{n}"));
+            world.write(format!("src/{n}"), "e");
+            world.set_time(format!("src/{n}"), 1_500_000_000);
+            world.chmod(&format!("src/{n}"), 0o600);
+            world.write(format!("src/r{n}"), "ra");
+            name(&world, &format!("src/r{n}"), &format!("src/a/{n}"));
+        }
+        world.ok(&words(way, "-aH"));
+        world.assert_same("src", "dst");
+        assert_eq!(world.inode("dst/r7"), world.inode("dst/a/7"));
+    }
+}
+
+#[test]
+fn what_differs_in_time_alone_leaves_its_other_names_as_they_were() {
+    for way in [Way::Push, Way::Pull] {
+        let world = World::new();
+        for (file, len) in [("large", 300_000), ("small", 100)] {
+            world.write(format!("src/{file}"), noise(len, 3));
+            world.write(format!("dst/{file}"), noise(len, 3));
+            world.set_time(format!("dst/{file}"), 1_500_000_000);
+            world.set_time(format!("src/{file}"), 1_600_000_000);
+        }
+        world.mkdir("yesterday");
+        for file in ["large", "small"] {
+            name(&world, &format!("dst/{file}"), &format!("yesterday/{file}"));
+        }
+        let inode = world.inode("dst/large");
+        world.ok(&words(way, "-an"));
+        assert_eq!((world.inode("dst/large"), world.time("dst/large").0), (inode, 1_500_000_000));
+        world.ok(&words(way, "-a"));
+        world.assert_same("src", "dst");
+        for file in ["large", "small"] {
+            let old = format!("yesterday/{file}");
+            assert_eq!(world.time(&old).0, 1_500_000_000, "{way:?} {file}");
+            assert_eq!(world.read(&old), world.read(format!("src/{file}")));
+        }
+        assert_ne!(world.inode("dst/large"), world.inode("yesterday/large"));
+        // Of what looks equal a mode is set where it is, as by rsync.
+        name(&world, "dst/large", "today");
+        world.chmod("src/large", 0o600);
+        world.ok(&words(way, "-a"));
+        assert_eq!((world.inode("dst/large"), world.mode("today")), (world.inode("today"), 0o600));
+        // Names of one file are touched as one.
+        world.set_time("src/large", 1_700_000_000);
+        name(&world, "dst/large", "dst/other");
+        name(&world, "src/large", "src/other");
+        let inode = world.inode("dst/large");
+        world.ok(&words(way, "-aH"));
+        world.assert_same("src", "dst");
+        assert_eq!((world.inode("dst/large"), world.inode("dst/other")), (inode, inode));
+    }
+}

@@ -870,3 +870,193 @@ fn words_that_contradict_each_other_are_refused_as_rsync_does() {
         world.ok(&format!("-a {words} --no-progress src/ dst/"));
     }
 }
+
+#[test]
+fn directories_of_options_are_not_reached_through_links_of_others() {
+    if !is_root() {
+        return skip("only root writes where others may");
+    }
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/f", "new");
+        world.write("dst/f", "payload");
+        world.mkdir("etc");
+        world.link("../etc", "dst/bk");
+        own(&world.path("dst"), SOMEBODY, SOMEBODY);
+        own(&world.path("dst/bk"), SOMEBODY, SOMEBODY);
+        let absolute = world.path("dst/bk/deeper").display().to_string();
+        let run = |words: &str| format!("-a {words} {} {}", way.from("src/"), way.to("dst/"));
+        for words in ["-b --backup-dir=bk", "-b --backup-dir=bk/deeper", "-T bk"] {
+            let refused = world.fails(3, &run(words));
+            let why = "dst/bk, a symlink of another user";
+            assert!(refused.stderr.contains(why), "{way:?} {words} {refused:#?}");
+        }
+        world.fails(3, &run(&format!("--partial-dir={absolute}")));
+        assert_eq!(world.read("dst/f"), b"payload");
+        assert!(world.names("etc").is_empty(), "{way:?}");
+        world.ok(&run("-b --backup-dir=bk/deeper --insecure-links"));
+        assert_eq!(world.read("etc/deeper/f"), b"payload");
+
+        // An alternate there is done without.
+        world.write("etc/f", "new");
+        fs::remove_file(world.path("dst/f")).expect("it is there");
+        let time = world.time("src/f").0;
+        world.set_time("etc/f", time);
+        world.set_time("src/f", time);
+        for word in ["--link-dest=bk", "--copy-dest=bk", "--compare-dest=bk"] {
+            let told = world.sync(&run(word).split(' ').collect::<Vec<_>>());
+            assert_eq!(told.code, Some(0), "{told:#?}");
+            assert!(told.stderr.contains("goes on without it"), "{told:#?}");
+            assert_ne!(world.inode("dst/f"), world.inode("etc/f"));
+            fs::remove_file(world.path("dst/f")).expect("it came all the same");
+        }
+        world.ok(&run("--link-dest=bk --insecure-links"));
+        assert_eq!(world.inode("dst/f"), world.inode("etc/f"));
+
+        // Our own links are ours to follow, over each other too.
+        world.mkdir("kept/here");
+        world.link("kept/up", "way");
+        world.link("../kept/./here/", "kept/up");
+        world.write("src/f", "newer");
+        world.ok(&run("-b --backup-dir=../way/sub/../deep"));
+        assert_eq!(world.read("kept/here/deep/f"), b"new");
+    }
+}
+
+/// A run of `user`, who is not root.
+fn run_as(world: &World, user: u32, words: &str) -> Run {
+    let mut command = Command::new(DELTIC);
+    command.arg("sync").args(words.split(' ')).uid(user).gid(SOMEBODY);
+    Run::of(&mut world.settle(assert_cmd::Command::from_std(command)))
+}
+
+#[test]
+fn what_is_below_a_root_that_nobody_may_write_to_is_written() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    let world = World::new();
+    world.write("src/html/new", "new");
+    world.write("src/html/deep/large", noise(300_000, 1));
+    world.write("src/html/changed", "changed");
+    world.link("new", "src/html/link");
+    world.write("dst/html/changed", "old");
+    world.write("dst/html/gone", "");
+    world.chmod("", 0o755);
+    own(&world.path("dst/html"), SOMEBODY, SOMEBODY);
+    own(&world.path("dst/html/changed"), SOMEBODY, SOMEBODY);
+    for no_fsync in ["", " --no-fsync"] {
+        let run = run_as(&world, SOMEBODY, &format!("-rltO --delete{no_fsync} src/ dst/"));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        for name in ["new", "changed", "deep/large", "link"] {
+            let (new, here) = (format!("src/html/{name}"), format!("dst/html/{name}"));
+            assert_eq!(world.read(&here), world.read(&new), "{name}");
+        }
+        assert_eq!(world.names("dst/html").len(), 4);
+        for dir in ["dst", "dst/html", "dst/html/deep"] {
+            world.assert_clean(dir);
+        }
+        fs::remove_file(world.path("dst/html/new")).expect("it is there");
+    }
+}
+
+#[test]
+fn staging_directories_of_other_users_are_in_nobodys_way() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    for (mode, owner) in [(0o1777, 1000), (0o2775, 1000), (0o1777, 0)] {
+        let world = World::new();
+        world.write("src/a", "new");
+        world.write("src/b", noise(300_000, 1));
+        world.link("a", "src/link");
+        world.mkdir("dst/.deltic");
+        world.write("dst/.deltic/theirs", "not ours");
+        world.chmod("dst/.deltic", 0o700);
+        world.chmod("", 0o755);
+        for name in [".deltic", ".deltic/theirs"] {
+            own(&world.path(format!("dst/{name}")), owner, owner);
+        }
+        own(&world.path("dst"), owner, SOMEBODY);
+        world.chmod("dst", mode);
+        let run = run_as(&world, SOMEBODY, "-rlt --omit-dir-times --delete src/ dst/");
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        assert_eq!(world.read("dst/a"), b"new");
+        assert_eq!(world.read("dst/b"), world.read("src/b"));
+        assert_eq!(world.read("dst/.deltic/theirs"), b"not ours");
+        assert!(!world.exists(format!("dst/.deltic-{SOMEBODY}")), "it goes with what was in it");
+
+        // What a killed run left in one of its own is used, and not seen by anybody else.
+        let own_dir = format!("dst/.deltic-{SOMEBODY}");
+        world.write(format!("{own_dir}/more"), "");
+        world.chmod(&own_dir, 0o700);
+        own(&world.path(&own_dir), SOMEBODY, SOMEBODY);
+        world.ok("-a --delete dst/ copy/");
+        assert!(!world.exists(format!("copy/.deltic-{SOMEBODY}")) && !world.exists("copy/.deltic"));
+        world.ok("-a --delete src/ dst/");
+        assert!(world.exists(format!("{own_dir}/more")) && world.exists("dst/.deltic/theirs"));
+    }
+}
+
+#[test]
+fn where_nothing_can_be_staged_beside_a_file_that_changes_in_place_the_error_says_what_helps() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    let world = World::new();
+    world.write("src/a", "new");
+    world.write("dst/a", "older");
+    world.chmod("", 0o755);
+    own(&world.path("dst/a"), SOMEBODY, SOMEBODY);
+    let run = run_as(&world, SOMEBODY, "-rtO --inplace src/ dst/");
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert!(run.stderr.contains("-T DIR"), "{run:#?}");
+    world.mkdir("aside");
+    own(&world.path("aside"), SOMEBODY, SOMEBODY);
+    let run = run_as(&world, SOMEBODY, "-rtO --inplace -T ../aside src/ dst/");
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    assert_eq!(world.read("dst/a"), b"new");
+}
+
+#[test]
+fn old_versions_are_copied_where_they_are_kept_on_another_file_system() {
+    let memory = tempfile::TempDir::new_in("/dev/shm");
+    let Ok(memory) = memory else { return skip("there is no other file system") };
+    for (n, way) in WAYS.into_iter().enumerate() {
+        for (m, words) in ["", "--no-fsync", "--inplace"].into_iter().enumerate() {
+            let world = World::new();
+            for dir in ["src", "old"] {
+                world.write(
+                    format!("{dir}/sub/large"),
+                    noise(300_000, if dir == "src" { 1 } else { 2 }),
+                );
+                world.write(format!("{dir}/small"), dir);
+                world.link(dir, &format!("{dir}/link"));
+                world.set_time(format!("{dir}/small"), 1_500_000_000 + i64::from(dir == "src"));
+                world.set_time(format!("{dir}/sub/large"), 1_500_000_000 + i64::from(dir == "src"));
+            }
+            world.write("old/gone", "gone");
+            world.chmod("old/gone", 0o640);
+            world.chmod("old/small", 0o604);
+            world.set_time("old/gone", 1_400_000_000);
+            world.link("nowhere", "old/gone-link");
+            world.ok("-a old/ dst/");
+            let kept = memory.path().join(format!("{n}{m}"));
+            let kept = kept.display();
+            let run = format!("-ab --delete --backup-dir={kept} {words}");
+            world.ok(&format!("{run} {} {}", way.from("src/"), way.to("dst/")));
+            world.assert_same("src", "dst");
+            // All of it, with what it had; of directories only what they are for.
+            let run = world.sync(&["-aniO", &format!("{kept}/"), "old/"]);
+            assert_eq!(
+                (run.code, &*run.stdout, &*run.stderr),
+                (Some(0), "", ""),
+                "{way:?} {words}"
+            );
+            for name in ["sub/large", "small", "gone", "link", "gone-link"] {
+                let path = format!("{kept}/{name}");
+                assert!(Path::new(&path).symlink_metadata().is_ok(), "{name}");
+            }
+        }
+    }
+}

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
-use deltic_protocol::options::{self, AlternateUse, Options};
+use deltic_protocol::options::{AlternateUse, Options};
 use deltic_store::local::{
-    Backup, LocalOptions, LocalStore, PartialDir, UnderWay, Writing, create_root,
+    Backup, LocalOptions, LocalStore, NamedDir, PartialDir, UnderWay, Writing, create_root,
 };
 use deltic_store::{Durability, Filter, StoreError};
 
@@ -39,19 +39,20 @@ pub(crate) fn local_options(
         rules: Filter::new(&options.rules, Side::Receiver),
         see,
         backup: options.remove.backup.as_ref().map(|backup| Backup {
-            dir: backup.dir.as_ref().map(|dir| root.join(OsStr::from_bytes(dir))),
+            dir: backup.dir.as_ref().map(|dir| named(root, dir, options)),
             suffix: backup.suffix.clone(),
         }),
         one_file_system: options.select.mounts != Mounts::Enter,
         keep_dirlinks: options.follow.keep_dirs,
-        writing: writing(root, &options.writing)?,
+        writing: writing(root, options)?,
         under_way: under_way.clone(),
     })
 }
 
 /// How the store below `root` writes.
-fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError> {
-    let path = |dir: &[u8]| root.join(OsStr::from_bytes(dir));
+fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
+    let writing = &options.writing;
+    let path = |dir: &[u8]| named(root, dir, options);
     let partial = |dir: &[u8]| match dir.first() {
         Some(b'/') => Ok(PartialDir::Outside(path(dir))),
         _ => {
@@ -71,6 +72,11 @@ fn writing(root: &Path, writing: &options::Writing) -> Result<Writing, SyncError
         temp_dir: writing.temp_dir.as_deref().map(path),
         partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
     })
+}
+
+/// The directory that an option calls `dir`.
+fn named(root: &Path, dir: &[u8], options: &Options) -> NamedDir {
+    NamedDir { path: root.join(OsStr::from_bytes(dir)), insecure: options.follow.insecure }
 }
 
 fn durability(options: &Options) -> Durability {
@@ -93,9 +99,10 @@ pub(crate) fn open_alternates(
     };
     let mut warnings = Vec::new();
     let mut open = |dir: &[u8]| {
-        let path = root.join(OsStr::from_bytes(dir));
+        let NamedDir { path, insecure } = named(root, dir, options);
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened = LocalStore::open(&past_missing(&path), local);
+        let opened =
+            LocalStore::open_named(&NamedDir { path: past_missing(&path), insecure }, local);
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
             let why = match error {

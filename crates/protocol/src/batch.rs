@@ -116,7 +116,7 @@ pub fn read_as(written: Options, mut asked: Options) -> Options {
     let Select { list_only, mkpath, .. } = asked.select;
     asked.select = Select { list_only, mkpath, ..select };
     // What was munged is told as it was.
-    let follow = Links { unmunge: false, ..follow };
+    let follow = Links { unmunge: false, insecure: asked.follow.insecure, ..follow };
     let (checksum, whole_file) = (false, true);
     Options { recursive, links, modes, times, follow, compare, checksum, whole_file, ..asked }
 }

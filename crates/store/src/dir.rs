@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -91,9 +92,19 @@ impl Use {
 }
 
 impl Dir {
-    /// Opens a root: the only place where a path of the operator's is followed.
+    /// Opens a root: a path of the operator's is followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
-        let fd = fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?;
+        Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
+    }
+
+    /// The same, but no symlink is on the way; where this kernel cannot tell, it fails.
+    pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        Self::of(open_so(CWD, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
+    }
+
+    /// The directory that `fd` is, as a root.
+    pub(crate) fn of(fd: OwnedFd) -> Result<Self, Errno> {
         let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
         let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
         Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel }, links: None })

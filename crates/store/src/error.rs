@@ -171,6 +171,15 @@ pub enum StoreError {
         /// How many names went.
         removed: u64,
     },
+    /// The way to a directory that an option names leads through a symlink that somebody else made.
+    #[error(
+        "refusing to follow {}, a symlink of another user (--insecure-links follows it)",
+        shortened(link)
+    )]
+    Stranger {
+        /// The symlink, safe to print.
+        link: String,
+    },
     /// A source argument cannot be used; it is named as it was written.
     #[error("{action} {}: {}", shortened(argument), reason(source))]
     Argument {

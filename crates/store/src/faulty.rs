@@ -97,6 +97,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.len_now()
     }
 
+    fn has_other_names(&self) -> bool {
+        self.inner.has_other_names()
+    }
+
     fn identity(&self) -> Option<crate::Version> {
         self.inner.identity()
     }

@@ -62,9 +62,6 @@ pub(crate) struct Accepted {
     /// Accepted: what a sender lists is checked in any case
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,
-    /// Accepted: links in the paths that were named here are followed, whoever made them
-    #[arg(long, help_heading = COMPATIBLE)]
-    pub(crate) insecure_links: bool,
     /// Accepted: memory is bounded by the protocol
     #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
     pub(crate) max_alloc: Option<OsString>,

@@ -35,6 +35,9 @@ pub(crate) struct LinkArgs {
     /// Take back --munge-links
     #[arg(long, overrides_with = "munge_links", hide = true)]
     no_munge_links: bool,
+    /// Follow symbolic links of other users on the way to directories that options name
+    #[arg(long)]
+    insecure_links: bool,
 }
 
 impl LinkArgs {
@@ -49,6 +52,13 @@ impl LinkArgs {
         // On one machine the near end is the sources.
         let ends = (FarWords::of(far_words).munges, self.munge_links);
         let (munge, unmunge) = if far == Far::Sources { (ends.1, ends.0) } else { ends };
-        Links { follow, safe: self.safe_links, munge, keep_dirs: self.keep_dirlinks, unmunge }
+        Links {
+            follow,
+            safe: self.safe_links,
+            munge,
+            keep_dirs: self.keep_dirlinks,
+            unmunge,
+            insecure: self.insecure_links,
+        }
     }
 }

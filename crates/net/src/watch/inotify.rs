@@ -23,7 +23,7 @@ use deltic_core::rule::Rule;
 use deltic_core::{Name, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::local::SourceArg;
-use deltic_store::{STAGING_NAME, Tree};
+use deltic_store::{Tree, is_staging_name};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
@@ -275,7 +275,7 @@ impl Watcher {
             count += 1;
             let Ok(event) = reader.next() else { return changes };
             let name = event.file_name().and_then(|name| Name::new(name.to_bytes()).ok());
-            if name.as_ref().is_some_and(|name| name.as_bytes() == STAGING_NAME) {
+            if name.as_ref().is_some_and(|name| is_staging_name(name.as_bytes())) {
                 continue;
             }
             let flags = event.events();

@@ -18,18 +18,21 @@ pub struct Links {
     pub keep_dirs: bool,
     /// The sender takes that word off (`--munge-links` at the sources).
     pub unmunge: bool,
+    /// Follow symlinks on the way to directories that options name, whoever made them (`--insecure-links`).
+    pub insecure: bool,
 }
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
 
 impl Wire for Links {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.safe, self.munge, self.keep_dirs, self.unmunge]);
+        let Self { safe, munge, keep_dirs, unmunge, insecure, .. } = *self;
+        put_flags(to, [safe, munge, keep_dirs, unmunge, insecure]);
         self.follow.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [safe, munge, keep_dirs, unmunge] = take_flags(from)?;
-        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs, unmunge })
+        let [safe, munge, keep_dirs, unmunge, insecure] = take_flags(from)?;
+        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs, unmunge, insecure })
     }
 }

@@ -48,7 +48,7 @@ impl Options {
             user_map: _,
             group_map: _,
         } = metadata;
-        let Links { follow, safe, munge, keep_dirs, unmunge } = follow;
+        let Links { follow, safe, munge, keep_dirs, unmunge, insecure: _ } = follow;
         let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
         let Select {
             relative,

@@ -431,6 +431,8 @@ pub struct Rolled {
 pub struct OldLens {
     /// The one in place, if it is a regular file.
     pub in_place: Option<u64>,
+    /// Whether that one has other names.
+    pub has_other_names: bool,
     /// That of the alternate that was asked for.
     pub beside: Option<u64>,
     /// That of another name.

@@ -8,7 +8,7 @@ use crate::limits::{
     LARGE_FILE_BYTES, MAX_ATTEMPTS, MAX_SUMS, WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES,
 };
 use crate::message::{Done, FileNo, How, ToSender};
-use crate::options::{Append, Fuzzy, Options};
+use crate::options::{Append, Fuzzy, Options, Writing};
 use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
@@ -82,6 +82,9 @@ pub(super) struct Incoming {
     pub(super) parts: Vec<u64>,
     /// Whether the first of them is the one in place, or an alternate's that may do as well.
     pub(super) in_place: bool,
+    /// Whether the one in place is to be replaced even if it has the content of the new version: it would get the attributes
+    /// of that under other names as well, while this name is a file of its own at the sender.
+    leaves_names: bool,
     /// Whether it is an alternate's.
     pub(super) is_beside: bool,
     /// Another file that it is matched against.
@@ -171,6 +174,11 @@ impl Incoming {
     pub(super) fn len_in_place(&self) -> Option<u64> {
         self.parts.first().copied().filter(|_| self.in_place)
     }
+
+    /// Length in bytes of the version in place, if that may be the new one already.
+    pub(super) fn len_that_stays(&self) -> Option<u64> {
+        self.len_in_place().filter(|_| !self.leaves_names)
+    }
 }
 
 /// What is said of a file of which only the beginning is in place.
@@ -197,6 +205,7 @@ impl Receiver {
                 asked: false,
                 parts: Vec::new(),
                 in_place: false,
+                leaves_names: false,
                 is_beside: false,
                 similar: None,
                 kept: None,
@@ -276,7 +285,8 @@ impl Receiver {
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
-        let Options { dry_run, checksum, .. } = self.setting.options;
+        let Options { dry_run, checksum, writing: Writing { inplace, .. }, .. } =
+            self.setting.options;
         let strategy = self.setting.options.way();
         self.borrow(handle, lens.as_ref().ok().and_then(|lens| lens.similar.as_ref()));
         let Some((file, incoming)) = self.incoming(handle) else { return };
@@ -293,6 +303,9 @@ impl Receiver {
             let may_be_it = incoming.candidate.is_beside(checksum) && lens.beside.is_some();
             incoming.is_beside = !is_here && may_be_it;
             incoming.in_place = is_here || may_be_it;
+            let Candidate { meta, differs, .. } = &incoming.candidate;
+            let is_touched = *differs != Differs::default() && !dry_run && !inplace;
+            incoming.leaves_names = lens.has_other_names && is_touched && meta.linked().is_none();
             let similar = lens.similar.as_ref().map(|similar| similar.len);
             let others = lens.beside.into_iter().chain(similar).chain(lens.leftovers);
             incoming.parts = lens.in_place.into_iter().chain(others).collect();

@@ -694,10 +694,16 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 
 fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata, Writing)> {
     let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
-    let links =
-        (follow, any::<[bool; 4]>()).prop_map(|(follow, [safe, munge, keep_dirs, unmunge])| {
-            Links { follow, safe, munge, keep_dirs, unmunge }
-        });
+    let links = (follow, any::<[bool; 5]>()).prop_map(
+        |(follow, [safe, munge, keep_dirs, unmunge, insecure])| Links {
+            follow,
+            safe,
+            munge,
+            keep_dirs,
+            unmunge,
+            insecure,
+        },
+    );
     (compare(), select(), remove(), links, metadata(), writing())
 }
 

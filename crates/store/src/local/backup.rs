@@ -1,25 +1,34 @@
 //! Old versions under other names, before they are replaced or removed (`--backup`).
 //!
-//! The old version gets its second name while it still has its first: at no time is there none of the two. So the second
-//! name is on the same file system.
+//! The old version gets its second name while it still has its first: at no time is there none of the two. On another file
+//! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
+//! old version.
 
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
 
-use deltic_core::{Name, RelPath};
-use rustix::fs::{self, Mode};
+use deltic_core::meta::Scope;
+use deltic_core::{Meta, Name, RelPath, See};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
+use super::attrs::{Attrs, On};
+use super::copy::End;
+use super::heritage::Heritage;
+use super::named::NamedDir;
 use super::place::Place;
-use super::snapshot::{file_type, inode_of};
-use crate::StoreError;
+use super::snapshot::{Version, file_type, inode_of, look_at};
+use super::stage::discard;
+use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
+use crate::{Filter, Keep, StoreError, Unset};
 
 /// Where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// A tree of their own, made where it is missing; else they are kept beside the new ones.
-    pub dir: Option<PathBuf>,
+    pub dir: Option<NamedDir>,
     /// What is put behind their names.
     pub suffix: Box<[u8]>,
 }
@@ -34,8 +43,13 @@ pub(super) enum Goes {
 }
 
 impl Backup {
-    /// Keeps what is at `place`, if it is there and no directory.
-    pub(super) fn keep(&self, root: &Dir, place: &Place, goes: Goes) -> Result<(), StoreError> {
+    /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name.
+    fn keep(
+        &self,
+        root: &Dir,
+        (place, goes): (&Place, Goes),
+        copy: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(());
         };
@@ -43,7 +57,10 @@ impl Backup {
         if file_type(&stat).is_dir() || goes == Goes::Removed && is_backup {
             return Ok(());
         }
-        let put = |dir: &Dir, name: &Name| place.dir.link(&place.name, dir, name);
+        let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
+            Err(Errno::XDEV) => copy(dir, name),
+            linked => linked,
+        };
         self.put(root, place, put)
     }
 
@@ -73,7 +90,7 @@ impl Backup {
     ) -> Result<(), Errno> {
         let tree = match &self.dir {
             None => None,
-            Some(dir) => Some(mirror(make_all(dir)?, root, &place.dir_path)?),
+            Some(dir) => Some(mirror(dir.make_all()?, root, &place.dir_path)?),
         };
         let dir = tree.as_ref().unwrap_or(&place.dir);
         match dir.find(name)? {
@@ -89,15 +106,121 @@ impl Backup {
     }
 }
 
-/// The directory at `path`, which is made with all above it.
-fn make_all(path: &Path) -> Result<Dir, Errno> {
-    let missing = |dir: &&Path| Dir::open_root(dir).is_err_and(|errno| errno == Errno::NOENT);
-    let above: Vec<_> =
-        path.ancestors().filter(|dir| *dir != Path::new("")).take_while(missing).collect();
-    for dir in above.into_iter().rev() {
-        Dir::make_root(dir)?;
+impl Inner {
+    /// Keeps the old version at `place`, if old versions are kept.
+    pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
+        match &self.backup {
+            Some(backup) => {
+                self.touched.add(&place.dir_path);
+                backup.keep(&self.root, (place, goes), |to, name| self.copy_away(place, (to, name)))
+            }
+            None => Ok(()),
+        }
     }
-    Dir::open_root(path)
+
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. What of its
+    /// attributes that could not be given.
+    pub(super) fn back_up_copy(
+        &self,
+        place: &Place,
+        old: (&OwnedFd, &Stat),
+    ) -> Result<Unset, StoreError> {
+        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
+        let staged = self.stages.create(place)?;
+        let unset = match self.fill(place, old, &staged.file) {
+            Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
+            filled => filled.at(BACK_UP, &place.path),
+        }?;
+        self.touched.add(&place.dir_path);
+        let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
+        backup.put(&self.root, place, |to, name| match dir.rename(&staged.name, to, name) {
+            Err(Errno::XDEV) => {
+                discard(&dir, &staged.name);
+                self.copy_away(place, (to, name))
+            }
+            renamed => renamed,
+        })?;
+        Ok(unset)
+    }
+
+    /// Makes `name` of `to`, which is on another file system, a copy of what is at `place`. Attributes that cannot be had there it
+    /// does without.
+    fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+        let stat = place.dir.stat(&place.name)?;
+        let copied = match file_type(&stat) {
+            FileType::RegularFile => self.copy_file_away(place, (to, name)),
+            FileType::Symlink => to
+                .make_symlink(name, &place.dir.read_link(&place.name)?)
+                .and_then(|()| self.give(place, On::Link(to, name))),
+            kind => to
+                .make_special(name, kind, stat.st_rdev)
+                .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
+        };
+        let flush = || match to.dir(&RelPath::root(), Use::Read) {
+            Err(Errno::ACCESS) => Ok(()),
+            dir => fs::fsync(dir?),
+        };
+        let copied = copied.and_then(|()| if self.touched.is_durable() { flush() } else { Ok(()) });
+        copied.inspect_err(|_| {
+            // What is not complete is no backup.
+            let _ = to.remove_file(name);
+        })
+    }
+
+    fn copy_file_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+        let old = place.dir.open(&place.name, OFlags::RDONLY)?;
+        let stat = fs::fstat(&old)?;
+        let copy = to.create(name)?;
+        let _ = self.fill(place, (&old, &stat), &copy)?;
+        let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
+        let is_still = Version::of(&fs::fstat(&old)?) == Version::of(&stat);
+        if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
+    }
+
+    /// Gives `copy` the content and the attributes of the `old` file, which is at `place`, and flushes it.
+    fn fill(
+        &self,
+        place: &Place,
+        (old, stat): (&OwnedFd, &Stat),
+        copy: &OwnedFd,
+    ) -> Result<Unset, Errno> {
+        // Before it is read, which may show in when that was done last.
+        let meta = self.look_at_old(place)?;
+        let from = End { file: old.as_fd(), device: stat.st_dev };
+        let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
+        if !self.copier.copy(from, 0..stat.st_size as u64, to, 0)? {
+            // It ended before.
+            return Err(Errno::BUSY);
+        }
+        let unset = self.set_as_old(&meta, On::Open(copy.as_fd()));
+        if self.touched.is_durable() {
+            fs::fsync(copy)?;
+        }
+        Ok(unset)
+    }
+
+    fn give(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
+        let _ = self.set_as_old(&self.look_at_old(place)?, on);
+        Ok(())
+    }
+
+    fn look_at_old(&self, place: &Place) -> Result<Meta, Errno> {
+        look_at(&place.dir, &place.name, self.see_of_old())
+    }
+
+    /// All that may be given.
+    fn see_of_old(&self) -> See {
+        let root = geteuid().is_root();
+        See { users: root, groups: root, ..self.see }
+    }
+
+    fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
+        let see = self.see_of_old();
+        let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
+        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
+        let ways = (see, &Filter::default());
+        Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
+    }
 }
 
 /// The directory below `tree` that has the path `path` has below `root`; what is missing is made with the modes there.

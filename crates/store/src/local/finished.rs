@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use super::backup::Goes;
 use super::log::remove_log;
 use super::place::{COMMIT, Place};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
-use super::stage::{Whose, new_name, staging_path};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
+use super::stage::{Whose, new_name};
 use super::store::Inner;
 use crate::error::At as _;
 use crate::{Replaces, StoreError, lock};
@@ -190,26 +190,55 @@ impl Expected {
     }
 
     /// Checks that `place` holds what is to be replaced, and says what that is.
-    pub(super) fn check(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
+    pub(super) fn check(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+        match self.check_alone(place, store.see) {
+            Err(StoreError::Conflict { .. }) => self.check_left(place, store),
+            checked => checked,
+        }
+    }
+
+    /// The same, whatever this run did under other names.
+    pub(super) fn check_alone(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
         let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
             (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
-                let now = look_at(&place.dir, &place.name, see.plain());
-                now.at(COMMIT, &place.path)?.is_like(meta)
+                place.look(see.plain()).at(COMMIT, &place.path)?.is_like(meta)
             }
             (Self::Version(_) | Self::Seen(_), None) => false,
         };
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
+    }
+
+    /// Checks that `place` holds a file of several names as this run left it under another one of them.
+    fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+        let conflict = || StoreError::Conflict { path: place.path.clone() };
+        let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
+        let left = find()?.and_then(|stat| store.left.known(inode_of(&stat)));
+        let left = left.ok_or_else(conflict)?;
+        // It does not change until we are done.
+        let left = lock(&left);
+        let found = find()?.ok_or_else(conflict)?;
+        let now = Version::of(&found);
+        let is_left = left.version.is_some_and(|left| now.is_but_for_names(left));
+        let is_seen = match self {
+            Self::Nothing => false,
+            Self::Version(old) => now.has_len_and_inode_of(*old),
+            Self::Seen(meta) => {
+                let seen = place.look(store.see.plain()).at(COMMIT, &place.path)?;
+                (&seen.kind, seen.len) == (&meta.kind, meta.len)
+            }
+        };
+        if is_left && is_seen { Ok(Some(found)) } else { Err(conflict()) }
     }
 }
 
 impl Finished {
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        self.expected.check(place, store.see)?;
+        self.expected.check(place, store)?;
         store.back_up(place, Goes::Replaced)?;
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
@@ -222,7 +251,7 @@ impl Finished {
             remove_log(&dir, &self.name);
         }
         store.touched.add(&place.dir_path);
-        if let (Whose::Own, Ok(staging)) = (self.whose, staging_path(&self.home)) {
+        if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
             store.touched.add(&staging);
         }
         store.settle(place, (self.whose, &self.home));

@@ -262,7 +262,8 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names that a run changes where they are: it may do so under more than one of them.
+/// Files of several names that a run changes where they are, if only their attributes: it may do so under more than one of them,
+/// and replace another.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
 
@@ -285,6 +286,11 @@ impl LeftFiles {
             return None;
         }
         Some(Arc::clone(known.entry(inode).or_default()))
+    }
+
+    /// The same, if it is known already.
+    pub(super) fn known(&self, inode: (u64, u64)) -> Option<Turn> {
+        lock(&self.0).get(&inode).cloned()
     }
 }
 

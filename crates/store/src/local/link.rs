@@ -1,9 +1,9 @@
 //! Another name for what this tree has, or a neighbouring one.
 
 use deltic_core::{Meta, More, RelPath, See};
-use rustix::fs::Stat;
 
 use super::backup::Goes;
+use super::finished::Expected;
 use super::more::Reach;
 use super::place::Place;
 use super::snapshot::{inode_of, look_at};
@@ -30,7 +30,8 @@ pub(super) fn link(
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
-    check_seen(&place, found, (seen, store.see))?;
+    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
+    replaces.check(&place, store)?;
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
@@ -51,21 +52,6 @@ pub(super) fn link(
     }
     store.touched.add(&place.dir_path);
     landed
-}
-
-fn check_seen(
-    place: &Place,
-    found: Option<Stat>,
-    (seen, see): (Option<&Meta>, See),
-) -> Result<(), StoreError> {
-    let as_seen = match (found, seen) {
-        (None, None) => true,
-        (Some(_), Some(seen)) => {
-            look_at(&place.dir, &place.name, see.plain()).at(LINK, &place.path)?.is_like(seen)
-        }
-        _ => false,
-    };
-    if as_seen { Ok(()) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
 }
 
 /// What stays when a file is read, or gets another name.

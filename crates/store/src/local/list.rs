@@ -11,7 +11,7 @@ use super::more::{Reach, look_again};
 use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
 use crate::filter::{Fate, Judge};
-use crate::{Listing, STAGING_NAME, StoreError, Version};
+use crate::{Listing, StoreError, Version, is_staging_name};
 
 /// How much of a directory is listed at once.
 pub(super) enum Part {
@@ -126,7 +126,7 @@ fn pile_up(
 ) {
     let errors = &mut listing.errors;
     let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
-        Some(name) if name.as_bytes() == STAGING_NAME || keep(&name) => {}
+        Some(name) if is_staging_name(name.as_bytes()) || keep(&name) => {}
         Some(name) => {
             if names.push(name).is_err() {
                 errors.push(StoreError::new("list", path, Errno::OVERFLOW));

@@ -70,7 +70,7 @@ impl PartialDir {
     fn open(&self, place: &Place) -> Result<Dir, Errno> {
         match self {
             Self::Beside(path) => place.dir.dir(path, Use::Read),
-            Self::Outside(path) => Dir::open_root(path),
+            Self::Outside(dir) => dir.open(),
         }
     }
 
@@ -82,7 +82,7 @@ impl PartialDir {
                 made => made,
             },
             None => match self {
-                Self::Outside(path) => Dir::make_root(path),
+                Self::Outside(dir) => dir.make(),
                 Self::Beside(_) => Err(Errno::INVAL),
             },
         }

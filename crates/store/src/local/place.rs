@@ -1,8 +1,9 @@
 //! Where an entry is: the held handle of its directory, and its name there.
 
-use deltic_core::{Name, RelPath};
+use deltic_core::{Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
+use super::snapshot::{file_type, look_at};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::{StoreError, check_path};
@@ -40,6 +41,17 @@ impl Place {
             }
             _ => Self::of(root, action, path),
         }
+    }
+
+    /// What is here. Where notes say what an entry is, a true symlink says nothing: it gives way to a file that does.
+    pub(super) fn look(&self, see: See) -> Result<Meta, Errno> {
+        let mut meta = look_at(&self.dir, &self.name, see)?;
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, see.noted)
+            && file_type(&self.dir.stat(&self.name)?).is_symlink()
+        {
+            *target = Box::default();
+        }
+        Ok(meta)
     }
 
     /// Moves `staged` of `from` here, where nothing may be.

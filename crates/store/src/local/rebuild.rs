@@ -67,7 +67,13 @@ impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
         let changing = Self::changing(&store, &place)?;
-        let staged = store.growing().create(&place)?;
+        let staged = store.growing().create(&place).map_err(|error| match error {
+            // The file is ours to change, but its directory is not.
+            StoreError::Denied { path, source, .. } if changing.is_some() => {
+                StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
+            }
+            error => error,
+        })?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
         let state = (Log::Unwritten, Fate::Worthless, under);
@@ -255,7 +261,7 @@ impl LocalRebuild {
         (place, expected): (&Place, &Expected),
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
-            let old = expected.check(place, self.store.see)?;
+            let old = expected.check(place, &self.store)?;
             return self.change((changing, changing.version()), commit, (place, old));
         }
         let left = self.store.left.of(changing.version().inode());
@@ -271,7 +277,7 @@ impl LocalRebuild {
                 return Err(StoreError::Changed { path: self.path.clone() });
             }
             Some(now) => (Version::of(&now), Some(now)),
-            None => (changing.version(), expected.check(place, self.store.see)?),
+            None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
         let changed = self.change((changing, version), commit, (place, old));
         left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
@@ -438,7 +444,7 @@ impl Rebuild for LocalRebuild {
         if let Some(changing) = self.changing.take() {
             return self.take_turn(&changing, &commit, (&place, &expected));
         }
-        let old = expected.check(&place, self.store.see)?;
+        let old = expected.check(&place, &self.store)?;
         if self.store.writing.delay {
             expected.check_way(&place)?;
         }

@@ -14,7 +14,7 @@ use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Judge, Scope};
-use crate::{STAGING_NAME, StoreError};
+use crate::{StoreError, is_staging_name};
 
 /// A removal under way: what went, and what stayed for which reason.
 struct Removal<'a> {
@@ -279,7 +279,7 @@ impl<'a> Removal<'a> {
                 self.note(path, Err(bad_name(path)));
                 continue;
             };
-            let step = if name.as_bytes() == STAGING_NAME {
+            let step = if is_staging_name(name.as_bytes()) {
                 // Litter of a run that had its root here, or on this mount.
                 match self.deed {
                     Deed::Remove => self.store.stages.sweep_home(path).map(drop),

@@ -140,6 +140,10 @@ impl Snapshot for LocalSnapshot {
         Ok(Version::of(&fs::fstat(&self.file).at("read", &self.path)?).len)
     }
 
+    fn has_other_names(&self) -> bool {
+        self.version.names > 1
+    }
+
     fn identity(&self) -> Option<Version> {
         is_lasting(&self.file).then_some(self.version)
     }
@@ -176,6 +180,11 @@ impl Version {
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Whether this is `other` but for its attributes.
+    pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
+        (self.inode, self.len) == (other.inode, other.len)
     }
 
     /// Device and number of its inode.

@@ -6,18 +6,20 @@
 //! What is not to be flushed, and of no use unless it is complete, may do without a name until it gets its own.
 //!
 //! A staged file is renamed into place, which works within one mount only. So each mount below the root has staging
-//! directories of its own, in the directories of the files.
+//! directories of its own, in the directories of the files; so has a tree in whose root we may make nothing.
+//!
+//! What is another user's in a tree that several write to is left alone: then we have a staging directory of our own beside it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use deltic_core::{Fingerprint, Name, RelPath};
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, Access, AtFlags, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
@@ -38,11 +40,13 @@ pub(super) struct Stages {
     /// What was found in every directory that has, or may have, a staging directory.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
     /// The staging directories in which something was made, locked together with others who make something there.
-    held: Mutex<HashMap<RelPath, Arc<Dir>>>,
+    held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
     /// For the directories asked about last the one whose staging directory serves it.
     last: Recent<RelPath>,
     /// Whether files without a name were tried and cannot be made here, or not be given one.
     needs_names: AtomicBool,
+    /// Whether the root can have no staging directory of ours.
+    is_closed: OnceLock<bool>,
     user: u32,
 }
 
@@ -88,8 +92,8 @@ impl Stages {
         let mount = mount_of(&root)?;
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
-        let needs_names = AtomicBool::new(false);
-        Ok(Self { root, whose, mount, homes, held, last, needs_names, user })
+        let (needs_names, is_closed) = (AtomicBool::new(false), OnceLock::new());
+        Ok(Self { root, whose, mount, homes, held, last, needs_names, is_closed, user })
     }
 
     /// A new file for `place`, its owner's alone.
@@ -152,39 +156,74 @@ impl Stages {
     /// The staging directory of `home`, which may be missing.
     pub(super) fn dir(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         match lock(&self.held).get(home) {
-            Some(dir) => Ok(Arc::clone(dir)),
-            None => self.open(home).map(Arc::new),
+            Some((_, dir)) => Ok(Arc::clone(dir)),
+            None => self.open(home).map(|(_, dir)| Arc::new(dir)),
         }
     }
 
-    fn open(&self, home: &RelPath) -> Result<Dir, Errno> {
-        let dir = self.root.dir(&staging_path(home)?, Use::Read)?;
-        let stat = fs::fstat(&dir)?;
-        // What others can change in there is not what we put there.
-        let ours = stat.st_uid == self.user && stat.st_mode & 0o022 == 0;
-        if ours { Ok(dir) } else { Err(Errno::PERM) }
+    /// Where that one is.
+    pub(super) fn path(&self, home: &RelPath) -> Result<RelPath, Errno> {
+        let held = lock(&self.held).get(home).map(|(name, _)| name.clone());
+        below(home, &held.unwrap_or_else(staging_name))
+    }
+
+    /// The staging directory of `home` that is ours, and its name; one that is not is passed over.
+    fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
+        for name in [self.own_name(), staging_name()] {
+            match self.root.dir(&below(home, &name)?, Use::Read) {
+                Ok(dir) if self.is_ours(&fs::fstat(&dir)?) => return Ok((name, dir)),
+                Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::NOENT)
+    }
+
+    /// What others can change in there is not what we put there.
+    fn is_ours(&self, stat: &Stat) -> bool {
+        stat.st_uid == self.user && stat.st_mode & 0o022 == 0
+    }
+
+    /// What our staging directory is called where another user has one.
+    fn own_name(&self) -> Name {
+        let name = [STAGING_NAME, format!("-{}", self.user).as_bytes()].concat();
+        Name::new(&name).expect("digits are part of a name")
+    }
+
+    /// Makes a staging directory in `home`. Another try may find one, or find none again: a sweep may have been quicker.
+    fn make(&self, home: &RelPath) -> Result<(), Errno> {
+        let dir = self.root.dir(home, Use::Pass)?;
+        for name in [staging_name(), self.own_name()] {
+            match dir.make_dir(&name) {
+                Ok(()) => {
+                    return match self.root.dir(&below(home, &name)?, Use::Read) {
+                        Err(Errno::NOENT) => Ok(()),
+                        made => disinherit(&made?),
+                    };
+                }
+                Err(Errno::EXIST) if dir.find(&name)?.is_none_or(|stat| self.is_ours(&stat)) => {
+                    return Ok(());
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::PERM)
     }
 
     /// The staging directory of `home`, made if need be, and locked from now on: nobody sweeps it.
     fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
-        if let Some(dir) = lock(&self.held).get(home) {
+        if let Some((_, dir)) = lock(&self.held).get(home) {
             return Ok(Arc::clone(dir));
         }
         let open = || match self.open(home) {
-            Err(Errno::NOENT) => match self.root.dir(home, Use::Pass)?.make_dir(&staging_name()) {
-                Ok(()) => match self.open(home) {
-                    // A sweep may have been quicker.
-                    Err(Errno::NOENT) => Err(Errno::AGAIN),
-                    made => disinherit(&made?).and(Err(Errno::AGAIN)),
-                },
-                Err(Errno::EXIST) => Err(Errno::AGAIN),
-                Err(errno) => Err(errno),
-            },
+            Err(Errno::NOENT) => self.make(home).and(Err(Errno::AGAIN)),
             opened => opened.map(Some),
         };
-        let dir = lock_dir(open, TO_MAKE)?.ok_or(Errno::AGAIN)?;
+        let (name, dir) = lock_dir(open, TO_MAKE)?.ok_or(Errno::AGAIN)?;
         let mut held = lock(&self.held);
-        Ok(Arc::clone(held.entry(home.clone()).or_insert_with(|| Arc::new(dir))))
+        let (_, dir) = held.entry(home.clone()).or_insert_with(|| (name, Arc::new(dir)));
+        Ok(Arc::clone(dir))
     }
 
     /// Unlocks the staging directory of `home`, as far as we hold it.
@@ -205,13 +244,23 @@ impl Stages {
         if let Some(home) = self.last.of(&place.dir_path) {
             return Ok(home);
         }
-        let is_here = self.reaches(place)?;
+        let is_here = self.reaches(place)? && !self.is_closed();
         let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
         if !is_here {
             lock(&self.homes).entry(home.clone()).or_default();
         }
         self.last.note(&place.dir_path, home.clone());
         Ok(home)
+    }
+
+    /// Whether we may make nothing in the root, and nothing of ours is there.
+    fn is_closed(&self) -> bool {
+        *self.is_closed.get_or_init(|| {
+            let access = Access::WRITE_OK | Access::EXEC_OK;
+            let may = fs::accessat(&*self.root, ".", access, AtFlags::EACCESS);
+            let may_not = matches!(may, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+            may_not && self.open(&RelPath::root()).is_err()
+        })
     }
 
     /// Locked snapshots of what was left behind for `place`, newest first.
@@ -306,9 +355,9 @@ impl Stages {
             opened => opened.map(Some),
         };
         let dir = lock_dir(open, TO_SWEEP);
-        let Some(dir) = dir.at(SWEEP, home)? else { return Ok(0) };
+        let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir).at(SWEEP, home)?;
-        match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&staging_name())) {
+        match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(StoreError::new(SWEEP, home, errno)),
         }
@@ -318,19 +367,19 @@ impl Stages {
 /// The directory that `open` opens, under `lock`: nobody sweeps where somebody makes something. `open` may ask to be
 /// called again. `None` where there is no directory, or others keep it locked: a sweep can be left to them.
 fn lock_dir(
-    open: impl Fn() -> Result<Option<Dir>, Errno>,
+    open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
     (lock, tries): (FlockOperation, u64),
-) -> Result<Option<Dir>, Errno> {
+) -> Result<Option<(Name, Dir)>, Errno> {
     for attempt in 0..tries {
-        let dir = match open() {
+        let (name, dir) = match open() {
             Err(Errno::AGAIN) => continue,
-            Ok(Some(dir)) => dir,
+            Ok(Some(found)) => found,
             none_or_error => return none_or_error,
         };
         if fs::flock(&dir, lock) == Err(Errno::WOULDBLOCK) {
             thread::sleep(Duration::from_millis(attempt));
         } else if fs::fstat(&dir)?.st_nlink > 0 {
-            return Ok(Some(dir));
+            return Ok(Some((name, dir)));
         }
         // Else a sweep removed it before we had the lock.
     }
@@ -467,8 +516,8 @@ fn key(path: &RelPath) -> Vec<u8> {
     Fingerprint::of(path.as_bytes()).to_string().into_bytes()[..KEY_DIGITS].to_vec()
 }
 
-pub(super) fn staging_path(home: &RelPath) -> Result<RelPath, Errno> {
-    home.join(&staging_name()).map_err(|_| Errno::NAMETOOLONG)
+fn below(home: &RelPath, name: &Name) -> Result<RelPath, Errno> {
+    home.join(name).map_err(|_| Errno::NAMETOOLONG)
 }
 
 fn staging_name() -> Name {

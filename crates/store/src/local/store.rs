@@ -3,12 +3,12 @@
 mod setting;
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{OWNER_BITS, SETGID, Scope};
+use deltic_core::meta::{OWNER_BITS, SETGID};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
@@ -18,28 +18,29 @@ use rustix::process;
 
 use super::attrs::{Attrs, On, Ways, open_to_owner, set_mode, umask};
 use super::backup::{Backup, Goes};
-use super::copy::{Copier, End};
+use super::copy::Copier;
 use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
 use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, look_again};
+use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{count, make_way, remove_after, remove_unchanged};
-use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
-use super::writing::Writing;
+use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Unset, Version, Whole,
+    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
     check_path, lock,
 };
 
@@ -78,7 +79,7 @@ pub struct LocalOptions {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    backup: Option<Backup>,
+    pub(super) backup: Option<Backup>,
     pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
     pub(super) scopes: Scopes,
@@ -154,15 +155,31 @@ impl LocalStore {
         Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
     }
 
+    /// Holds the directory that an option names; changes nothing.
+    ///
+    /// # Errors
+    /// Where it is no directory, or not ours to enter, or a symlink of another user is on the way.
+    pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        root.check()?;
+        Self::new(root.open().at("open", &RelPath::root())?, &root.path, options)
+    }
+
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         let root = Arc::new(root);
         let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
         let own = stages(Arc::clone(&root), Whose::Own)?;
+        let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
+        let shown = match &options.writing.partial_dir {
+            Some(PartialDir::Outside(dir)) => Some(dir),
+            _ => None,
+        };
+        let named = [kept, shown, options.writing.temp_dir.as_ref()];
+        named.into_iter().flatten().try_for_each(NamedDir::check)?;
         let temp = match &options.writing.temp_dir {
             Some(dir) => {
-                let held = Dir::open_root(dir).map_err(|errno| StoreError::Argument {
+                let held = dir.open().map_err(|errno| StoreError::Argument {
                     action: "write to",
-                    argument: printable(dir.as_os_str().as_bytes()),
+                    argument: printable(dir.path.as_os_str().as_bytes()),
                     source: errno.into(),
                 })?;
                 Some(stages(Arc::new(held), Whose::Temp)?)
@@ -314,13 +331,7 @@ impl LocalStore {
     }
 
     fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
-        let mut meta = look_at(&place.dir, &place.name, self.0.see)?;
-        if let (Kind::Symlink(target), true) = (&mut meta.kind, self.0.see.noted)
-            && file_type(&place.dir.stat(&place.name)?).is_symlink()
-        {
-            // A true one holds no note: it gives way to a file that does.
-            *target = Box::default();
-        }
+        let meta = place.look(self.0.see)?;
         Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
 }
@@ -414,53 +425,6 @@ impl Inner {
         // Most likely it is one of them.
         found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
         Ok(found)
-    }
-
-    /// Keeps the old version at `place`, if old versions are kept.
-    pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
-        match &self.backup {
-            Some(backup) => {
-                self.touched.add(&place.dir_path);
-                backup.keep(&self.root, place, goes)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. What of its
-    /// attributes that could not be given.
-    pub(super) fn back_up_copy(
-        &self,
-        place: &Place,
-        (file, stat): (&OwnedFd, &Stat),
-    ) -> Result<Unset, StoreError> {
-        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
-        let at = |done: Result<bool, Errno>| match done {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StoreError::Changed { path: place.path.clone() }),
-            Err(errno) => Err(StoreError::new("back up", &place.path, errno)),
-        };
-        // Before it is read, which may show in when that was done last.
-        let root = process::geteuid().is_root();
-        let see = See { users: root, groups: root, ..self.see };
-        let old = look_at(&place.dir, &place.name, see).at("back up", &place.path)?;
-        let staged = self.stages.create(place)?;
-        let (device, _) = inode_of(&fs::fstat(&staged.file).at("back up", &place.path)?);
-        let from = End { file: file.as_fd(), device: stat.st_dev };
-        let to = End { file: staged.file.as_fd(), device };
-        at(self.copier.copy(from, 0..stat.st_size as u64, to, 0))?;
-        let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
-        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let ways = (see, &Filter::default());
-        let attrs = Attrs::of_new(&old, (keep, ways), None, (self.umask, Heritage::default()));
-        let unset = attrs.set(On::Open(staged.file.as_fd()));
-        if self.touched.is_durable() {
-            fs::fsync(&staged.file).at("back up", &place.path)?;
-        }
-        self.touched.add(&place.dir_path);
-        let dir = self.stages.dir(&staged.home).at("back up", &place.path)?;
-        backup.put(&self.root, place, |to, name| dir.rename(&staged.name, to, name))?;
-        Ok(unset)
     }
 
     /// What is looked at of an entry, and what of it is ours to change.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
 use super::place::{COMMIT, Place};
-use super::stage::{Staged, Whose, discard, staging_path};
+use super::stage::{Staged, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
 use crate::{Keep, StoreError, Unset, Whole};
@@ -101,7 +101,7 @@ fn land(
         landed => landed.at(COMMIT, path)?,
     }
     store.touched.add(&place.dir_path);
-    if let Ok(staging) = staging_path(home) {
+    if let Ok(staging) = store.stages.path(home) {
         store.touched.add(&staging);
     }
     store.settle(place, (Whose::Own, home));

@@ -1,8 +1,8 @@
 //! How files are written, where somebody wants it otherwise.
 
-use std::path::PathBuf;
-
 use deltic_core::RelPath;
+
+use super::named::NamedDir;
 
 /// How new versions come to their place. By default each grows in a staging directory of the destination and is renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Writing {
     /// Commits wait for [`Store::land`](crate::Store::land) (`--delay-updates`).
     pub delay: bool,
     /// Where new versions grow, instead of in the destination (`--temp-dir`).
-    pub temp_dir: Option<PathBuf>,
+    pub temp_dir: Option<NamedDir>,
     /// Where those are shown that are not complete (`--partial-dir`).
     pub partial_dir: Option<PartialDir>,
 }
@@ -28,5 +28,5 @@ pub enum PartialDir {
     /// Below the directory of each file.
     Beside(RelPath),
     /// In one directory for all.
-    Outside(PathBuf),
+    Outside(NamedDir),
 }

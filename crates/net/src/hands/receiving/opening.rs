@@ -113,6 +113,7 @@ impl<S: Store> ReceivingHands<S> {
         let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
+            has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
             beside: beside.as_ref().map(len),
             similar,
             leftovers: leftovers.iter().map(len).collect(),

@@ -412,7 +412,7 @@ impl Receiver {
             return;
         }
         let Some((file, incoming)) = self.incoming(handle) else { return };
-        let in_place = incoming.len_in_place();
+        let in_place = incoming.len_that_stays();
         let Some(attempt) = incoming.attempt.as_mut() else { return };
         let Some(digest) = attempt.end.filter(|_| attempt.is_quiet()) else { return };
         let path = incoming.candidate.path.clone();

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use deltic_core::meta::{Device, DeviceClass};
 use deltic_core::{Kind, Meta, Name, RelPath};
-use rustix::fs::{self, Dev, FileType, OFlags};
+use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{LocalStore, SET_META};
@@ -81,17 +81,26 @@ impl LocalStore {
             }
             unset.of(&place.path)
         };
-        let shares = self.0.writing.inplace && stat.st_nlink > 1;
-        let Some(left) = shares.then(|| self.0.left.of(inode_of(&stat))).flatten() else {
-            return set();
-        };
+        self.set_under_all_names(&stat, set, || fs::fstat(&file))
+    }
+
+    /// Calls `set`, which changes attributes of an entry that looks like this: how it is `now` is known then where another name of
+    /// it is to be replaced.
+    fn set_under_all_names(
+        &self,
+        stat: &Stat,
+        set: impl FnOnce() -> Result<(), StoreError>,
+        now: impl FnOnce() -> Result<Stat, Errno>,
+    ) -> Result<(), StoreError> {
+        let left = (stat.st_nlink > 1).then(|| self.0.left.of(inode_of(stat)));
+        let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
         if left.is_rewritten {
             // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
             return Ok(());
         }
         let done = set();
-        left.version = fs::fstat(&file).ok().map(|now| Version::of(&now));
+        left.version = now().ok().map(|now| Version::of(&now));
         done
     }
 
@@ -122,7 +131,8 @@ impl LocalStore {
         if !file_type(&stat).is_symlink() {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        attrs.set(On::Link(&place.dir, &place.name)).of(&place.path)
+        let set = || attrs.set(On::Link(&place.dir, &place.name)).of(&place.path);
+        self.set_under_all_names(&stat, set, || place.dir.stat(&place.name))
     }
 
     pub(super) fn set_special(
@@ -136,7 +146,8 @@ impl LocalStore {
         if node_of(kind) != Some((file_type(&stat), stat.st_rdev)) {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        attrs.set(On::Handle(held.as_fd())).of(&place.path)
+        let set = || attrs.set(On::Handle(held.as_fd())).of(&place.path);
+        self.set_under_all_names(&stat, set, || fs::fstat(&held))
     }
 
     /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one

@@ -28,7 +28,7 @@ fn stores_that_write_otherwise_keep_every_law() {
     // The second is most likely another file system.
     for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
         keep_every_law(aside, |aside| Writing {
-            temp_dir: Some(aside.into()),
+            temp_dir: Some(NamedDir { path: aside.into(), insecure: false }),
             ..Writing::default()
         });
     }
@@ -223,7 +223,9 @@ fn what_is_not_complete_is_shown_until_it_is() {
         let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let partial = match beside {
             true => PartialDir::Beside(path(".part")),
-            false => PartialDir::Outside(kept.path().join("made")),
+            false => {
+                PartialDir::Outside(NamedDir { path: kept.path().join("made"), insecure: false })
+            }
         };
         let writing = Writing { partial_dir: Some(partial), ..Writing::default() };
         let store = store_with(root.path(), writing);
