@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,7 +74,7 @@ fn what_came_through_a_link_is_not_deleted_under_another_name() {
             if round == 0 {
                 let deleted = |run: &Run| {
                     let told = run.stdout.lines().filter(|line| line.starts_with("*deleting"));
-                    told.map(str::to_owned).collect::<Vec<_>>()
+                    told.map(str::to_owned).collect::<BTreeSet<_>>()
                 };
                 assert_eq!(deleted(&dry), deleted(&run), "{way:?} {run:#?}");
             }
