@@ -305,8 +305,9 @@ impl Teller for Words {
         self.say_held();
         match result {
             Ok(outcome) => {
-                let (links, escape, zone) = (self.links, self.view.escape, self.setting.zone());
-                let style = listing::Style { links, escape, zone };
+                let View { escape, numbers, .. } = self.view;
+                let (links, zone) = (self.links, self.setting.zone());
+                let style = listing::Style { links, escape, numbers, zone };
                 for line in std::mem::take(&mut self.listed).lines(style) {
                     self.output.line(&line);
                 }

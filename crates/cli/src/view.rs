@@ -96,7 +96,7 @@ pub(crate) struct Terminals {
 impl Terminals {
     /// Whether a user can be asked something: the question is seen, and typed input comes back.
     pub(crate) const fn can_ask(self) -> bool {
-        self.stdin && self.stderr
+        self.stdin && self.stdout && self.stderr
     }
 }
 
