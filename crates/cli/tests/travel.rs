@@ -78,7 +78,7 @@ fn rsyncs_shell_in_the_environment_counts_after_our_own() {
         [(["-e", ""], "own\n"), (["-ve", ""], "own\n"), (["-v", "--rsh="], "own\n")]
     {
         let mut command = world.command(DELTIC, ["sync"].iter().chain(&words));
-        command.args(&["-an", "--deltic-path", DELTIC, "src/", "h:dst/"]);
+        command.args(["-an", "--deltic-path", DELTIC, "src/", "h:dst/"]);
         let run = Run::of(command.env("RSYNC_RSH", shell("rsync")).env("DELTIC_RSH", shell("own")));
         assert_eq!(run.code, Some(0), "{run:#?}");
         assert_eq!(String::from_utf8(world.read("said")).unwrap(), counts, "{words:?}");
