@@ -14,7 +14,8 @@ pub(crate) mod travel;
 mod writing;
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, stdin, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -188,13 +189,16 @@ fn names(arg: &Arg) -> impl Iterator<Item = String> {
 /// Options with a value that rsync takes back too.
 const TAKEN_BACK: &[&str] = &["bwlimit", "timeout", "contimeout", "iconv"];
 
-/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`. `-h` alone asks for help, among
-/// others it is rsync's "for people".
+/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`, or its far end. `-h` alone asks for
+/// help, among others it is rsync's "for people".
 fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<_> = words.collect();
-    let name = words.first().and_then(|word| Path::new(word).file_name());
-    if name.is_some_and(|name| name.as_bytes().ends_with(b"rsync")) {
-        words.splice(0..1, ["deltic".into(), "sync".into()]);
+    let mut words = without_empty(words);
+    if words.first().is_some_and(|name| is_rsync(name)) {
+        let far = is_started_as_agent(&words) && !stdin().is_terminal() && !stdout().is_terminal();
+        words[0] = "deltic".into();
+        if !far {
+            words.insert(1, "sync".into());
+        }
     }
     if let [_, command, help] = &mut words[..]
         && (command == "sync" || command == "rsync")
@@ -204,6 +208,75 @@ fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     }
     words
 }
+
+/// Whether a program of this name is called as rsync is.
+pub(crate) fn is_rsync(name: &OsStr) -> bool {
+    Path::new(name).file_name().is_some_and(|name| name.as_bytes().ends_with(b"rsync"))
+}
+
+/// Whether the words are those that another `deltic` starts its far end with.
+fn is_started_as_agent(words: &[OsString]) -> bool {
+    let is_option = |word: &OsString| word.as_bytes().starts_with(b"--");
+    matches!(words, [_, first, rest @ ..] if first == "agent" && rest.iter().all(is_option))
+}
+
+/// The words without options of an empty value, where these mean to rsync that they are not given: scripts have them whose
+/// variables are not set.
+fn without_empty(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let (mut kept, mut words) = (Vec::new(), words.peekable());
+    while let Some(word) = words.next() {
+        if word == "--" {
+            kept.push(word);
+            kept.extend(words);
+            break;
+        }
+        let text = word.to_str().unwrap_or_default();
+        let name = text.strip_suffix('=');
+        let is_empty = name.is_some() || words.peek().is_some_and(|value| value.is_empty());
+        let is = |options: &[&str]| is_empty && options.contains(&name.unwrap_or(text));
+        let zero = is(EMPTY_IS_ZERO).then(|| format!("{}=0", name.unwrap_or(text)));
+        if zero.is_none() && !is(EMPTY_IS_UNSET) {
+            kept.push(word);
+            continue;
+        }
+        if name.is_none() {
+            words.next();
+        }
+        kept.extend(zero.map(OsString::from));
+    }
+    kept
+}
+
+/// Options that are as if they were not there where their value is empty.
+const EMPTY_IS_UNSET: &[&str] = &[
+    "--link-dest",
+    "--compare-dest",
+    "--copy-dest",
+    "--partial-dir",
+    "--log-file",
+    "--compress-level",
+    "--zl",
+    "--compress-threads",
+    "--zt",
+    "--modify-window",
+    "-@",
+    "--port",
+    "--checksum-seed",
+    "--exclude-from",
+    "--include-from",
+];
+
+/// Options of which an empty value is a 0.
+const EMPTY_IS_ZERO: &[&str] = &[
+    "--bwlimit",
+    "--timeout",
+    "--contimeout",
+    "--block-size",
+    "-B",
+    "--max-delete",
+    "--max-size",
+    "--min-size",
+];
 
 /// The words of `deltic sync`.
 #[derive(Debug, clap::Args)]
@@ -310,7 +383,7 @@ pub(crate) struct SyncArgs {
     pub(crate) fsync: bool,
     /// Remote shell and its options, split into words as a shell does
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = TRAVEL)]
-    #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = shell(), hide_default_value = true)]
+    #[arg(default_value = "", hide_default_value = true)]
     pub(crate) rsh: Words,
     /// The deltic program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
@@ -329,10 +402,10 @@ pub(crate) struct SyncArgs {
     pub(crate) accepted: Accepted,
 }
 
-/// The remote shell where nothing names one: rsync's, or ssh.
-pub(crate) fn shell() -> String {
-    let own = std::env::var("RSYNC_RSH").ok().filter(|shell| !shell.is_empty());
-    own.unwrap_or_else(|| "ssh".into())
+/// The remote shell where no word names one: that of the environment, or ssh.
+fn shell() -> String {
+    let of = |name| std::env::var(name).ok().filter(|shell: &String| !shell.is_empty());
+    of("DELTIC_RSH").or_else(|| of("RSYNC_RSH")).unwrap_or_else(|| "ssh".into())
 }
 
 /// Options that print something and end: they need no operands.
@@ -344,7 +417,7 @@ fn strategies() -> impl TypedValueParser<Value = Strategy> {
     names.try_map(|name| Strategy::named(&name))
 }
 
-/// A command, split as a shell splits words; at least one.
+/// A command, split as a shell splits words; at least one. Where nothing is said it is the remote shell of the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) Vec<OsString>);
 
@@ -352,6 +425,7 @@ impl FromStr for Words {
     type Err = &'static str;
 
     fn from_str(command: &str) -> Result<Self, Self::Err> {
+        let command = if command.is_empty() { &shell() } else { command };
         let words = shlex::split(command).ok_or("a quote is not closed")?;
         if words.is_empty() {
             return Err("no command");
@@ -450,7 +524,8 @@ EXIT CODES:
   25  deletions were held back
   30  nothing came from the other end for too long (--timeout), or the time was up (--stop-after)
   35  no answer in time (--contimeout)
- 127  the remote shell did not find deltic there";
+ 127  the remote shell did not find deltic there
+ 255  the remote shell failed, as ssh that cannot connect";
 
 const WATCH_EXAMPLES: &str = "\
 EXAMPLES:
@@ -470,6 +545,7 @@ EXAMPLES:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::Rate;
 
     fn sync(words: &str) -> Result<SyncArgs, clap::Error> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
@@ -509,7 +585,37 @@ mod tests {
         let args = sync("-e \"ssh -p 22 -i 'my key'\" a b").unwrap();
         assert_eq!(args.rsh.0, ["ssh", "-p", "22", "-i", "my key"]);
         assert!(sync("-e \"ssh 'x\" a b").is_err());
-        assert!(sync("-e '' a b").is_err());
+        assert!(sync("-e ' ' a b").is_err());
+    }
+
+    #[test]
+    fn what_is_empty_is_not_given() {
+        let args =
+            sync("--link-dest= --link-dest '' --bwlimit 5 --bwlimit= --timeout '' -- --port= b");
+        let args = args.unwrap();
+        assert_eq!(args.operands, ["--port=", "b"]);
+        assert_eq!((args.travel.bwlimit.and_then(Rate::limit), args.travel.timeout), (None, 0));
+        for words in ["--files-from '' a b", "--stop-after= a b", "--max-alloc 1 '' b"] {
+            assert_eq!(
+                without_empty(shlex::split(words).unwrap().into_iter().map(Into::into)).len(),
+                shlex::split(words).unwrap().len(),
+                "{words}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_far_end_is_known_by_its_words() {
+        for (words, far) in [
+            ("rsync agent", true),
+            ("rsync agent --bwlimit=1 --join", true),
+            ("rsync agent -a", false),
+            ("rsync agent b", false),
+            ("rsync ./agent", false),
+        ] {
+            let words: Vec<_> = words.split(' ').map(OsString::from).collect();
+            assert_eq!(is_started_as_agent(&words), far, "{words:?}");
+        }
     }
 
     #[test]

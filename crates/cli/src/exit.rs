@@ -46,6 +46,8 @@ pub(crate) enum Exit {
     ConnectTimeout = 35,
     /// The remote shell did not find the program there.
     NoRemoteProgram = 127,
+    /// The remote shell failed before that, as ssh says it.
+    RemoteShell = 255,
 }
 
 /// The troubles of a run, as far as the exit code cares.
@@ -104,6 +106,7 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
+            SyncError::NoAnswer(status) if status.code() == Some(255) => Self::RemoteShell,
             SyncError::Protocol(_)
             | SyncError::Batch(_)
             | SyncError::Disconnected(_)

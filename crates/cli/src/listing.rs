@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use deltic_core::meta::{Device, DeviceClass};
 use deltic_core::{Kind, Meta, RelPath};
-use indicatif::HumanCount;
 
 use crate::escape::Escape;
+use crate::numbers::Numbers;
 use crate::zone::Zone;
 
 /// What is listed, kept until all is known: it comes in no order.
@@ -32,6 +32,7 @@ pub(crate) struct Style<'a> {
     /// Whether links are brought over: then their targets are shown.
     pub(crate) links: bool,
     pub(crate) escape: Escape,
+    pub(crate) numbers: Numbers,
     pub(crate) zone: &'a Zone,
 }
 
@@ -55,14 +56,16 @@ pub(crate) fn order(
     }
 }
 
-fn line(path: &RelPath, meta: &Meta, Style { links, escape, zone }: Style<'_>) -> Vec<u8> {
+fn line(path: &RelPath, meta: &Meta, Style { links, escape, numbers, zone }: Style<'_>) -> Vec<u8> {
     let len = match &meta.kind {
         Kind::Symlink(target) => target.len() as u64,
         _ => meta.len,
     };
-    let (len, time) = (HumanCount(len).to_string(), zone.shown(meta.modified.secs));
+    let (len, time) = (numbers.show(len), zone.shown(meta.modified.secs));
     let path = if path.is_root() { b"." } else { path.as_bytes() };
-    let mut line = format!("{} {len:>14} {time} ", mode(meta)).into_bytes();
+    // rsync's columns: wider by what may stand between digits.
+    let width = if numbers == Numbers::Plain { 11 } else { 14 };
+    let mut line = format!("{} {len:>width$} {time} ", mode(meta)).into_bytes();
     line.extend(escape.escaped(path));
     if let Kind::Symlink(target) = &meta.kind
         && links
@@ -107,7 +110,8 @@ mod tests {
     use super::*;
 
     fn lines(list: List) -> Vec<String> {
-        let style = Style { links: true, escape: Escape::Unprintable, zone: &Zone::utc() };
+        let (escape, numbers) = (Escape::Unprintable, Numbers::default());
+        let style = Style { links: true, escape, numbers, zone: &Zone::utc() };
         list.lines(style).map(|line| String::from_utf8(line).unwrap()).collect()
     }
 

@@ -6,8 +6,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use deltic_protocol::report::{Item, Notice};
+use deltic_net::Outcome;
+use deltic_protocol::report::{Item, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
+
+use crate::numbers::Numbers;
 
 /// What is known of a run so far.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +92,26 @@ impl Meter {
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
     }
 
+    /// rsync's line, without its end.
+    pub(crate) fn piped(&self) -> String {
+        let percent = self.share * 100 / Self::WHOLE;
+        let time = self.left().unwrap_or_default();
+        piped(self.settled.min(self.bytes), percent, self.speed() as f64, time)
+    }
+
+    /// rsync's last line of a run that went to its end: all of it, unless something failed.
+    pub(crate) fn piped_end(&self, Outcome { totals, elapsed, .. }: &Outcome) -> String {
+        let Totals { files, dirs, links, devices, specials, .. } = totals;
+        let names = files + dirs + links + devices + specials;
+        let (bytes, percent) = match totals.failed {
+            0 => (totals.bytes, 100),
+            _ => (self.settled.min(self.bytes), self.share * 100 / Self::WHOLE),
+        };
+        let rate = totals.transferred_bytes as f64 / elapsed.as_secs_f64().max(0.001);
+        let done = format!(" (xfr#{}, to-chk=0/{names})", totals.transferred);
+        piped(bytes, percent, rate, *elapsed) + &done
+    }
+
     /// As much as finds room in a line of so many characters, the most wanted first.
     pub(crate) fn line(&self, room: usize) -> String {
         let bound = if self.complete { "" } else { "at least " };
@@ -113,6 +136,19 @@ impl Meter {
         }
         line
     }
+}
+
+/// How rsync shows bytes, their share of all, the bytes a second and a time.
+fn piped(bytes: u64, percent: u64, rate: f64, time: Duration) -> String {
+    let bytes = Numbers::Grouped.show(bytes);
+    let (rate, unit) = match rate / 1024.0 {
+        rate if rate > 1024.0 * 1024.0 => (rate / 1024.0 / 1024.0, "GB"),
+        rate if rate > 1024.0 => (rate / 1024.0, "MB"),
+        rate => (rate, "kB"),
+    };
+    let secs = time.as_secs();
+    let (hours, minutes, secs) = (secs / 3600, secs / 60 % 60, secs % 60);
+    format!("{bytes:>15} {percent:>3}% {rate:>7.2}{unit}/s {hours:>4}:{minutes:02}:{secs:02}")
 }
 
 /// Time between two samples of the speed.
@@ -185,6 +221,32 @@ mod tests {
             meter.line(usize::MAX),
             "25%, 1.00 GiB of 4.00 GiB, 256.00 MiB/s, 00:00:12 left, 0 changed of 1,200 files"
         );
+    }
+
+    #[test]
+    fn lines_for_others_are_those_of_rsync() {
+        let mut meter = after(&[listed(1, 4 << 30, true)]);
+        meter.tick(Duration::ZERO);
+        assert_eq!(meter.piped(), "              0   0%    0.00kB/s    0:00:00");
+        meter.note(&Notice::Settled { bytes: 1 << 30 });
+        meter.tick(Duration::from_secs(4));
+        assert_eq!(meter.piped(), "  1,073,741,824  25%  256.00MB/s    0:00:12");
+        let totals = Totals {
+            files: 3,
+            dirs: 1,
+            bytes: 70_000,
+            transferred: 2,
+            transferred_bytes: 32_768,
+            ..Totals::default()
+        };
+        let mut outcome =
+            Outcome { totals, elapsed: Duration::from_secs(3661), ..Outcome::default() };
+        assert_eq!(
+            meter.piped_end(&outcome),
+            "         70,000 100%    0.01kB/s    1:01:01 (xfr#2, to-chk=0/4)"
+        );
+        outcome.totals.failed = 1;
+        assert!(meter.piped_end(&outcome).starts_with("  1,073,741,824  25% "));
     }
 
     #[test]

@@ -43,9 +43,14 @@ impl Output {
 
     /// Adds one line; it is seen at the next [`Self::flush`].
     pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) {
+        self.text(line);
+        self.text(b"\n");
+    }
+
+    /// Adds a piece of a line.
+    pub(crate) fn text(&mut self, text: impl AsRef<[u8]>) {
         if matches!(self.state, State::Open) {
-            self.pending.extend_from_slice(line.as_ref());
-            self.pending.push(b'\n');
+            self.pending.extend_from_slice(text.as_ref());
         }
     }
 

@@ -1,12 +1,14 @@
-//! Progress on standard error: a bar on a terminal, a line now and then elsewhere, nothing on a short run.
+//! Progress: a bar on a terminal, nothing on a short run; elsewhere, where it is asked for, a line now and then, as rsync's
+//! on standard output.
 
 use std::time::{Duration, Instant};
 
+use deltic_net::Outcome;
 use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::meter::Meter;
-use crate::output;
+use crate::output::{self, Output};
 use crate::view::Live;
 
 /// What is shown of a run while it goes on.
@@ -24,6 +26,35 @@ enum Screen {
     Bar(Option<(ProgressBar, String)>),
     /// Lines; when the last was written.
     Lines(Duration),
+    /// Lines for others.
+    Piped(Piped),
+}
+
+/// Lines on standard output.
+struct Piped {
+    output: Output,
+    last: Duration,
+    /// Whether each stands for the one before.
+    again: bool,
+    /// Whether the last has no end yet.
+    open: bool,
+}
+
+impl Piped {
+    fn show(&mut self, line: &str, is_last: bool) {
+        let start = if self.again { "\r" } else { "" };
+        self.open = self.again && !is_last;
+        self.output.text(format!("{start}{line}{}", if self.open { "  " } else { "\n" }));
+        self.output.flush();
+    }
+
+    /// Ends a line that stands there.
+    fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.output.text("\n");
+            self.output.flush();
+        }
+    }
 }
 
 impl Progress {
@@ -33,6 +64,12 @@ impl Progress {
             Live::Nothing => Screen::Nothing,
             Live::Bar => Screen::Bar(None),
             Live::Lines => Screen::Lines(Duration::ZERO),
+            Live::Piped { again } => Screen::Piped(Piped {
+                output: Output::stdout(),
+                last: Duration::ZERO,
+                again,
+                open: false,
+            }),
         };
         Self { meter: Meter::default(), screen, paused: false }
     }
@@ -67,16 +104,22 @@ impl Progress {
                 *last = elapsed;
                 output::note(&format!("{}\n", self.meter.line(usize::MAX)));
             }
+            Screen::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
+                piped.last = elapsed;
+                piped.show(&self.meter.piped(), false);
+            }
             _ => {}
         }
     }
 
     /// Runs `write` while no bar stands in its way.
-    pub(crate) fn aside(&self, write: impl FnOnce()) {
-        match &self.screen {
-            Screen::Bar(Some((bar, _))) => bar.suspend(write),
-            _ => write(),
+    pub(crate) fn aside(&mut self, write: impl FnOnce()) {
+        match &mut self.screen {
+            Screen::Bar(Some((bar, _))) => return bar.suspend(write),
+            Screen::Piped(piped) => piped.close(),
+            _ => {}
         }
+        write();
     }
 
     /// Takes the bar away until it may [go on](Self::go_on).
@@ -96,6 +139,17 @@ impl Progress {
     pub(crate) fn clear(&mut self) {
         if let Screen::Bar(Some((bar, _))) = &self.screen {
             bar.finish_and_clear();
+            self.screen = Screen::Nothing;
+        }
+    }
+
+    /// The run is over; lines for others end with what it came to, if it went to its end.
+    pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
+        if let Screen::Piped(piped) = &mut self.screen {
+            match outcome {
+                Some(outcome) => piped.show(&self.meter.piped_end(outcome), true),
+                None => piped.close(),
+            }
         }
         self.screen = Screen::Nothing;
     }

@@ -3,7 +3,13 @@
 use std::io::{self, BufRead};
 
 use deltic_protocol::report::Question;
-use rustix::termios::{QueueSelector, tcflush};
+use rustix::process::getpgrp;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+
+/// Whether what is typed goes to others: who asks in the background is stopped.
+pub(crate) fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
+}
 
 /// Drops what was typed before there was a question: it is no answer.
 pub(crate) fn forget_input() {

@@ -100,6 +100,8 @@ const TICK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Most bytes of names and lines that wait to be told in order: tens of thousands of lines.
 const MAX_HELD_BYTES: usize = 4 << 20;
+/// Longest that they wait in a run that changes something, but for a tick.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Most notices between two ticks.
 const BATCH: usize = 1000;
 /// Time between two progress events.
@@ -118,6 +120,8 @@ struct Words {
     held: Vec<Held>,
     /// Bytes of it.
     held_bytes: usize,
+    /// The first tick since something is held.
+    held_since: Option<Duration>,
     /// Whether links are brought over.
     links: bool,
     output: Output,
@@ -155,6 +159,7 @@ impl Words {
             listed,
             held,
             held_bytes: 0,
+            held_since: None,
             links,
             output,
             log,
@@ -174,7 +179,7 @@ impl Words {
     }
 
     /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
-    /// held is told a part at a time.
+    /// held, or has been for a while, is told a part at a time.
     fn say_of(&mut self, change: &Change, line: Vec<u8>) {
         if !(self.dry_run || self.view.in_order) {
             return self.say(line);
@@ -189,10 +194,20 @@ impl Words {
 
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
-        self.held_bytes = 0;
+        (self.held_bytes, self.held_since) = (0, None);
         let mut held = std::mem::take(&mut self.held);
         held.sort_by(|a, b| listing::order((&a.path, a.is_dir), (&b.path, b.is_dir)));
         held.iter().for_each(|held| self.output.line(&held.line));
+    }
+
+    /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
+    fn say_old(&mut self, now: Duration) {
+        if self.dry_run || self.held.is_empty() {
+            return;
+        }
+        if now >= *self.held_since.get_or_insert(now) + MAX_WAIT {
+            self.say_held();
+        }
     }
 
     fn change(&mut self, change: &Change) {
@@ -205,7 +220,7 @@ impl Words {
         }
         let format = match change.action {
             Action::Deleted => self.view.deletions.as_ref(),
-            _ => self.view.names.as_ref().filter(|format| is_told(change, format, &self.view)),
+            _ => self.view.names.as_ref().filter(|_| is_told(change, &self.view)),
         };
         if let Some(format) = format {
             self.say_of(change, format.line(change, &self.setting, self.view.escape));
@@ -256,12 +271,13 @@ impl Words {
     }
 }
 
-/// Whether rsync would name the change. What changes in its attributes alone is itemized, or named at the second level;
-/// a directory always is.
-fn is_told(change: &Change, format: &Format, view: &View) -> bool {
+/// Whether rsync would name the change, in a log too. What changes in its attributes alone is named where standard output
+/// itemizes, or at the second level; a directory always is.
+fn is_told(change: &Change, view: &View) -> bool {
+    let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
     match (change.action, change.item) {
         (Action::Copied, _) if change.differs == Differs::default() => view.unchanged,
-        (Action::Touched, item) if item != Item::Dir => format.itemizes() || view.info.name > 1,
+        (Action::Touched, item) if item != Item::Dir => itemizes() || view.info.name > 1,
         _ => true,
     }
 }
@@ -294,6 +310,7 @@ impl Teller for Words {
     }
 
     fn tick(&mut self, elapsed: Duration) {
+        self.say_old(elapsed);
         self.flush();
         self.progress.show(elapsed);
         if let Some(log) = &mut self.log {
@@ -304,10 +321,13 @@ impl Teller for Words {
     fn finish(&mut self, result: &Result<Outcome, SyncError>, _: Exit) -> std::io::Result<()> {
         self.progress.clear();
         self.say_held();
+        self.flush();
+        self.progress.end(result.as_ref().ok());
         match result {
             Ok(outcome) => {
-                let (links, escape, zone) = (self.links, self.view.escape, self.setting.zone());
-                let style = listing::Style { links, escape, zone };
+                let View { escape, numbers, .. } = self.view;
+                let (links, zone) = (self.links, self.setting.zone());
+                let style = listing::Style { links, escape, numbers, zone };
                 for line in std::mem::take(&mut self.listed).lines(style) {
                     self.output.line(&line);
                 }
@@ -361,7 +381,7 @@ impl Journal {
 
     fn change(&mut self, change: &Change, setting: &Setting, view: &View) {
         let Some(format) = &self.names else { return };
-        if is_told(change, format, view) {
+        if is_told(change, view) {
             // A log is no terminal: text in any encoding stays as it is.
             let line = format.line(change, setting, Escape::Control);
             self.line(setting, line);
@@ -532,6 +552,35 @@ mod tests {
         assert_eq!((lines.len(), parts), (1200, 3));
         let live = told(&["-i", "--outbuf=L", "x", "y"], &said[1100..], Ok(Outcome::default()));
         assert!(live.lines().rev().is_sorted(), "as they were done");
+    }
+
+    #[test]
+    fn names_wait_for_others_no_longer_than_a_while() {
+        let words = |more: &str| {
+            let words = format!("deltic sync -i{more} x y");
+            let words: Vec<_> = words.split(' ').map(Into::into).collect();
+            match args::parse(words.into_iter()).unwrap().command {
+                Command::Sync(args) => Request::new(&args, Terminals::default()).unwrap(),
+                _ => unreachable!("the words say sync"),
+            }
+        };
+        for (more, parts) in [("", ["", "", ">f+++++++++ a\n>f+++++++++ b\n"]), ("n", [""; 3])] {
+            let sink = Sink::default();
+            let mut teller = teller(&words(more), Output::new(Box::new(sink.clone())));
+            let shown = || String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+            let told = [("b", 0), ("a", 900), ("c", 1000)].map(|(name, millis)| {
+                if name != "c" {
+                    teller.tell(&created(name));
+                }
+                teller.tick(Duration::from_millis(millis));
+                shown()
+            });
+            assert_eq!(told, parts, "{more}");
+            teller.tell(&created("0"));
+            teller.finish(&Ok(Outcome::default()), Exit::Success).unwrap();
+            let names: String = shown().lines().filter_map(|line| line.chars().last()).collect();
+            assert_eq!(names, if more.is_empty() { "ab0" } else { "0ab" });
+        }
     }
 
     #[test]

@@ -73,14 +73,18 @@ pub(crate) enum Summary {
     Full,
 }
 
-/// How progress is shown on standard error.
+/// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Live {
     Nothing,
-    /// A bar that redraws itself.
+    /// A bar on standard error that redraws itself.
     Bar,
-    /// A line now and then.
+    /// A line there now and then.
     Lines,
+    /// A line as rsync has it now and then on standard output, where others read it; one that stands for the one before.
+    Piped {
+        again: bool,
+    },
 }
 
 /// Which of our streams are terminals, and whether they are to be coloured.
@@ -96,7 +100,7 @@ pub(crate) struct Terminals {
 impl Terminals {
     /// Whether a user can be asked something: the question is seen, and typed input comes back.
     pub(crate) const fn can_ask(self) -> bool {
-        self.stdin && self.stderr
+        self.stdin && self.stdout && self.stderr
     }
 }
 
@@ -121,7 +125,7 @@ impl View {
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
             summary: summary(show, info, terminals),
             explain: show.explain && !show.quiet,
-            live: live(show, info, terminals),
+            live: live(args, info, terminals),
             quiet: show.quiet,
             color: terminals.stdout && !terminals.plain,
             to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
@@ -175,10 +179,18 @@ fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
     }
 }
 
-fn live(show: &Show, info: Info, terminals: Terminals) -> Live {
-    let asked = info.progress > 0;
-    let unwanted = show.no_progress || show.quiet || show.json && !asked;
-    if unwanted { Live::Nothing } else { Live::on(terminals.stderr, asked) }
+fn live(args: &SyncArgs, info: Info, terminals: Terminals) -> Live {
+    let (show, asked, again) = (&args.show, info.progress > 0, info.progress > 1);
+    // As in rsync a dry run has no files to tell the progress of.
+    let nothing_goes = (args.dry_run || args.select.lists(args.operands.len())) && !again;
+    match () {
+        () if show.no_progress || show.quiet || show.json && !asked => Live::Nothing,
+        () if asked && !terminals.stdout && !show.json => match nothing_goes {
+            true => Live::Nothing,
+            false => Live::Piped { again },
+        },
+        () => Live::on(terminals.stderr, asked),
+    }
 }
 
 impl Live {
@@ -214,9 +226,11 @@ mod tests {
         let terminals = Terminals { stdout: true, stderr: true, ..Terminals::default() };
         for (words, there, elsewhere) in [
             ("a b", Live::Bar, Live::Nothing),
-            ("--progress a b", Live::Bar, Live::Lines),
-            ("-P a b", Live::Bar, Live::Lines),
-            ("--info=progress2 a b", Live::Bar, Live::Lines),
+            ("--progress a b", Live::Bar, Live::Piped { again: false }),
+            ("-P a b", Live::Bar, Live::Piped { again: false }),
+            ("-Pn a b", Live::Bar, Live::Nothing),
+            ("--info=progress2 a b", Live::Bar, Live::Piped { again: true }),
+            ("--json --progress a b", Live::Bar, Live::Lines),
             ("--no-progress a b", Live::Nothing, Live::Nothing),
             ("-q --progress a b", Live::Nothing, Live::Nothing),
             ("--json a b", Live::Nothing, Live::Nothing),

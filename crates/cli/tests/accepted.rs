@@ -149,6 +149,48 @@ fn short_options_are_bundled_with_values_as_popt_has_it() {
     assert_eq!(run.code, Some(0), "{run:#?}");
 }
 
+/// `--link-dest="$PREVIOUS"` on the first run.
+#[test]
+fn options_whose_value_is_empty_are_not_given_where_rsync_takes_them_so() {
+    for (words, made) in [
+        ("--link-dest= --bwlimit= --timeout= --contimeout= --partial-dir= --log-file=", true),
+        ("--compare-dest=", true),
+        ("--copy-dest=", true),
+        ("--compress-level= --zl= --compress-threads= --modify-window= --checksum-seed=", true),
+        ("--block-size= --port= --min-size= --exclude-from= --include-from=", true),
+        ("--delete --max-delete=", true),
+        ("--max-size=", false),
+    ] {
+        let two: Vec<_> = words
+            .split(' ')
+            .flat_map(|word| {
+                word.strip_suffix('=').map_or_else(|| vec![word], |name| vec![name, ""])
+            })
+            .collect();
+        for words in [words.split(' ').collect(), two] {
+            let world = world();
+            world.write("dst/extra", "");
+            let code = if words.contains(&"--delete") { 25 } else { 0 };
+            let words: Vec<_> = ["-a", "src/", "dst/"].into_iter().chain(words).collect();
+            let run = world.sync(&words);
+            assert_eq!(run.code, Some(code), "{words:?} {run:#?}");
+            assert_eq!(world.exists("dst/file"), made, "{words:?}");
+            assert!(world.exists("dst/extra"), "{words:?}");
+            let other = words.iter().map(|word| word.replace("dst", "other")).collect::<Vec<_>>();
+            world.write("other/extra", "");
+            let other: Vec<_> = other.iter().map(String::as_str).collect();
+            // It is no success of rsync's either.
+            if code == 0 && rsync(&world, &other).is_some() {
+                assert_eq!(world.names("dst"), world.names("other"), "{words:?}");
+            }
+        }
+    }
+    for words in ["-b --backup-dir=", "--backup-dir= --suffix=", "--files-from="] {
+        let run = world().fails(1, &format!("-a {words} src/ dst/"));
+        assert!(!run.stderr.is_empty(), "{run:#?}");
+    }
+}
+
 #[test]
 fn options_are_not_abbreviated_just_as_in_rsync() {
     world().fails(1, "-a --recurs src/ dst/");
@@ -168,7 +210,9 @@ fn called_as_rsync_it_is_sync() {
         assert!(run.code == Some(0) && run.stdout.contains("--archive"), "{run:#?}");
     }
     let run = Run::of(&mut world.command(&program, ["--version"]));
-    assert!(run.code == Some(0) && run.stdout.starts_with("deltic  version "), "{run:#?}");
+    assert!(run.code == Some(0) && run.stdout.starts_with("rsync  version 3."), "{run:#?}");
+    let own = format!("deltic  version {}", env!("CARGO_PKG_VERSION"));
+    assert!(run.stdout.contains(&own) && run.stdout.contains("which this is not"), "{run:#?}");
     let run = Run::of(&mut world.command(&program, [] as [&str; 0]));
     assert_eq!(run.code, Some(1), "{run:#?}");
     let run = Run::of(&mut world.command(DELTIC, ["rsync", "-a", "src/", "other/"]));

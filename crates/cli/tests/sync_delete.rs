@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::attrs::{SOMEBODY, own};
 use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, rsync, skip};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
 
 fn world(extra: usize) -> World {
     let world = World::new();
@@ -110,6 +110,24 @@ fn at_a_terminal_the_user_decides_what_looks_like_an_accident() {
                 world.assert_same("src", "dst");
             }
         }
+    }
+}
+
+/// Who asked in the background would be stopped by the terminal, and whose output is read elsewhere is not looked at.
+#[test]
+fn nobody_is_asked_in_the_background_or_with_output_elsewhere() {
+    if !is_installed("setsid") {
+        return skip("no setsid: nothing can be in the background of a terminal");
+    }
+    for script in [r#"set -m; "$@" & wait $!"#, r#""$@" >/dev/null"#] {
+        let world = world(30);
+        let mut command = Command::new("setsid");
+        command.args(["-w", "-c", "sh", "-c", script, "sh", DELTIC, "sync"]);
+        command.args(delete(Way::Local, "").split_whitespace());
+        command.current_dir(world.path("")).env("HOME", world.path("")).env("NO_COLOR", "1");
+        let (code, shown) = Terminal::start(&mut command).end();
+        assert_eq!((code, shown.contains("[y/N]")), (Some(25), false), "{script} {shown:?}");
+        assert_eq!(extras(&world), 30, "{script}");
     }
 }
 

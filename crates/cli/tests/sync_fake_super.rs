@@ -315,3 +315,26 @@ fn a_file_takes_the_place_of_a_true_symlink() {
         assert_eq!(world.read("dst/long"), world.read("src/long"));
     }
 }
+
+/// A tree that root made himself has the attributes that are noted elsewhere.
+#[test]
+fn roots_own_attributes_are_noted_unless_a_note_stands_for_them() {
+    if !is_root() {
+        return skip("only root sets capabilities");
+    }
+    let world = World::new();
+    let capability = |bits: u8| [&[1, 0, 0, 2, 0, bits, 0, 0][..], &[0; 12]].concat();
+    for (name, bits) in [("real", 0x20), ("both", 0x20)] {
+        world.write(format!("src/{name}"), "x");
+        note(&world.path(format!("src/{name}")), "security.capability", &capability(bits));
+    }
+    note(&world.path("src/both"), "user.rsync.security.capability", &capability(0x10));
+    world.ok("-aX --fake-super src/ dst/");
+    for (name, bits) in [("real", 0x20), ("both", 0x10)] {
+        let told = String::from_utf8(capability(bits)).unwrap();
+        let path = world.path(format!("dst/{name}"));
+        assert_eq!(noted(&path, "user.rsync.security.capability"), Some(told), "{name}");
+        assert_eq!(noted(&path, "security.capability"), None, "{name}");
+    }
+    assert_eq!(world.ok("-aXi --fake-super src/ dst/").stdout, "");
+}

@@ -373,6 +373,8 @@ fn numbers_become_those_that_the_maps_say() {
         ("--usermap=:9 --groupmap=4000001:root", [(9, 5), (0, 0), (9, 0)]),
         ("--chown=root:7", [(0, 7), (0, 7), (0, 7)]),
         ("--chown=:8", [(4_000_000, 8), (0, 8), (70, 8)]),
+        ("--chown=:8 --usermap=*:11", [(11, 8), (11, 8), (11, 8)]),
+        ("--chown=9: --groupmap=0:11", [(9, 5), (9, 11), (9, 4_000_001)]),
         ("--no-o --no-g --chown=33", [(33, 0), (33, 0), (33, 0)]),
     ] {
         for way in WAYS {
@@ -389,6 +391,7 @@ fn numbers_become_those_that_the_maps_say() {
     assert!(run.stderr.contains("no user 'nobody-of-this-name'"), "{run:#?}");
     world.fails(1, "-a --usermap=x src/ dst/");
     world.fails(1, "-a --chown=a:b --usermap=*:c src/ dst/");
+    world.fails(1, "-a --groupmap=*:c --chown=:b src/ dst/");
 }
 
 /// A remote shell to a machine where `daemon` and its group have other numbers.

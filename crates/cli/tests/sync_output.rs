@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use common::look::look;
 use common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
@@ -138,10 +140,35 @@ fn a_run_tells_what_its_dry_run_told_in_the_same_order_which_is_that_of_rsync() 
         if let Some(theirs) = theirs {
             assert_eq!(lines(&dry), lines(&theirs), "{way:?}");
         }
+        let start = std::time::Instant::now();
         let real = world.ok(&format!("-ai --bwlimit=20M {words}"));
-        assert_eq!(real.stdout, dry.stdout, "{way:?}");
+        // What takes longer is told a part at a time.
+        if start.elapsed() < std::time::Duration::from_secs(1) {
+            assert_eq!(real.stdout, dry.stdout, "{way:?}");
+        }
+        let set = |run: &Run| run.stdout.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+        assert_eq!(set(&real), set(&dry), "{way:?}");
         world.assert_same("src", "dst");
     }
+}
+
+/// Who reads a pipe sees the run go on.
+#[test]
+fn what_is_done_is_told_before_the_run_is_over() {
+    let world = World::new();
+    world.write("src/a", "x");
+    world.write("src/large", noise(3_000_000, 1));
+    let words = "sync -ai --no-fsync --bwlimit=100K src/ h:dst/ --deltic-path";
+    let words: Vec<_> = words.split(' ').chain([DELTIC, "-e", SHELL]).collect();
+    let mut command = Command::new(DELTIC);
+    command.args(words);
+    command.current_dir(world.path("")).env("HOME", world.path(""));
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("deltic starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with(" a")));
+    assert!(told.is_some() && !world.exists("dst/large"), "{told:?}");
+    child.kill().expect("it is our child");
+    child.wait().expect("it was killed");
 }
 
 #[test]
@@ -297,11 +324,29 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
     assert_eq!(silent.stderr, "");
     let words: Vec<_> = slow.split(' ').chain(["--progress", "h:two/"]).collect();
     let run = world.sync(&words);
-    let names = "sending incremental file list\ncreated directory two\n./\nfile\n";
-    assert_eq!((run.code, &*run.stdout), (Some(0), names), "{run:#?}");
-    assert!((1..5).contains(&run.stderr.lines().count()), "{run:#?}");
-    assert!(run.stderr.contains('%') && !run.stderr.contains(['\r', '\x1b']), "{run:#?}");
-    let (run, events) = events(&world, &format!("{slow} --json h:three/"));
+    let (progress, names): (Vec<_>, Vec<_>) =
+        run.stdout.lines().partition(|line| line.contains('%'));
+    let expected = ["sending incremental file list", "created directory two", "./", "file"];
+    assert_eq!((run.code, &*run.stderr, names), (Some(0), "", expected.to_vec()), "{run:#?}");
+    let last = progress.last().expect("a run has a last line");
+    assert!(last.starts_with("        300,000 100% "), "{run:#?}");
+    assert!(
+        last.ends_with(" (xfr#1, to-chk=0/2)") && !run.stdout.contains(['\r', '\x1b']),
+        "{run:#?}"
+    );
+    // As front ends read it; also of a run that is over at once, or changes nothing.
+    for (target, lines) in [("h:three/", 2..99), ("four/", 1..99), ("four/", 1..99)] {
+        let words: Vec<_> = slow.split(' ').chain(["--info=progress2", target]).collect();
+        let run = world.sync(&words);
+        let updates: Vec<_> = run.stdout.trim_end().split('\r').skip(1).collect();
+        let shares = updates.iter().map(|update| update.split_whitespace().nth(1).unwrap());
+        let shares: Vec<u32> =
+            shares.map(|share| share.strip_suffix('%').unwrap().parse().unwrap()).collect();
+        assert!(shares.is_sorted() && lines.contains(&shares.len()), "{run:#?}");
+        assert_eq!((shares.last(), run.stdout.matches('\n').count()), (Some(&100), 1), "{run:#?}");
+    }
+    assert_eq!(world.ok("-aPn src/ five/").stdout.matches('%').count(), 0);
+    let (run, events) = events(&world, &format!("{slow} --json h:six/"));
     let progress: Vec<_> = events.iter().filter(|event| event["event"] == "progress").collect();
     assert!((3..40).contains(&progress.len()), "{run:#?}");
     let settled: Vec<_> = progress.iter().map(|event| event["settled_bytes"].as_u64()).collect();

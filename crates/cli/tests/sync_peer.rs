@@ -95,7 +95,7 @@ fn an_other_end_that_closes_at_once_is_an_early_end_with_its_reason() {
     for operands in [PUSH, PULL] {
         let ended = "the remote shell ended before deltic answered (exit status: 0)";
         assert_ends(&sync_over(&world(), "true", &operands), &[12], ended);
-        assert_ends(&sync_over(&world(), "sh -c 'exit 255' rsh", &operands), &[12], "255");
+        assert_ends(&sync_over(&world(), "sh -c 'exit 255' rsh", &operands), &[255], "255");
         let run = sync_over(&world(), "sh -c 'kill -9 $$' rsh", &operands);
         assert_ends(&run, &[12], "signal: 9");
     }

@@ -408,6 +408,9 @@ fn a_list_looks_like_that_of_rsync() {
         "-r src",
         "h:src/",
         "-r --list-only src/a src/top dst/",
+        "-r -h src/",
+        "-r -hh src/",
+        "-r --no-h src/",
     ] {
         let run = world.ok(words);
         let files = |text: &str| -> Vec<String> {

@@ -30,6 +30,26 @@ fn the_remote_program_goes_by_rsyncs_name_too() {
     world.assert_same("src", "dst");
 }
 
+/// As the manual has it for scripts: a link `rsync` to deltic, on both machines.
+#[test]
+fn the_far_end_may_be_called_rsync() {
+    for way in common::WAYS {
+        let world = world();
+        std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();
+        let near = world.path("rsync").to_str().unwrap().to_owned();
+        let far = format!("--rsync-path={near}");
+        let more = ["-M--bwlimit=100M", "--streams=2"];
+        let (src, dst) = (way.from("src/"), way.to("dst/"));
+        let words = ["-a", "-e", SHELL, &far, &src, &dst];
+        let run = Run::of(&mut world.command(&near, words.iter().copied().chain(more)));
+        assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+        world.assert_same("src", "dst");
+        world.write("agent/file", "");
+        let run = Run::of(&mut world.command(&near, ["./agent"]));
+        assert!(run.code == Some(0) && run.stdout.ends_with(" agent\n"), "{run:#?}");
+    }
+}
+
 #[test]
 fn rsyncs_shell_in_the_environment_counts_after_our_own() {
     let world = world();
@@ -51,6 +71,16 @@ fn rsyncs_shell_in_the_environment_counts_after_our_own() {
     assert_eq!(said(None, None), "rsync\n");
     assert_eq!(said(Some("own"), None), "own\n");
     assert_eq!(said(Some("own"), Some("word")), "word\n");
+    // A script's variable that is not set.
+    for (words, counts) in
+        [(["-e", ""], "own\n"), (["-ve", ""], "own\n"), (["-v", "--rsh="], "own\n")]
+    {
+        let mut command = world.command(DELTIC, ["sync"].iter().chain(&words));
+        command.args(["-an", "--deltic-path", DELTIC, "src/", "h:dst/"]);
+        let run = Run::of(command.env("RSYNC_RSH", shell("rsync")).env("DELTIC_RSH", shell("own")));
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert_eq!(String::from_utf8(world.read("said")).unwrap(), counts, "{words:?}");
+    }
 }
 
 #[test]
@@ -326,11 +356,14 @@ fn signals_that_end_programs_end_a_run_with_20() {
 }
 
 #[test]
-fn a_shell_that_never_connects_ends_with_12_and_one_that_is_not_there_with_14() {
+fn a_shell_that_never_connects_ends_with_its_255_and_one_that_is_not_there_with_14() {
     let world = world();
-    for (shell, code) in
-        [("sh -c 'exit 255' rsh", 12), ("no-such-shell", 14), ("sh -c 'exit 127' rsh", 127)]
-    {
+    for (shell, code) in [
+        ("sh -c 'exit 255' rsh", 255),
+        ("sh -c 'exit 1' rsh", 12),
+        ("no-such-shell", 14),
+        ("sh -c 'exit 127' rsh", 127),
+    ] {
         let run =
             Run::of(&mut world.command(DELTIC, ["sync", "-a", "-e", shell, "src/", "h:dst/"]));
         assert_eq!(run.code, Some(code), "{run:#?}");

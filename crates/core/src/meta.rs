@@ -316,6 +316,8 @@ pub enum Scope {
     User,
     /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
     Disguised,
+    /// As a sender sees them: those that others' stand for, and others' for which none stands.
+    Undisguised,
     /// All but those in which rsync notes what it could not set.
     Foreign,
     /// All.
@@ -330,7 +332,9 @@ impl Scope {
             Self::Nothing => false,
             Self::User => name.starts_with(b"user."),
             Self::Disguised => name.starts_with(b"user.") && !name.starts_with(NOTED),
-            Self::Foreign => !name.starts_with(b"system.") && !name.starts_with(NOTED),
+            Self::Undisguised | Self::Foreign => {
+                !name.starts_with(b"system.") && !name.starts_with(NOTED)
+            }
             Self::All => !name.starts_with(b"system."),
         }
     }
@@ -340,7 +344,8 @@ impl Scope {
     /// What an attribute is called that a tree has under `name`.
     #[must_use]
     pub fn told(self, name: &[u8]) -> &[u8] {
-        let own = name.strip_prefix(noted::DISGUISE).filter(|_| self == Self::Disguised);
+        let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
+        let own = name.strip_prefix(noted::DISGUISE).filter(|_| is_disguised);
         own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
             .unwrap_or(name)
     }

@@ -66,7 +66,7 @@ pub(crate) struct MetadataArgs {
     #[arg(long, value_name = "PAIRS")]
     groupmap: Option<IdPairs>,
     /// Give everything to USER and GROUP; either may be missing
-    #[arg(long, value_name = "USER:GROUP", conflicts_with_all = ["usermap", "groupmap"])]
+    #[arg(long, value_name = "USER:GROUP")]
     chown: Option<Owner>,
     /// Let the receiver try what the superuser may
     #[arg(long = "super", overrides_with = "no_super")]
@@ -234,8 +234,15 @@ impl MetadataArgs {
         let owner = self.chown.clone();
         let (chown_user, chown_group) = owner.map(|owner| (owner.user, owner.group)).unzip();
         let pairs = |map: &Option<IdPairs>| map.clone().map(|IdPairs(rules)| rules);
-        let user_map = pairs(&self.usermap).or(chown_user).unwrap_or_default();
-        let group_map = pairs(&self.groupmap).or(chown_group).unwrap_or_default();
+        let one = |option, map: &Option<IdPairs>, chown: Option<IdRules>| {
+            let chown = chown.filter(|rules| !rules.is_empty());
+            if map.is_some() && chown.is_some() {
+                bail!("the {option} option conflicts with the --chown option");
+            }
+            Ok(pairs(map).or(chown).unwrap_or_default())
+        };
+        let user_map = one("--usermap", &self.usermap, chown_user)?;
+        let group_map = one("--groupmap", &self.groupmap, chown_group)?;
         let own = |asked: bool, undone: bool| asked || archive && !undone;
         Ok(Metadata {
             users: own(self.owner, self.no_owner) || !user_map.is_empty(),

@@ -33,7 +33,7 @@ pub(crate) struct RemoveArgs {
     #[arg(long, overrides_with = "ignore_errors", hide = true)]
     no_ignore_errors: bool,
     /// Remove source files, not directories, once they are safe at the destination
-    #[arg(long)]
+    #[arg(long, alias = "remove-sent-files")]
     pub(super) remove_source_files: bool,
     /// Keep what is replaced or removed under another name
     #[arg(short = 'b', long, overrides_with = "no_backup")]
@@ -83,15 +83,17 @@ impl RemoveArgs {
         if !backs_up {
             return Ok(None);
         }
+        // As in rsync, an empty one is the destination's own.
+        let dir = self.backup_dir.clone().filter(|dir| !dir.is_empty());
         let default = if self.backup_dir.is_some() { "" } else { "~" };
         let suffix = self.suffix.clone().unwrap_or_else(|| default.into());
         if suffix.as_bytes().contains(&b'/') {
             bail!("--suffix cannot contain slashes: {}", suffix.display());
         }
-        if suffix.is_empty() && self.backup_dir.is_none() {
+        if suffix.is_empty() && dir.is_none() {
             bail!("--suffix cannot be empty when --backup-dir is not specified");
         }
         let bytes = |word: OsString| word.into_vec().into();
-        Ok(Some(Backup { dir: self.backup_dir.clone().map(bytes), suffix: bytes(suffix) }))
+        Ok(Some(Backup { dir: dir.map(bytes), suffix: bytes(suffix) }))
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Show {
     /// Say why files went as they did: for each file with -v, else summed up
     #[arg(long, help_heading = SHOW)]
     pub(crate) explain: bool,
-    /// Show progress even where standard error is no terminal, a line a second; and name what changes
+    /// Show progress even where standard output is no terminal, a line a second; and name what changes
     #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) progress: bool,
     /// The same as --partial --progress

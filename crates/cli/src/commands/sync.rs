@@ -125,6 +125,9 @@ pub(super) fn watched(
 fn at_terminal(said: &SyncSender<Said>) -> User {
     let said = said.clone();
     User::new(move |question| {
+        if question::is_in_background() {
+            return false;
+        }
         question::forget_input();
         // A run that ends meanwhile has ended its teller.
         said.send(Said::Question(question.clone())).ok();

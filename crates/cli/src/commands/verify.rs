@@ -17,7 +17,7 @@ use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remov
 use deltic_protocol::report::{Action, Change, Item, Notice, TroubleKind};
 
 use crate::args::filters::Filters;
-use crate::args::{MetadataArgs, Words, shell};
+use crate::args::{MetadataArgs, Words};
 use crate::escape::Escape;
 use crate::events::{Event, attributes};
 use crate::exit::{self, Exit};
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     no_progress: bool,
     /// Remote shell and its options, split into words as a shell does
     #[arg(short = 'e', long, value_name = "COMMAND")]
-    #[arg(env = "DELTIC_RSH", hide_env_values = true, default_value = shell(), hide_default_value = true)]
+    #[arg(default_value = "", hide_default_value = true)]
     rsh: Words,
     /// The deltic program on the other machine
     #[arg(long, value_name = "PROGRAM", default_value = "deltic")]

@@ -1,8 +1,9 @@
-//! `deltic sync --version`: what this build is, for people (`-V`) and for programs (`-VV`).
+//! `deltic sync --version`, `rsync --version` where it is a link to this program: what this build is, for people (`-V`) and for programs (`-VV`).
 
 use deltic_core::{Isa, Strategy};
 use serde_json::json;
 
+use crate::args;
 use crate::exit::Exit;
 use crate::output::{self, Output};
 
@@ -24,9 +25,14 @@ pub(crate) fn print_text(text: &str) -> Exit {
     }
 }
 
+/// Scripts look at the first line of rsync to learn what it can do.
+const AS_RSYNC: &str = "rsync  version 3.5.0  protocol version 32\n\
+    which this is not: it takes the words of that rsync, and speaks a protocol of its own, as\n";
+
 fn for_people() -> String {
+    let is_rsync = std::env::args_os().next().is_some_and(|name| args::is_rsync(&name));
     format!(
-        "deltic  version {}  protocol {}\n\
+        "{}deltic  version {}  protocol {}\n\
          Capabilities:\n    \
          symlinks, hard links, devices, owners, ACLs, xattrs, atimes, nanosecond times,\n    \
          sparse files, in place, append, resumed transfers, moved files, several streams\n\
@@ -34,6 +40,7 @@ fn for_people() -> String {
          Strategies:\n    {}\n\
          Checksum list:\n    blake3 (proof of every file)\n\
          Compress list:\n    zstd none",
+        if is_rsync { AS_RSYNC } else { "" },
         env!("CARGO_PKG_VERSION"),
         protocol(),
         isas().join(" "),

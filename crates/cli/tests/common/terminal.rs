@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::time::Timespec;
 
-/// A program whose standard input and standard error are a terminal.
+/// A program whose standard streams are a terminal.
 pub struct Terminal {
     screen: File,
     child: Child,
@@ -22,7 +22,7 @@ pub struct Terminal {
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 impl Terminal {
-    /// Starts `command` on a terminal of its own; what goes to standard output is not looked at.
+    /// Starts `command` on a terminal of its own.
     pub fn start(command: &mut Command) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let screen = openpt(flags).expect("there are terminals");
@@ -34,10 +34,10 @@ impl Terminal {
                 .expect("it can be opened");
             Stdio::from(own)
         };
-        let child = command.stdin(open()).stderr(open()).stdout(Stdio::null()).spawn();
+        let child = command.stdin(open()).stdout(open()).stderr(open()).spawn();
         let child = child.expect("the program starts");
         // The command holds its ends of the terminal, whose last one is to be the child's.
-        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { screen: screen.into(), child, shown: String::new() }
     }
 

@@ -69,7 +69,7 @@ impl Metadata {
     pub const fn seen_by_sender(&self) -> See {
         let xattrs = match (self.xattrs, self.all_xattrs) {
             (false, _) => Scope::Nothing,
-            (true, _) if self.reads_notes => Scope::Disguised,
+            (true, _) if self.reads_notes => Scope::Undisguised,
             (true, false) => Scope::Foreign,
             (true, true) => Scope::All,
         };

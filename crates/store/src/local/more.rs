@@ -101,7 +101,8 @@ fn read(
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
-    for name in names(at, see.xattrs).map_err(unread)? {
+    // What stands for another comes first, and so before that.
+    for name in names(at, see.xattrs).map_err(unread)?.into_iter().rev() {
         if !admits(see.xattrs.told(&name)) {
             continue;
         }
@@ -113,7 +114,7 @@ fn read(
         }
         more.xattrs.push(Xattr { name: name.into(), value: value.into() });
     }
-    more.xattrs.sort_unstable();
+    more.xattrs.sort_by(|one, other| one.name.cmp(&other.name));
     more.xattrs.dedup_by(|later, first| later.name == first.name);
     Ok(())
 }
