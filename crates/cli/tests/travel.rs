@@ -165,8 +165,9 @@ fn compression_has_a_choice_and_levels_that_count() {
     };
     let (plain, usual, best) = (sent(""), sent("-z"), sent("-z --compress-level=19"));
     assert!(plain as usize > text.len() && usual < plain / 2, "{plain} {usual}");
-    assert!(best < usual, "{best} {usual}");
-    let close = |one: u64, other: u64| one.abs_diff(other) < 200;
+    assert!(best + 10_000 < usual, "{best} {usual}");
+    // How answers fall together with what is told differs from run to run.
+    let close = |one: u64, other: u64| one.abs_diff(other) < 2000;
     for (words, like) in [
         ("--zc=zstd", usual),
         ("--zc=lz4", usual),

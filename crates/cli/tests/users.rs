@@ -362,7 +362,7 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 fn figureless(line: &str) -> String {
     let varies = ["seconds", "speedup", "Total bytes", "sent ", "{", "] "];
     match varies.iter().any(|word| line.contains(word)) {
-        _ if line.contains("/sec") => "a rate".to_owned(),
+        _ if line.contains("/sec") || line.contains("B/s ") => "a rate".to_owned(),
         true => line.replace(|c: char| c.is_ascii_digit() || ",.".contains(c), ""),
         false => line.to_owned(),
     }
