@@ -660,12 +660,24 @@ fn a_dot_before_a_name_brings_the_attributes_of_where_it_starts() {
         for to in ["../dst/", "h:../dst-there/"] {
             run(DELTIC, &["sync", "-e", SHELL, "--deltic-path", DELTIC], to);
         }
+        let pulled = words.replace(" ./", " h:./").replace(" . ", " h:. ");
+        if pulled != words {
+            let pulled = pulled.replace("DST", "../dst-pulled/");
+            let command = ["sync", "-e", SHELL, "--deltic-path", DELTIC];
+            let command = command.into_iter().chain(pulled.split(' '));
+            let mut command = world.command(DELTIC, command);
+            let run = Run::of(command.current_dir(world.path("s")));
+            assert_eq!(run.code, Some(0), "{command:?} {run:#?}");
+        }
         let look = |dir: &str| (world.mode(dir) == 0o700, world.time(dir).0 == 1_000_000_000);
         assert_eq!(
             (look("dst"), look("s/../dst-there")),
             ((brings, brings), (brings, brings)),
             "{words}"
         );
+        if world.exists("dst-pulled") {
+            assert_eq!(look("dst-pulled"), (brings, brings), "{words}");
+        }
         if is_installed("rsync") {
             run("rsync", &[], "../by-rsync/");
             assert_eq!(look("by-rsync"), (brings, brings), "{words}");

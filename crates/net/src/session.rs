@@ -22,7 +22,7 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, Sources, UnderWay};
+use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay};
 use deltic_store::{Tree, shortened};
 
 use crate::batch::{Batch, Tap};
@@ -235,7 +235,7 @@ impl Session {
         options: &Options,
     ) -> Result<Option<Expect>, SyncError> {
         Names::check(&names)?;
-        let mut firsts = Some(Pile::default());
+        let (mut firsts, mut own) = (Some(Pile::default()), false);
         let mut untold = Vec::new();
         let names = names.into_iter().filter(|line| {
             if line.len() > MAX_TEXT_BYTES {
@@ -244,6 +244,7 @@ impl Session {
                 untold.push(Trouble { kind: TroubleKind::Failed, message });
                 return false;
             }
+            own |= options.select.relative && SourceArg::is_dotted(line);
             // What cannot be one brings nothing.
             if let Ok(first) = first_name(line, options) {
                 firsts = firsts
@@ -257,7 +258,7 @@ impl Session {
             self.say(frame).await;
         }
         self.untold = untold;
-        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), globs: Vec::new() }))
+        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
     }
 
     /// What a destination means; nothing is looked at where nothing is brought there.

@@ -198,11 +198,12 @@ const MAX_MATCHES: usize = 100_000;
 
 /// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
 pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> {
-    let (mut names, mut globs) = (Vec::new(), Vec::new());
+    let (mut names, mut globs, mut own) = (Vec::new(), Vec::new(), false);
     for path in paths {
         let path = path.as_bytes();
         let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
         let name = if options.select.relative {
+            own |= SourceArg::is_dotted(path);
             let start = path.windows(3).position(|three| three == b"/./");
             let rest = start.map_or(path, |dot| &path[dot + 3..]);
             rest.split(|byte| *byte == b'/').find(|name| named(name))?
@@ -214,7 +215,7 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
         }
         names.push(Name::new(name).ok()?);
     }
-    Some(Expect { names: names.into_iter().collect(), globs })
+    Some(Expect { names: names.into_iter().collect(), globs, own })
 }
 
 /// The name at the root that a line of a list stands for, if it stands for a single one.

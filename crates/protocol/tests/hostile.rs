@@ -33,7 +33,7 @@ use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Compare, Delete, Links, Metadata, Missing, Options, Remove,
     Select, Writing,
 };
-use deltic_protocol::receiver::{self, Receiver, Setting};
+use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
     Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
 };
@@ -996,7 +996,9 @@ fn names_that_were_not_asked_for_are_refused() {
         entries: Vec::new(),
         extent: Extent::Last,
     };
-    assert_eq!(Victim::new(setting()).refusal(own), other);
+    assert_eq!(Victim::new(setting()).refusal(own.clone()), other);
+    let expect = Some(Expect { own: true, ..[name("a")].into() });
+    Victim::new(Setting { expect, ..setting() }).take([own]).unwrap();
     let mut victim = Victim::new(setting());
     victim.take([listing("", &[("a", dir())], Extent::Last)]).unwrap();
     victim.take([listing("a", &[("b", file_of(1))], Extent::Last)]).unwrap();

@@ -9,6 +9,8 @@ pub struct Expect {
     pub names: Names,
     /// And what one of these patterns matches (`deltic_core::glob`).
     pub globs: Vec<Box<[u8]>>,
+    /// And what the root itself is.
+    pub own: bool,
 }
 
 impl Expect {
@@ -21,6 +23,6 @@ impl Expect {
 
 impl<const N: usize> From<[Name; N]> for Expect {
     fn from(names: [Name; N]) -> Self {
-        Self { names: names.into_iter().collect(), globs: Vec::new() }
+        Self { names: names.into_iter().collect(), ..Self::default() }
     }
 }

@@ -88,7 +88,8 @@ impl Receiver {
     /// Whether a listing of the root is of what was asked for.
     fn expects(&self, section: &Section) -> bool {
         let Some(expect) = &self.setting.expect else { return true };
-        section.own.is_none() && section.entries.iter().all(|entry| expect.admits(&entry.name))
+        (expect.own || section.own.is_none())
+            && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
     /// Whether this listing is of one entry that is no directory, and the first to name any.

@@ -89,7 +89,7 @@ impl Session {
             expect: case
                 .roots
                 .clone()
-                .map(|names| Expect { names: names.into_iter().collect(), globs: Vec::new() }),
+                .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
             ..Setting::default()
         };

@@ -63,7 +63,7 @@ impl SourceArg {
             b"" => Err(BadPath::Empty),
             [b'/', rest @ ..] => Self::below(path_of(b"/"), rest),
             _ => {
-                let dotted = is_dotted(bytes);
+                let dotted = Self::is_dotted(bytes);
                 Ok(Self { dotted, ..Self::below(path_of(b"."), bytes)? })
             }
         }
@@ -95,7 +95,14 @@ impl SourceArg {
         }
         let mut dir = PathBuf::from(dir);
         dir.extend(names.into_iter().map(OsStr::from_bytes));
-        Ok(Self { dotted: is_dotted(line), ..Self::below(dir, &path)? })
+        Ok(Self { dotted: Self::is_dotted(line), ..Self::below(dir, &path)? })
+    }
+
+    /// Whether `./` is written before a path, and nothing else says where that starts: where paths are kept, it brings the
+    /// attributes of the directory where it does.
+    #[must_use]
+    pub fn is_dotted(path: &[u8]) -> bool {
+        path.len() > 2 && path.starts_with(b"./") && !path.windows(3).any(|three| three == b"/./")
     }
 
     fn below(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {
@@ -163,11 +170,6 @@ impl SourceArgs {
     pub fn refuse(&mut self, arg: &[u8], why: BadPath) {
         self.refused.push((shortened(&printable(arg)).into_owned(), why));
     }
-}
-
-/// Whether `./` is written before a path, and nothing else says where that starts.
-fn is_dotted(bytes: &[u8]) -> bool {
-    bytes.len() > 2 && bytes.starts_with(b"./") && !bytes.windows(3).any(|three| three == b"/./")
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {
