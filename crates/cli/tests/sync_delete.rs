@@ -174,7 +174,10 @@ fn a_named_directory_that_is_empty_removes_nothing_either() {
 
 #[test]
 fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
-    let cases: [(&str, &[&str], &[&str], &[&str]); 5] = [
+    /// Options, sources, and what stays and goes of the destination.
+    type Case =
+        (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+    let cases: [Case; 5] = [
         ("-aR", &["mnt/photos/"], &["mnt/photos/old"], &[]),
         ("-aR", &["mnt/photos", "home"], &["mnt/photos/old"], &["home/old"]),
         ("-a", &["home", "mnt/photos"], &["photos/old", "photos/sub/old"], &["home/old"]),
