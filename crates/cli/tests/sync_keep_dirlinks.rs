@@ -62,7 +62,7 @@ fn what_came_through_a_link_is_not_deleted_under_another_name() {
         world.write("src/d/sub/g", "new");
         world.write("src/e/h", "new");
         world.write("dst/real/old", "goes: the source has a directory d without it");
-        world.write("dst/above/below/h", "old");
+        world.write("dst/above/below/h", "of another length");
         world.write("dst/gone/x", "goes");
         world.link("real", "dst/d");
         world.link("above/below", "dst/e");
