@@ -629,6 +629,30 @@ fn a_symlink_of_somebody_else_on_the_way_to_a_source_is_told_in_one_way() {
 }
 
 /// As in rsync: the directory where a name with `./` before it starts is on the way to it.
+/// It is told with its attributes, and is no source.
+#[test]
+fn where_a_dotted_name_starts_nothing_is_deleted() {
+    for (words, before) in [
+        ("-aR --delete ./sub", ""),
+        ("-aR --delete --force-delete ./sub", "h:"),
+        ("-ar --delete --files-from=../list .", ""),
+        ("-ar --delete --force-delete --files-from=../list .", "h:"),
+    ] {
+        let world = World::new();
+        world.write("s/sub/y", "y");
+        world.write("list", "./sub\n");
+        world.write("dst/other", "stays");
+        world.write("dst/sub/gone", "goes");
+        let to = format!("{before}{}", world.path("dst/").display());
+        let all = ["sync", "-e", SHELL, "--deltic-path", DELTIC];
+        let all = all.into_iter().chain(words.split(' ')).chain([&*to]);
+        let run = Run::of(world.command(DELTIC, all).current_dir(world.path("s")));
+        assert_eq!(run.code, Some(0), "{words} {run:#?}");
+        assert!(world.exists("dst/other") && world.exists("dst/sub/y"), "{words} {run:#?}");
+        assert!(!world.exists("dst/sub/gone"), "{words} {run:#?}");
+    }
+}
+
 #[test]
 fn a_dot_before_a_name_brings_the_attributes_of_where_it_starts() {
     for (words, brings) in [

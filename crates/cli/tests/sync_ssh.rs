@@ -154,7 +154,7 @@ fn an_ssh_that_cannot_connect_is_told_apart_from_a_missing_program() {
     let nobody = "ssh -p 1 -o BatchMode=yes -o ConnectTimeout=5";
     let mut refused = world.command(DELTIC, ["sync", "-a", "-e", nobody, "src/", &there]);
     let run = Run::of(&mut refused);
-    assert_eq!(run.code, Some(12), "{run:#?}");
+    assert_eq!(run.code, Some(255), "{run:#?}");
     assert!(run.stderr.contains("before deltic answered"), "{run:#?}");
     assert!(!world.exists("dst"));
 }
