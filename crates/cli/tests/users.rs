@@ -25,10 +25,12 @@ enum Shows {
     Yes,
     /// For root alone.
     ToRoot,
+    /// In a pull alone.
+    InAPull,
     /// It is about speed or patience, is accepted, or has a test of its own where more is to be seen.
     No,
 }
-use Shows::{No, ToRoot, Yes};
+use Shows::{InAPull, No, ToRoot, Yes};
 
 /// Words, the option that is added to them, and what both end with. `from=` and `to=` are other operands.
 const WORDS: &[(&str, &str, i32, Shows)] = &[
@@ -108,7 +110,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rlt", "--copy-dirlinks", 0, Yes),
     ("-rlt", "--copy-unsafe-links", 23, Yes),
     ("-rlt", "--safe-links", 0, Yes),
-    ("-rlt", "--munge-links", 0, Yes),
+    ("-rlt", "--munge-links", 0, InAPull),
     ("-rt", "--delete", 0, Yes),
     ("-rt --delete", "--max-delete=0", 25, Yes),
     ("-rt --delete from=src/empty/", "--force-delete", 0, Yes),
@@ -421,7 +423,12 @@ fn ends_alike(
         assert_eq!(end.code, Some(code), "{with} {way:?} {user:?}: {end:#?}");
         let before = without.entry((words, user)).or_insert_with(|| run(words, way, user));
         let is_seen = end != *before;
-        let expected = shows == Yes || shows == ToRoot && user.is_none() && is_root();
+        let expected = match shows {
+            Yes => true,
+            ToRoot => user.is_none() && is_root(),
+            InAPull => way == Way::Pull,
+            No => false,
+        };
         let differ = end.lines().symmetric_difference(&before.lines()).cloned().collect::<Vec<_>>();
         assert_eq!(is_seen, expected, "{with} {way:?} {user:?}: {differ:#?}");
         end
