@@ -456,16 +456,18 @@ fn a_changed_destination_is_not_overwritten_unseen() {
     let world = World::new();
     world.write("src/file", noise(400_000, 1));
     world.write("dst/file", "old");
-    let run = thread::scope(|scope| {
+    let (run, in_time) = thread::scope(|scope| {
         let syncing = scope.spawn(|| world.sync(&["-a", "--bwlimit", "300K", "src/", "h:dst/"]));
         while !world.exists("dst/.deltic") && !syncing.is_finished() {
             thread::sleep(Duration::from_millis(2));
         }
+        let was = world.read("dst/file");
         world.write("dst/file", "somebody else's");
-        syncing.join().unwrap()
+        (syncing.join().unwrap(), was == b"old")
     });
     let kept = world.read("dst/file") == b"somebody else's";
-    assert!(kept == (run.code == Some(23)), "{run:#?}");
+    // On a busy machine the new version may have been there before.
+    assert!(!in_time || kept == (run.code == Some(23)), "{run:#?}");
     world.ok("-a src/ dst/");
     world.assert_same("src", "dst");
 }
