@@ -5,12 +5,16 @@ mod common;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{DELTIC, Run, World, edited, is_installed, noise, skip};
 
 /// How long sshd may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A port that is free may be found by two tests: one looks for it at a time, until its own sshd has it.
+static LOOKING: Mutex<()> = Mutex::new(());
 
 /// An sshd that lets its own user in with one key; it ends with this value.
 struct Sshd {
@@ -36,6 +40,7 @@ impl Sshd {
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(name));
             assert!(keygen.status().expect("ssh-keygen starts").success());
         }
+        let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
         let port = listener.local_addr().expect("it is bound").port();
         drop(listener);
@@ -60,17 +65,18 @@ impl Sshd {
             .stderr(Stdio::null())
             .spawn()
             .expect("sshd starts");
-        let sshd = Self { child, port, key: world.path("user") };
+        let mut sshd = Self { child, port, key: world.path("user") };
         sshd.wait();
         Some(sshd)
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         let start = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(start.elapsed() < PATIENCE, "sshd does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
+        assert!(matches!(self.child.try_wait(), Ok(None)), "another one has its port");
     }
 
     /// The remote shell that reaches it.
