@@ -7,14 +7,15 @@
 //! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
 //! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
 //! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time. So are
-//! links on the way to a named source, wherever they lead, if they are [ours or the system's](behind_link).
+//! links on the way to a named source, wherever they lead, if they are [ours or the system's](Dir::follow_ours).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Name, RelPath};
@@ -91,6 +92,13 @@ impl Use {
     }
 }
 
+/// Where a way led.
+pub(crate) enum Led {
+    To(Dir),
+    /// No further than this symlink of another user.
+    Stranger(PathBuf),
+}
+
 impl Dir {
     /// Opens a root: a path of the operator's is followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
@@ -131,9 +139,12 @@ impl Dir {
     /// Flushes the directory in which the root at `path` has its name.
     pub(crate) fn flush_above_root(path: &Path) -> Result<(), Errno> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = Self::open_root(above.unwrap_or_else(|| Path::new(".")))?;
-        // A directory that we may write and not read cannot be flushed by us.
-        match above.dir(&RelPath::root(), Use::Read) {
+        Self::open_root(above.unwrap_or_else(|| Path::new(".")))?.flush()
+    }
+
+    /// Flushes the names in it; one that we may write and not read cannot be flushed by us.
+    pub(crate) fn flush(&self) -> Result<(), Errno> {
+        match self.dir(&RelPath::root(), Use::Read) {
             Err(Errno::ACCESS) => Ok(()),
             opened => fs::fsync(opened?),
         }
@@ -219,11 +230,52 @@ impl Dir {
             at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
             let stat = above.stat(&name)?;
             if FileType::from_raw_mode(stat.st_mode).is_symlink() && !self.keeps_link(&at) {
-                let behind = behind_link(above.fd, &name)?;
-                lock(&links.0).insert(at.clone(), Arc::new(behind));
+                match above.follow_ours(Path::new(OsStr::from_bytes(name.as_bytes())))? {
+                    Led::To(behind) => lock(&links.0).insert(at.clone(), Arc::new(behind.fd)),
+                    Led::Stranger(_) => return Err(Errno::LOOP),
+                };
             }
         }
         self.dir(path, Use::Pass)
+    }
+
+    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put one there
+    /// could lead us to what he may not see himself. Each is held while it is looked at and read.
+    pub(crate) fn follow_ours(self, way: &Path) -> Result<Led, Errno> {
+        let ours = [0, rustix::process::geteuid().as_raw()];
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (mut held, mut at, mut links) = (self.fd, PathBuf::new(), 0);
+        // The names ahead, the next one last.
+        let mut ahead: Vec<OsString> = Vec::new();
+        let put = |ahead: &mut Vec<OsString>, way: &Path| {
+            let names = way.components().filter(|name| *name != Component::CurDir);
+            ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
+        };
+        put(&mut ahead, way);
+        while let Some(name) = ahead.pop() {
+            let next = fs::openat(&held, &name, flags, Mode::empty())?;
+            let stat = fs::fstat(&next)?;
+            at.push(name);
+            if !FileType::from_raw_mode(stat.st_mode).is_symlink() {
+                // What is no directory has nothing below it: that is said of the next name, or in the end.
+                held = next;
+                continue;
+            }
+            if !ours.contains(&stat.st_uid) {
+                return Ok(Led::Stranger(at));
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP);
+            }
+            let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+            put(&mut ahead, Path::new(&OsString::from_vec(target)));
+            at.pop();
+        }
+        match FileType::from_raw_mode(fs::fstat(&held)?.st_mode).is_dir() {
+            true => Self::of(held).map(Led::To),
+            false => Err(Errno::NOTDIR),
+        }
     }
 
     /// Whether there is a directory behind the symlink at `path`, wherever it leads.
@@ -467,36 +519,6 @@ fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Own
         held = Some(opened.map_err(|errno| symlink_or(errno, above, name))?);
     }
     held.ok_or(Errno::INVAL)
-}
-
-/// Where the symlink `name` of `dir` leads, name by name, if all links on the way are ours or the superuser's: whoever else may
-/// put one there could lead us to what he may not see himself. Each is held while it is looked at and read.
-fn behind_link(dir: OwnedFd, name: &Name) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let ours = rustix::process::geteuid().as_raw();
-    // The names ahead, the next one last.
-    let (mut at, mut ahead, mut links) = (dir, vec![name.as_bytes().to_vec()], 0);
-    while let Some(name) = ahead.pop() {
-        let next = fs::openat(&at, name, flags, Mode::empty())?;
-        let stat = fs::fstat(&next)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => at = next,
-            FileType::Symlink => {
-                links += 1;
-                if links > MAX_LINKS || stat.st_uid != ours && stat.st_uid != 0 {
-                    return Err(Errno::LOOP);
-                }
-                let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-                if target.starts_with(b"/") {
-                    at = fs::openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
-                }
-                let names = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-                ahead.extend(names.rev().map(<[u8]>::to_vec));
-            }
-            _ => return Err(Errno::NOTDIR),
-        }
-    }
-    Ok(at)
 }
 
 /// Tells a symlink in the way from a file: the open calls both "not a directory".

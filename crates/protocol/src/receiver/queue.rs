@@ -33,6 +33,17 @@ struct Active {
     large: usize,
 }
 
+impl Active {
+    fn add(&mut self, candidate: &Candidate) {
+        if candidate.is_large() {
+            self.large += 1;
+        } else {
+            self.small += 1;
+            self.small_bytes += candidate.weight();
+        }
+    }
+}
+
 impl Queue {
     /// Nothing waits; at most so many small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
@@ -66,7 +77,7 @@ impl Queue {
         if active.large < MAX_ACTIVE_LARGE
             && let Some((_, candidate)) = self.large.pop_first()
         {
-            active.large += 1;
+            active.add(&candidate);
             return Some(candidate);
         }
         let weight = self.small.first_key_value()?.1.weight();
@@ -74,9 +85,9 @@ impl Queue {
         if active.small >= self.most_small || !fits {
             return None;
         }
-        active.small += 1;
-        active.small_bytes += weight;
-        self.small.pop_first().map(|(_, candidate)| candidate)
+        let (_, candidate) = self.small.pop_first()?;
+        active.add(&candidate);
+        Some(candidate)
     }
 
     /// How many are at work.
@@ -116,12 +127,7 @@ impl Queue {
 
     /// A file that was parked is under way again, and waits for room if there may be more now.
     pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
-        if candidate.is_large() {
-            self.active.large += 1;
-        } else {
-            self.active.small += 1;
-            self.active.small_bytes += candidate.weight();
-        }
+        self.active.add(candidate);
         if has_more {
             self.crowd(candidate);
         }

@@ -156,11 +156,8 @@ impl Inner {
                 .make_special(name, kind, stat.st_rdev)
                 .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
         };
-        let flush = || match to.dir(&RelPath::root(), Use::Read) {
-            Err(Errno::ACCESS) => Ok(()),
-            dir => fs::fsync(dir?),
-        };
-        let copied = copied.and_then(|()| if self.touched.is_durable() { flush() } else { Ok(()) });
+        let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
+        let copied = copied.and_then(|()| flush());
         copied.inspect_err(|_| {
             // What is not complete is no backup.
             let _ = to.remove_file(name);

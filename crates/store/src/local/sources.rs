@@ -22,7 +22,6 @@ use deltic_core::names::Rest;
 use deltic_core::packed::At;
 use deltic_core::path::BadPath;
 use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
-use rustix::fs;
 use rustix::io::Errno;
 
 use super::follow;
@@ -30,7 +29,7 @@ use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, Versions, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
@@ -334,8 +333,7 @@ impl Sources {
         let root = Dir::open_root(root).map(|root| root.with_way(Way::Follow));
         let there = root.and_then(|root| root.dir(&place.dir_path, Use::Pass)?.stat(&place.name));
         let here = place.dir.stat(&place.name);
-        let inode = |is: fs::Stat| (is.st_dev, is.st_ino);
-        there.is_ok_and(|there| here.is_ok_and(|here| inode(here) == inode(there)))
+        there.is_ok_and(|there| here.is_ok_and(|here| inode_of(&here) == inode_of(&there)))
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
