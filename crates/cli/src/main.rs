@@ -11,6 +11,7 @@ mod events;
 mod exit;
 mod explain;
 mod format;
+mod held;
 mod itemize;
 mod levels;
 mod listing;

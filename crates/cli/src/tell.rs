@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_core::RelPath;
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{
@@ -20,6 +19,7 @@ use crate::events::Event;
 use crate::exit::{self, Exit, Troubles};
 use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
+use crate::held::Held;
 use crate::listing::{self, List};
 use crate::output::{self, Output};
 use crate::plan::Request;
@@ -117,22 +117,13 @@ struct Words {
     progress: Progress,
     listed: List,
     /// What changes, until all is known: it comes in no order, and is compared with other runs.
-    held: Vec<Held>,
-    /// Bytes of it.
-    held_bytes: usize,
+    held: Held,
     /// The first tick since something is held.
     held_since: Option<Duration>,
     /// Whether links are brought over.
     links: bool,
     output: Output,
     log: Option<Journal>,
-}
-
-/// A line that waits for its turn.
-struct Held {
-    path: RelPath,
-    is_dir: bool,
-    line: Vec<u8>,
 }
 
 impl Words {
@@ -148,7 +139,7 @@ impl Words {
         }
         let progress = Progress::new(view.live);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
-        let (listed, held, links) = (List::default(), Vec::new(), plan.options.links);
+        let (listed, held, links) = (List::default(), Held::default(), plan.options.links);
         let mut words = Self {
             view,
             setting,
@@ -158,7 +149,6 @@ impl Words {
             progress,
             listed,
             held,
-            held_bytes: 0,
             held_since: None,
             links,
             output,
@@ -184,20 +174,16 @@ impl Words {
         if !(self.dry_run || self.view.in_order) {
             return self.say(line);
         }
-        let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
-        self.held_bytes += path.as_bytes().len() + line.len();
-        self.held.push(Held { path, is_dir, line });
-        if self.held_bytes > MAX_HELD_BYTES && !self.dry_run {
+        self.held.push(change, line);
+        if self.held.bytes() > MAX_HELD_BYTES && !self.dry_run {
             self.say_held();
         }
     }
 
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
-        (self.held_bytes, self.held_since) = (0, None);
-        let mut held = std::mem::take(&mut self.held);
-        held.sort_by(|a, b| listing::order((&a.path, a.is_dir), (&b.path, b.is_dir)));
-        held.iter().for_each(|held| self.output.line(&held.line));
+        self.held_since = None;
+        self.held.take(self.view.deletions_last).for_each(|line| self.output.line(line));
     }
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.

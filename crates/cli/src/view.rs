@@ -49,6 +49,8 @@ pub(crate) struct View {
     pub(crate) by_line: bool,
     /// Whether names wait for each other, to be told in order: where nobody watches.
     pub(crate) in_order: bool,
+    /// Whether those of what was deleted come behind all others then.
+    pub(crate) deletions_last: bool,
     /// Where to log what happens.
     pub(crate) log: Option<Log>,
 }
@@ -131,6 +133,7 @@ impl View {
             to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
             by_line,
             in_order: !(by_line || terminals.stdout),
+            deletions_last: args.remove.delete_after,
             log,
         })
     }

@@ -39,7 +39,7 @@ pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::{ChunkNo, Index};
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
-pub use meta::{Acl, Entry, Kind, Meta, More, See, Timestamp, Xattr};
+pub use meta::{Acl, Entry, Item, Kind, Meta, More, See, Timestamp, Xattr};
 pub use names::{Names, Pile};
 pub use packed::{Packed, Shelf};
 pub use path::{Name, RelPath};

@@ -37,6 +37,35 @@ pub enum Kind {
     Device(Device),
 }
 
+/// The same in a word: where it points, or what it stands for, does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+    /// A device's name.
+    Device,
+    /// A FIFO or a socket's name.
+    Special,
+}
+
+impl Item {
+    /// The word for it.
+    #[must_use]
+    pub const fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::Dir => Self::Dir,
+            Kind::Symlink(_) => Self::Symlink,
+            Kind::File => Self::File,
+            Kind::Device(_) => Self::Device,
+            Kind::Fifo | Kind::Socket => Self::Special,
+        }
+    }
+}
+
 /// What a device's name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Device {

@@ -1,5 +1,6 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
+pub use deltic_core::Item;
 use deltic_core::meta::Owner;
 use deltic_core::{Kind, Meta, RelPath, Timestamp};
 
@@ -49,35 +50,6 @@ impl Facts {
         };
         let Meta { len, modified, mode, .. } = *meta;
         Self { len, modified, mode, target, owner: meta.owner(), ..Self::default() }
-    }
-}
-
-/// The kinds of entries that a run changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A regular file.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link.
-    Symlink,
-    /// A device's name.
-    Device,
-    /// A FIFO or a socket's name.
-    Special,
-}
-
-impl Item {
-    /// The kind that a change of such an entry is said to be of.
-    #[must_use]
-    pub const fn of(kind: &Kind) -> Self {
-        match kind {
-            Kind::Dir => Self::Dir,
-            Kind::Symlink(_) => Self::Symlink,
-            Kind::File => Self::File,
-            Kind::Device(_) => Self::Device,
-            Kind::Fifo | Kind::Socket => Self::Special,
-        }
     }
 }
 

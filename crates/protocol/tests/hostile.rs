@@ -2427,27 +2427,23 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
-            let item = deltic_protocol::report::Item::File;
-            let extra = deltic_protocol::receiver::Extra { name, item, names, stays: names == 1 };
+            let extra = deltic_protocol::receiver::Extra { name, names };
             Answer::Extra(Ok((vec![extra], None)))
         }
-        Work::CountBelow { .. } | Work::CountGoing { .. } if fails => {
-            Answer::Counted(Err(trouble(TroubleKind::Failed)))
-        }
-        Work::CountBelow { .. } | Work::CountGoing { .. } => Answer::Counted(Ok(u64::from(luck))),
+        Work::Count { .. } => Answer::Counted(u64::from(luck)),
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Land if fails => {
             let trouble = trouble(TroubleKind::Failed);
             Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
         }
         Work::Land => Answer::Landed(Vec::new()),
-        Work::Remove { .. } | Work::MakeWay { .. } if fails => {
-            let troubles = vec![trouble(TroubleKind::Failed); usize::from(luck % 4)];
-            Answer::Removed(receiver::Removed { names: u64::from(luck), troubles })
-        }
-        Work::Remove { .. } | Work::MakeWay { .. } => {
-            let troubles = vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)];
-            Answer::Removed(receiver::Removed { names: u64::from(luck), troubles })
+        Work::Remove { path, .. } => {
+            let gone = vec![(path.clone(), Item::File); usize::from(luck % 3)];
+            let troubles = match fails {
+                true => vec![trouble(TroubleKind::Failed); usize::from(luck % 4)],
+                false => vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)],
+            };
+            Answer::Removed(receiver::Removed { gone, troubles, goes_on: luck % 7 == 1 })
         }
         Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Chart { names, .. } => {

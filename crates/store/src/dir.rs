@@ -325,12 +325,20 @@ impl Dir {
 
     /// Calls `each` with every name but `.` and `..`, in no order.
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        self.for_each_entry(|name, _| each(name))
+    }
+
+    /// The same with what each is, where the file system says so.
+    pub(crate) fn for_each_entry(
+        &self,
+        mut each: impl FnMut(&[u8], FileType),
+    ) -> Result<(), Errno> {
         // Where somebody read on this handle before, the names behind that place would be all.
         fs::seek(&self.fd, SeekFrom::Start(0))?;
         // Kept by its thread: for thousands of small directories, memory would be taken and given back each time.
         let mut buffer = NAMES_BUFFER.take();
         buffer.resize(NAMES_BUFFER_BYTES, MaybeUninit::uninit());
-        let read = read_names(&self.fd, &mut buffer, &mut each);
+        let read = read_entries(&self.fd, &mut buffer, &mut each);
         NAMES_BUFFER.set(buffer);
         read
     }
@@ -471,16 +479,17 @@ impl AsFd for Dir {
     }
 }
 
-fn read_names(
+fn read_entries(
     dir: &OwnedFd,
     buffer: &mut [MaybeUninit<u8>],
-    each: &mut impl FnMut(&[u8]),
+    each: &mut impl FnMut(&[u8], FileType),
 ) -> Result<(), Errno> {
     let mut entries = RawDir::new(dir, buffer);
     while let Some(entry) = entries.next() {
-        match entry?.file_name().to_bytes() {
+        let entry = entry?;
+        match entry.file_name().to_bytes() {
             b"." | b".." => {}
-            name => each(name),
+            name => each(name, entry.file_type()),
         }
     }
     Ok(())

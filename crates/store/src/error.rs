@@ -143,33 +143,17 @@ pub enum StoreError {
         /// The line, and what is wrong with it.
         why: String,
     },
-    /// Names in a directory that was to be removed could not be, so it stays with them; the others went.
-    #[error("remove {path}: {} names in it stayed", stayed.len() as u64 + more)]
-    Stayed {
-        /// The directory.
-        path: RelPath,
-        /// How many names went.
-        removed: u64,
-        /// Why others stayed, of each once.
-        stayed: Vec<Self>,
-        /// How many more stayed than these.
-        more: u64,
-    },
     /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
     #[error("keep {path}: names in it are protected")]
     Protected {
         /// The directory.
         path: RelPath,
-        /// How many names went.
-        removed: u64,
     },
     /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
     #[error("replace {path}: the backups of what was in it are in that directory")]
     KeepsOld {
         /// The directory.
         path: RelPath,
-        /// How many names went.
-        removed: u64,
     },
     /// The way to a directory that an option names leads through a symlink that somebody else made.
     #[error(

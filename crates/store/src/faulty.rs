@@ -11,7 +11,8 @@ use deltic_core::names::Rest;
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Keep, Listing, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
+    Commit, Content, Going, Keep, Listing, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,
+    StoreError, Tree,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -185,19 +186,9 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.list_but(dir, keep)
     }
 
-    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
-        self.inner.list_going(dir, rest)
-    }
-
-    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        self.plan.enter(Call::Remove, path)?;
-        self.inner.remove(path)
-    }
-
-    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        self.plan.enter(Call::List, path)?;
-        self.inner.would_remove(path)
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+        self.plan.enter(if going.dry_run { Call::List } else { Call::Remove }, path)?;
+        self.inner.remove(path, going)
     }
 
     fn link_waiting(
@@ -207,11 +198,6 @@ impl<S: Store> Store for Faulty<S> {
         seen: Option<&Meta>,
     ) -> Result<bool, StoreError> {
         self.inner.link_waiting(path, leader, seen)
-    }
-
-    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
-        self.plan.enter(Call::Remove, path)?;
-        self.inner.make_way(path)
     }
 
     fn land(&self) -> Vec<(RelPath, StoreError)> {

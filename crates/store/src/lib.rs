@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
 use deltic_core::names::Rest;
-use deltic_core::{Entry, Kind, Meta, Name, RelPath};
+use deltic_core::{Entry, Item, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
 pub use error::{StoreError, Unset, reason, shortened};
@@ -86,6 +86,27 @@ pub trait Tree: Send + Sync + 'static {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError>;
 }
 
+/// How [`Store::remove`] is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Going {
+    /// Something else is to be in its place: it is replaced and not deleted, and what the filter says of the name itself does
+    /// not count.
+    pub gives_way: bool,
+    /// What would go is told, and nothing does.
+    pub dry_run: bool,
+}
+
+/// What a call of [`Store::remove`] did.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// Names that went, and what they were: some hundreds at most. A directory comes behind all that was in it.
+    pub gone: Vec<(RelPath, Item)>,
+    /// Why others stayed. [`StoreError::Protected`] and [`StoreError::KeepsOld`] are told once, at the end, of the name itself.
+    pub stayed: Vec<StoreError>,
+    /// Whether there is more to be removed.
+    pub goes_on: bool,
+}
+
 /// What a directory holds, and what of it could not be seen.
 #[derive(Debug, Default)]
 pub struct Listing {
@@ -101,8 +122,6 @@ pub struct Listing {
     /// Whether one of the directories that were named as this one, with all below, has nothing in it: most likely what belongs
     /// there is not mounted.
     pub is_empty_source: bool,
-    /// Whether names were left out that rules protect, or that are on another file system.
-    pub spares: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
     /// The directory that is written to, which takes no part.
@@ -300,34 +319,39 @@ pub trait Store: Tree {
         Ok(listing)
     }
 
-    /// As [`Tree::list_some`], of a directory that is being removed: rules that are perishable do not count in it.
-    ///
-    /// # Errors
-    /// As for [`Tree::list`].
-    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError>;
-
-    /// Removes `path` and all below it that the filter admits; follows no symlink. Returns how many names went.
+    /// Removes `path` and all below it that the filter admits, or some of that; follows no symlink. There may be millions of
+    /// names: while a call [goes on](Removed::goes_on), the same call takes the next of them.
     ///
     /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
     /// listed. Perishable rules count for `path` itself only.
     ///
     /// # Errors
-    /// What kept the name itself; [`StoreError::Stayed`] of names below it, with which it stays: the others are removed all the
-    /// same. [`StoreError::Protected`] where nothing but the filter kept any.
-    fn remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+    /// What kept the name itself. Names below it stay each for its own reason, and it with them: the others are removed all the
+    /// same.
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError>;
 
-    /// What [`remove`](Self::remove) would answer now, without a change.
+    /// How many names [`Store::remove`] would remove in all, if it were called now; what gives way counts itself in any case.
     ///
     /// # Errors
-    /// Those of [`Store::remove`].
-    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError>;
+    /// As for [`Store::remove`].
+    fn would_remove(&self, path: &RelPath, gives_way: bool) -> Result<u64, StoreError> {
+        let mut names = 0;
+        loop {
+            let some = self.remove(path, Going { gives_way, dry_run: true })?;
+            names += some.gone.len() as u64;
+            if !some.goes_on {
+                let goes = some.gone.last().is_some_and(|(last, _)| last == path);
+                return Ok(names + u64::from(gives_way && !goes));
+            }
+        }
+    }
 
     /// Removes each of these: cheaper where those of one directory follow each other.
     ///
     /// # Errors
     /// Of each, in order, those of [`Store::remove`].
-    fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {
-        paths.iter().map(|path| self.remove(path)).collect()
+    fn remove_all(&self, paths: &[RelPath], going: Going) -> Vec<Result<Removed, StoreError>> {
+        paths.iter().map(|path| self.remove(path, going)).collect()
     }
 
     /// Has `path` wait with a new version that waits at `leader` for [`land`](Self::land): it becomes another name of that, in
@@ -344,13 +368,6 @@ pub trait Store: Tree {
         let _ = (path, leader, seen);
         Ok(false)
     }
-
-    /// Removes `path` and all below it as [`Store::remove`] does, so that something else can be there: what the filter says
-    /// of `path` itself does not count, for it is replaced and not deleted.
-    ///
-    /// # Errors
-    /// As for [`Store::remove`].
-    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError>;
 
     /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
     /// that does not let commits wait has nothing to do.

@@ -6,13 +6,15 @@ mod tree;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::names::Rest;
 use deltic_core::{Entry, Kind, Meta, RelPath};
 use rustix::io::Errno;
 
 use crate::error::At;
-use crate::filter::{Fate, Scopes, Start};
-use crate::{Filter, Keep, Listing, Resumed, Snapshot, Store, StoreError, Tree, check_path, lock};
+use crate::filter::{Scopes, Start};
+use crate::{
+    Filter, Going, Keep, Listing, Removed, Resumed, Snapshot, Store, StoreError, Tree, check_path,
+    lock,
+};
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
 use tree::{Node, TreeState, give};
@@ -78,8 +80,10 @@ impl MemoryStore {
     }
 }
 
-impl MemoryStore {
-    fn list_with(&self, dir: &RelPath, fate: Fate) -> Result<Listing, StoreError> {
+impl Tree for MemoryStore {
+    type Snapshot = MemorySnapshot;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         let state = lock(&self.state);
         let mut listing = Listing::default();
@@ -88,19 +92,11 @@ impl MemoryStore {
         for (name, node) in entries {
             if dir.join(name).is_err() {
                 listing.errors.push(StoreError::TooLong { action: "list", path: dir.clone() });
-            } else if judge.admits(name, node.meta.is_dir(), fate) {
+            } else if judge.admits(name, node.meta.is_dir()) {
                 listing.entries.push(Entry { name: name.clone(), meta: node.meta.clone() });
             }
         }
         Ok(listing)
-    }
-}
-
-impl Tree for MemoryStore {
-    type Snapshot = MemorySnapshot;
-
-    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Stays)
     }
 
     fn open(&self, path: &RelPath) -> Result<MemorySnapshot, StoreError> {
@@ -120,7 +116,8 @@ impl Tree for MemoryStore {
             return Err(StoreError::Changed { path: path.clone() });
         }
         // It was listed, so it takes part.
-        state.remove(path, &Scopes::new(Filter::default(), Path::new(""), Start::Root)).map(drop)
+        let all = Scopes::new(Filter::default(), Path::new(""), Start::Root);
+        state.remove(path, Going::default(), &all).map(drop)
     }
 }
 
@@ -268,24 +265,13 @@ impl Store for MemoryStore {
         state.set_meta(path, meta, keep).at(SET_META, path)
     }
 
-    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
-        // Nothing was left.
-        if rest.is_some() { Ok(Listing::default()) } else { self.list_with(dir, Fate::Goes) }
-    }
-
-    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
         check_path("remove", path)?;
-        lock(&self.state).remove(path, &self.scopes)
-    }
-
-    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        check_path("remove", path)?;
-        lock(&self.state).clone().remove(path, &self.scopes)
-    }
-
-    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
-        check_path("remove", path)?;
-        lock(&self.state).make_way(path, &self.scopes)
+        let mut state = lock(&self.state);
+        match going.dry_run {
+            true => state.clone().remove(path, going, &self.scopes),
+            false => state.remove(path, going, &self.scopes),
+        }
     }
 
     fn flush(&self) -> Result<(), StoreError> {

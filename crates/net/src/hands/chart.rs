@@ -347,7 +347,7 @@ mod tests {
             found.map(|(path, ..)| path)
         };
         assert_eq!(find("a"), Some(path("b")));
-        store.remove(&path("b")).unwrap();
+        store.remove(&path("b"), deltic_store::Going::default()).unwrap();
         assert_eq!(find("a"), None);
         assert_eq!(find("c"), Some(path("a")));
     }

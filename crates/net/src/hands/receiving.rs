@@ -19,7 +19,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
-use deltic_store::{Keep, Store, StoreError};
+use deltic_store::{Going, Keep, Store, StoreError};
 
 use super::alternates::Alternates;
 use super::chart::Chart;
@@ -105,15 +105,13 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::LinkBeside { .. }
             | Work::Link { .. }
             | Work::Extra { .. }
-            | Work::CountBelow { .. }
-            | Work::CountGoing { .. }
+            | Work::Count { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
             | Work::MakeSpecial { .. }
             | Work::SetMeta { .. }
             | Work::SetDirs { .. }
             | Work::Remove { .. }
-            | Work::MakeWay { .. }
             | Work::Ask(_)
             | Work::Chart { .. }
             | Work::Land
@@ -124,24 +122,31 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     }
 
     fn may_join(work: &Work, next: &Work) -> bool {
-        matches!(
-            (work, next),
-            (Work::Replace(_), Work::Replace(_)) | (Work::Remove { .. }, Work::Remove { .. })
-        )
+        match (work, next) {
+            (Work::Replace(_), Work::Replace(_)) => true,
+            (
+                Work::Remove { gives_way: false, dry_run: one, .. },
+                Work::Remove { gives_way: false, dry_run: next, .. },
+            ) => one == next,
+            _ => false,
+        }
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
-        let (mut small, mut going) = (Vec::new(), Vec::new());
+        let (mut small, mut paths, mut going) = (Vec::new(), Vec::new(), Going::default());
         for work in works {
             match work {
                 Work::Replace(file) => small.push(file),
-                Work::Remove { path } => going.push(path),
+                Work::Remove { path, gives_way, dry_run } => {
+                    going = Going { gives_way, dry_run };
+                    paths.push(path);
+                }
                 other => unreachable!("{other:?} may not join"),
             }
         }
         // They are all of one kind.
         let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
-        let gone = self.store.remove_all(&going).into_iter();
+        let gone = self.store.remove_all(&paths, going).into_iter();
         replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
     }
 
@@ -185,12 +190,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Extra { dir, keep, rest } => {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
-            Work::CountBelow { dir } => Answer::Counted(self.count_below(&dir)),
-            Work::CountGoing { path } => {
-                let Removed { names, mut troubles } = removed(self.store.would_remove(&path));
-                troubles.retain(|trouble| trouble.kind != TroubleKind::Skipped);
-                Answer::Counted(troubles.pop().map_or(Ok(names), Err))
-            }
+            Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
             Work::MakeDir { path, mode } => done(self.store.make_dir(&path, mode)),
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
@@ -205,8 +205,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path } => Answer::Removed(removed(self.store.remove(&path))),
-            Work::MakeWay { path } => Answer::Removed(removed(self.store.make_way(&path))),
+            Work::Remove { path, gives_way, dry_run } => {
+                Answer::Removed(removed(self.store.remove(&path, Going { gives_way, dry_run })))
+            }
             Work::Chart { near, names } => {
                 Answer::Charted(self.chart.draw(&self.store, near, names))
             }
@@ -286,23 +287,20 @@ fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
-/// How many names went, and why others stayed.
-fn removed(result: Result<u64, StoreError>) -> Removed {
+/// Which names went, and why others stayed. What is gone already is no trouble.
+fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
+    let trouble = |error: &StoreError| match error {
+        StoreError::Protected { .. } | StoreError::KeepsOld { .. } => {
+            Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
+        }
+        _ => failed(error),
+    };
     match result {
-        Ok(names) => Removed { names, troubles: Vec::new() },
-        Err(
-            error @ (StoreError::Protected { removed: names, .. }
-            | StoreError::KeepsOld { removed: names, .. }),
-        ) => {
-            let (kind, message) = (TroubleKind::Skipped, error.to_string());
-            Removed { names, troubles: vec![Trouble { kind, message }] }
+        Ok(deltic_store::Removed { gone, stayed, goes_on }) => {
+            Removed { gone, troubles: stayed.iter().map(trouble).collect(), goes_on }
         }
-        Err(StoreError::Stayed { path, removed: names, stayed, more }) => {
-            let message = format!("remove {path}: {more} more names in it stayed");
-            let more = (more > 0).then_some(Trouble { kind: TroubleKind::Failed, message });
-            Removed { names, troubles: stayed.iter().map(failed).chain(more).collect() }
-        }
-        Err(error) => Removed { names: 0, troubles: vec![failed(&error)] },
+        Err(StoreError::NotFound { .. }) => Removed::default(),
+        Err(error) => Removed { troubles: vec![trouble(&error)], ..Removed::default() },
     }
 }
 

@@ -51,11 +51,9 @@ pub enum Work {
     /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where there is
     /// no directory. Answer with [`Answer::Extra`].
     Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<Rest>> },
-    /// Count all names below a directory that go with it; none where there is no directory. Answer with
-    /// [`Answer::Counted`].
-    CountBelow { dir: RelPath },
-    /// Count the names that would go with this one, by what rules say now. Answer with [`Answer::Counted`].
-    CountGoing { path: RelPath },
+    /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
+    /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
+    Count { path: RelPath, gives_way: bool },
     /// Make a directory, or let its owner work in it, with the group for what is made in it that it will hand down with this
     /// `mode`, if it is to get one; answer with [`Answer::Done`].
     MakeDir { path: RelPath, mode: Option<u32> },
@@ -68,11 +66,10 @@ pub enum Work {
     /// The same for directories, one after the other in this order; where nothing `carries` over, new ones get their mode
     /// alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
-    /// Remove a name and all below it; answer with [`Answer::Removed`].
-    Remove { path: RelPath },
-    /// The same, so that something else can be there: what rules say of the name itself does not count. Answer with
-    /// [`Answer::Removed`].
-    MakeWay { path: RelPath },
+    /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it `gives_way` to
+    /// something else, what rules say of the name itself does not count; in a dry run nothing goes, and what would is told.
+    /// Answer with [`Answer::Removed`].
+    Remove { path: RelPath, gives_way: bool, dry_run: bool },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
     /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of
@@ -332,12 +329,8 @@ impl Alike {
 pub struct Extra {
     /// The name.
     pub name: Name,
-    /// What kind of entry it is.
-    pub item: Item,
     /// How many names removing it would remove, itself included.
     pub names: u64,
-    /// Whether it is a directory that stays, with what rules protect in it.
-    pub stays: bool,
 }
 
 /// What a user or group of the sender's becomes here.
@@ -363,7 +356,7 @@ pub enum Answer {
     /// Names in any order, each with how many names removing it would remove; and those that were not looked at.
     Extra(Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>),
     /// How many names there are.
-    Counted(Result<u64, Trouble>),
+    Counted(u64),
     /// The files that could not be put in their places.
     Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.
@@ -398,19 +391,14 @@ pub enum Answer {
 }
 
 /// What became of a name that was to be removed with all below it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Removed {
-    /// How many names went.
-    pub names: u64,
+    /// Names that went, and what they were: some hundreds at most.
+    pub gone: Vec<(RelPath, Item)>,
     /// Why others did not: of each once.
     pub troubles: Vec<Trouble>,
-}
-
-impl Removed {
-    /// Nothing went, for this reason.
-    pub(super) fn nothing(trouble: Trouble) -> Self {
-        Self { names: 0, troubles: vec![trouble] }
-    }
+    /// Whether there is more to be removed.
+    pub goes_on: bool,
 }
 
 /// What a search through old found.

@@ -169,7 +169,8 @@ impl Receiver {
             }
             Some(_) if !self.setting.options.dry_run => {
                 self.report_settled(meta.len);
-                self.jobs.ask(Work::Remove { path }, Place::LeaveOut);
+                let work = Work::Remove { path, gives_way: false, dry_run: false };
+                self.jobs.ask(work, Place::LeaveOut);
             }
             _ => self.report_settled(meta.len),
         }

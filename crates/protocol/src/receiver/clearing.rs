@@ -8,6 +8,7 @@ use crate::message::FileNo;
 use crate::options::Delete;
 use crate::report::{Change, Trouble, TroubleKind};
 
+use super::deleting::Removal;
 use super::file::Candidate;
 use super::linking::LaterName;
 use super::{Place, Receiver, Removed, Work};
@@ -32,15 +33,11 @@ impl Receiver {
     /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
-        let all = Work::CountBelow { dir: path.clone() };
+        let all = Work::Count { path: path.clone(), gives_way: true };
         self.jobs.ask(all, Place::CountBelow { file, path });
     }
 
-    pub(super) fn counted(&mut self, file: FileNo, path: RelPath, below: Result<u64, Trouble>) {
-        let names = match below {
-            Ok(below) => below.saturating_add(1),
-            Err(trouble) => return self.not_counted(file, trouble),
-        };
+    pub(super) fn counted(&mut self, file: FileNo, path: RelPath, names: u64) {
         // How long the list will be is not known yet.
         let options = &self.setting.options;
         let never = options.delete == Delete::Never && !options.remove.force;
@@ -54,7 +51,7 @@ impl Receiver {
         if never && names > most {
             let message = format!("replace {path}: directory not empty");
             let trouble = Trouble { kind: TroubleKind::Failed, message };
-            return self.cleared(file, Removed::nothing(trouble));
+            return self.not_cleared(file, vec![trouble]);
         }
         // What is empty gives way whatever the limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
@@ -64,58 +61,51 @@ impl Receiver {
                  --delete with --max-delete or --force-delete allows it"
             );
             let trouble = Trouble { kind: TroubleKind::DeleteLimit, message };
-            return self.cleared(file, Removed::nothing(trouble));
+            return self.not_cleared(file, vec![trouble]);
         }
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
-        let work = if is_deleted { Work::Remove { path } } else { Work::MakeWay { path } };
-        self.jobs.ask(work, Place::Clear { file });
+        let removal = Removal { path, gives_way: !is_deleted, weight: 0 };
+        self.jobs.ask(removal.work(false), Place::Clear { file, removal });
     }
 
-    /// A directory that may not be listed is not removed name by name; if it is empty, it gives way to what is put there.
-    fn not_counted(&mut self, file: FileNo, trouble: Trouble) {
+    pub(super) fn cleared(&mut self, file: FileNo, removal: Removal, removed: Removed) {
+        self.tell_gone(&removal, removed.gone);
+        if !removed.troubles.is_empty() {
+            return self.not_cleared(file, removed.troubles);
+        }
+        if removed.goes_on {
+            return self.jobs.ask(removal.work(false), Place::Clear { file, removal });
+        }
         match self.clearing.remove(&file) {
-            Some(Cleared::File(candidate)) => self.enqueue(*candidate),
+            Some(Cleared::File(mut candidate)) => {
+                candidate.seen = None;
+                self.enqueue(*candidate);
+            }
             Some(Cleared::Other { meta, change }) => self.make_other(meta, change),
-            Some(Cleared::Name { name, change }) => self.make_link(file, name, change),
-            Some(Cleared::Nothing) => self.trouble(trouble),
-            None => {}
+            Some(Cleared::Name { mut name, change }) => {
+                name.seen = None;
+                self.make_link(file, name, change);
+            }
+            Some(Cleared::Nothing) | None => {}
         }
     }
 
-    pub(super) fn cleared(&mut self, file: FileNo, removed: Removed) {
-        let Some(entry) = self.clearing.remove(&file) else { return };
-        if self.setting.options.clears() {
-            self.totals.deleted += removed.names;
-        }
-        if removed.troubles.is_empty() {
-            return match entry {
-                Cleared::File(mut candidate) => {
-                    candidate.seen = None;
-                    self.enqueue(*candidate);
-                }
-                Cleared::Other { meta, change } => self.make_other(meta, change),
-                Cleared::Name { mut name, change } => {
-                    name.seen = None;
-                    self.make_link(file, name, change);
-                }
-                Cleared::Nothing => {}
-            };
-        }
-        match entry {
-            Cleared::File(candidate) => {
+    /// Whatever kept the directory, the entry cannot come.
+    fn not_cleared(&mut self, file: FileNo, troubles: Vec<Trouble>) {
+        match self.clearing.remove(&file) {
+            Some(Cleared::File(candidate)) => {
                 self.report_settled(candidate.meta.len);
                 self.miss(file);
             }
-            Cleared::Other { change, .. } => {
+            Some(Cleared::Other { change, .. }) => {
                 self.arrivals.take(&change.path);
                 self.miss(file);
             }
-            Cleared::Name { change, .. } => self.report_settled(change.facts.len),
-            Cleared::Nothing => {}
+            Some(Cleared::Name { change, .. }) => self.report_settled(change.facts.len),
+            Some(Cleared::Nothing) | None => {}
         }
-        // Whatever kept the directory, the entry cannot come.
-        for Trouble { message, .. } in removed.troubles {
+        for Trouble { message, .. } in troubles {
             self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
     }

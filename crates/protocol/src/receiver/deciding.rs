@@ -248,6 +248,9 @@ impl Receiver {
         let change = Change { path: path.clone(), item, action, differs, facts };
         let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
+            if replaces_dir && self.setting.options.clears() {
+                self.would_clear(path);
+            }
             self.changed(change);
             self.came(file);
         } else if replaces_dir && self.setting.options.clears() {
@@ -329,6 +332,9 @@ impl Receiver {
         if looks == Some(Quick::Unknown) {
             self.compare(candidate);
         } else if options.dry_run && !beside_is_it {
+            if replaces_dir && options.clears() {
+                self.would_clear(candidate.path.clone());
+            }
             self.would_replace(candidate);
         } else if replaces_dir && options.clears() {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));

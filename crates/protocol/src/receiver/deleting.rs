@@ -16,8 +16,10 @@ use super::extras::{Extras, Taken};
 use super::sections::Section;
 use super::{Extra, Place, Receiver, Removed, Work, ends};
 
-/// Removals that are under way, or told in one go.
+/// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what is in
+/// each is kept while it is being removed.
 const REMOVALS_AT_ONCE: usize = 256;
+const LARGE: usize = 32;
 
 /// What `--force-delete` allows.
 const NO_LIMIT: u64 = u64::MAX;
@@ -77,6 +79,16 @@ impl Deleting {
     const fn names_to_go(&self) -> u64 {
         self.extras.names().saturating_add(self.cleared)
     }
+}
+
+/// What is being removed.
+#[derive(Debug)]
+pub(super) struct Removal {
+    pub(super) path: RelPath,
+    /// Whether something else is to be in its place.
+    pub(super) gives_way: bool,
+    /// What it counts of [`REMOVALS_AT_ONCE`].
+    pub(super) weight: usize,
 }
 
 /// How many names may be removed where so many are listed: by accident, few; by will, as many as were said. A number is said
@@ -192,7 +204,7 @@ impl Receiver {
         let dry_run = self.setting.options.dry_run;
         let Deleting { extras: going, empty, .. } = &mut self.deleting;
         let mut staying = held_by(empty, &dir);
-        for Extra { name, item, names, stays } in extras {
+        for Extra { name, names } in extras {
             let path = dir.join(&name).ok().filter(|path| !backups.has(path));
             let Some(path) = path else { continue };
             if let Some(staying) = &mut staying {
@@ -200,7 +212,7 @@ impl Receiver {
             }
             // A dry run lists it all the same.
             if staying.is_none() || dry_run {
-                going.push(&path, item, (names, stays));
+                going.push(&path, names);
                 going.spare(if staying.is_some() { names } else { 0 });
             }
         }
@@ -246,19 +258,19 @@ impl Receiver {
         let Deleting { out, extras, recounted, going, cleared, .. } = &mut self.deleting;
         while *out < REMOVALS_AT_ONCE
             && cleared.saturating_add(*going) <= most
-            && let Some((path, _, (names, _))) = extras.see(recounted)
+            && let Some((path, names)) = extras.see(recounted)
         {
             *out += 1;
-            self.jobs.ask(Work::CountGoing { path }, Place::CountGoing(names));
+            self.jobs.ask(Work::Count { path, gives_way: false }, Place::CountGoing(names));
         }
         if *out == 0 {
             self.delete_within_limits();
         }
     }
 
-    /// Of so many `names` this many go `now`; where nobody can say it, all of them.
-    pub(super) fn recounted(&mut self, names: u64, now: Result<u64, Trouble>) {
-        let now = now.map_or(names, |now| now.min(names));
+    /// Of so many `names` this many go `now`.
+    pub(super) fn recounted(&mut self, names: u64, now: u64) {
+        let now = now.min(names);
         self.deleting.out -= 1;
         self.deleting.going = self.deleting.going.saturating_add(now);
         self.deleting.extras.spare(names - now);
@@ -290,69 +302,29 @@ impl Receiver {
 
     /// Removes some of those that go.
     pub(super) fn remove_more(&mut self) {
-        if !self.deleting.removing || self.only_tells() {
-            return;
-        }
-        while self.deleting.out < REMOVALS_AT_ONCE
-            && let Some((path, item, of)) = self.deleting.extras.next()
+        while self.deleting.removing
+            && self.deleting.out < REMOVALS_AT_ONCE
+            && let Some((path, names)) = self.deleting.extras.next()
         {
-            self.remove(path, item, of);
+            self.remove(path, names);
         }
     }
 
-    /// Tells some of those that would go, where nothing does.
-    pub(super) fn would_remove_more(&mut self) {
-        if !self.deleting.is_removing() || !self.only_tells() {
-            return;
-        }
-        for _ in 0..REMOVALS_AT_ONCE {
-            let Some((path, item, of)) = self.deleting.extras.next() else { break };
-            self.remove(path, item, of);
-        }
-        self.close();
+    /// Removes what stands here, so many names with all below, or tells what would go.
+    pub(super) fn remove(&mut self, path: RelPath, names: u64) {
+        let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
+        self.deleting.out += weight;
+        self.ask_removal(Removal { path, gives_way: false, weight });
     }
 
-    /// Removes what stands here, so many names with all below; unless it `stays`, itself too.
-    pub(super) fn remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
-        if self.only_tells() {
-            return self.would_remove(path, item, (names, stays));
-        }
-        self.deleting.out += 1;
-        if self.setting.options.dry_run {
-            let work = Work::CountGoing { path: path.clone() };
-            self.jobs.ask(work, Place::WouldRemove(path, item, (names, stays)));
-        } else {
-            self.jobs.ask(Work::Remove { path: path.clone() }, Place::Remove(path, item));
-        }
+    /// Tells what would go to make way, but for `path` itself.
+    pub(super) fn would_clear(&mut self, path: RelPath) {
+        self.ask_removal(Removal { path, gives_way: true, weight: 0 });
     }
 
-    /// Whether what would go is told as it was listed. Links that were kept since may lead there: then it is looked at again.
-    const fn only_tells(&self) -> bool {
-        self.setting.options.dry_run && !self.setting.options.follow.keep_dirs
-    }
-
-    fn would_remove(&mut self, path: RelPath, item: Item, (names, stays): (u64, bool)) {
-        self.totals.deleted += names;
-        if stays {
-            let message = format!("keep {path}: names in it are protected");
-            return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
-        }
-        self.deleted(path, item);
-    }
-
-    /// Of what was listed this many names would go now.
-    pub(super) fn would_still_remove(
-        &mut self,
-        path: RelPath,
-        item: Item,
-        (names, stays): (u64, bool),
-        now: Result<u64, Trouble>,
-    ) {
-        self.deleting.out -= 1;
-        let now = now.map_or(names, |now| now.min(names));
-        if now > 0 {
-            self.would_remove(path, item, (now, stays || now < names));
-        }
+    fn ask_removal(&mut self, removal: Removal) {
+        let work = removal.work(self.setting.options.dry_run);
+        self.jobs.ask(work, Place::Remove(removal));
     }
 
     /// Tells what stays in places of empty sources.
@@ -435,21 +407,32 @@ impl Receiver {
         self.hold_back(self.deleting.names_to_go());
     }
 
-    pub(super) fn removed(&mut self, path: RelPath, item: Item, removed: Removed) {
-        self.deleting.out -= 1;
-        // What went counts, though some of it stayed.
-        self.totals.deleted += removed.names;
-        // None did, and nothing is wrong: rules that came with this run protect it.
-        if removed.troubles.is_empty() && removed.names > 0 {
-            self.deleted(path, item);
-        }
+    pub(super) fn removed(&mut self, removal: Removal, removed: Removed) {
+        self.tell_gone(&removal, removed.gone);
         // What rules protect stays as the user wishes.
         removed.troubles.into_iter().for_each(|trouble| self.found(trouble));
+        match removed.goes_on {
+            true => self.ask_removal(removal),
+            false => self.deleting.out -= removal.weight,
+        }
     }
 
-    fn deleted(&mut self, path: RelPath, item: Item) {
+    /// Tells what went, or would; what gives way is replaced itself, not deleted.
+    pub(super) fn tell_gone(&mut self, removal: &Removal, gone: Vec<(RelPath, Item)>) {
         let (action, differs) = (Action::Deleted, Differs::default());
-        self.changed(Change { path, item, action, differs, facts: Facts::default() });
+        for (path, item) in gone {
+            if !removal.gives_way || path != removal.path {
+                self.totals.deleted += 1;
+                self.changed(Change { path, item, action, differs, facts: Facts::default() });
+            }
+        }
+    }
+}
+
+impl Removal {
+    /// The next step of it.
+    pub(super) fn work(&self, dry_run: bool) -> Work {
+        Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run }
     }
 }
 

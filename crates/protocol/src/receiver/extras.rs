@@ -2,21 +2,17 @@
 //! of names: so they are kept in few bytes, and removed some at a time.
 //!
 //! ```text
-//! dir/old-1   0 9 "dir/old-1" file 2
-//! dir/old-2   8 1 "2"         file 2
+//! dir/old-1   0 9 "dir/old-1" 1
+//! dir/old-2   8 1 "2"         1
 //! ```
 
 use deltic_core::RelPath;
-use deltic_core::codec::{Put, Reader};
-
-use crate::report::Item;
-use crate::wire::{Bad, Wire};
+use deltic_core::codec::{CodecError, Put, Reader};
 
 /// Names to be removed, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    /// Of each what it shares with the path before, the rest of it, what it is, and twice the names that go with it, and one
-    /// more if it stays itself.
+    /// Of each what it shares with the path before, the rest of it, and the names that go with it.
     bytes: Vec<u8>,
     last: Vec<u8>,
     names: u64,
@@ -31,14 +27,13 @@ pub(super) struct Taken {
 }
 
 impl Extras {
-    /// Adds `path`, with which so many `names` go, itself included unless it `stays`.
-    pub(super) fn push(&mut self, path: &RelPath, item: Item, (names, stays): (u64, bool)) {
+    /// Adds `path`, with which so many `names` go, itself included unless it stays.
+    pub(super) fn push(&mut self, path: &RelPath, names: u64) {
         let path = path.as_bytes();
         let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();
         self.bytes.put_varint(shared as u64);
         self.bytes.put_prefixed(&path[shared..]);
-        item.put(&mut self.bytes);
-        self.bytes.put_varint(names << 1 | u64::from(stays));
+        self.bytes.put_varint(names);
         self.last.truncate(shared);
         self.last.extend_from_slice(&path[shared..]);
         self.names = self.names.saturating_add(names);
@@ -67,12 +62,12 @@ impl Extras {
     /// The paths of the first that were not taken.
     pub(super) fn first(&self, count: usize) -> Vec<RelPath> {
         let mut taken = self.taken.clone();
-        std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, ..)| path).take(count).collect()
+        std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, _)| path).take(count).collect()
     }
 }
 
 impl Iterator for Extras {
-    type Item = (RelPath, Item, (u64, bool));
+    type Item = (RelPath, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.taken.next(&self.bytes)
@@ -87,12 +82,11 @@ impl Taken {
         Some(next)
     }
 
-    fn read(&mut self, from: &mut Reader<'_>) -> Result<<Extras as Iterator>::Item, Bad> {
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<<Extras as Iterator>::Item, CodecError> {
         self.last.truncate(from.varint()? as usize);
         self.last.extend_from_slice(from.prefixed(usize::MAX)?);
         let path = RelPath::parse(&self.last).expect("it was one");
-        let (item, names) = (Item::take(from)?, from.varint()?);
-        Ok((path, item, (names >> 1, names & 1 == 1)))
+        Ok((path, from.varint()?))
     }
 }
 
@@ -101,20 +95,19 @@ mod tests {
     use super::*;
 
     fn some() -> Vec<<Extras as Iterator>::Item> {
-        let item = |n: u64| if n.is_multiple_of(3) { Item::Dir } else { Item::File };
         let path = |n: u64| RelPath::parse(format!("d{}/old-{}", n / 251, n * 7919).as_bytes());
-        (0..1000).map(|n| (path(n).unwrap(), item(n), (n * n * n, n % 7 == 0))).collect()
+        (0..1000).map(|n| (path(n).unwrap(), n * n * n)).collect()
     }
 
     #[test]
     fn what_was_put_is_taken_in_order() {
         let mut extras = Extras::default();
         assert!(extras.is_empty() && extras.first(5).is_empty());
-        for (path, item, names) in some() {
-            extras.push(&path, item, names);
+        for (path, names) in some() {
+            extras.push(&path, names);
         }
-        assert_eq!(extras.names(), some().iter().map(|(.., (names, _))| names).sum::<u64>());
-        let paths: Vec<_> = some().into_iter().map(|(path, ..)| path).collect();
+        assert_eq!(extras.names(), some().iter().map(|(_, names)| names).sum::<u64>());
+        let paths: Vec<_> = some().into_iter().map(|(path, _)| path).collect();
         assert_eq!(extras.first(5), paths[..5]);
         assert_eq!(extras.by_ref().take(300).collect::<Vec<_>>(), some()[..300]);
         assert_eq!(extras.first(2), paths[300..302]);
@@ -128,8 +121,8 @@ mod tests {
         let mut extras = Extras::default();
         for n in 0..100_000 {
             let path = RelPath::parse(format!("dir/name-of-a-{n:07}.dat").as_bytes()).unwrap();
-            extras.push(&path, Item::File, (1, false));
+            extras.push(&path, 1);
         }
-        assert!(extras.bytes.len() < 100_000 * 11, "{}", extras.bytes.len());
+        assert!(extras.bytes.len() < 100_000 * 10, "{}", extras.bytes.len());
     }
 }

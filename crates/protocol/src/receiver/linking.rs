@@ -422,6 +422,9 @@ impl Receiver {
         let change = self.change_of(&name, shared.path.clone(), action);
         let replaces_dir = seen.is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
+            if replaces_dir && self.setting.options.clears() {
+                self.would_clear(name.path.clone());
+            }
             self.report_settled(name.meta.len);
             self.arrive(file);
             self.changed(change);

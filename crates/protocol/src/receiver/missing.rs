@@ -7,7 +7,7 @@ use deltic_core::{Meta, RelPath};
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
 use crate::options::Missing;
-use crate::report::{Item, Trouble, TroubleKind};
+use crate::report::{Trouble, TroubleKind};
 
 use super::{Place, Receiver, Work};
 
@@ -52,27 +52,21 @@ impl Receiver {
         for (path, found) in paths.into_iter().zip(found) {
             match found {
                 Ok(Some(meta)) if meta.is_dir() => {
-                    let all = Work::CountBelow { dir: path.clone() };
+                    let all = Work::Count { path: path.clone(), gives_way: false };
                     self.jobs.ask(all, Place::CountMissing(path));
                 }
-                Ok(Some(meta)) => self.remove(path, Item::of(&meta.kind), (1, false)),
+                Ok(Some(_)) => self.remove(path, 1),
                 Ok(None) => {}
                 Err(trouble) => self.trouble(trouble),
             }
         }
     }
 
-    pub(super) fn counted_missing(&mut self, path: RelPath, below: Result<u64, Trouble>) {
-        let options = &self.setting.options;
-        match below {
-            Err(trouble) => self.trouble(trouble),
-            Ok(1..) if !options.clears() => {
-                let message = format!("delete {path}: directory not empty; --force allows it");
-                self.trouble(Trouble { kind: TroubleKind::Failed, message });
-            }
-            Ok(below) => {
-                self.remove(path, Item::Dir, (below.saturating_add(1), false));
-            }
+    pub(super) fn counted_missing(&mut self, path: RelPath, names: u64) {
+        if names > 1 && !self.setting.options.clears() {
+            let message = format!("delete {path}: directory not empty; --force allows it");
+            return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
+        self.remove(path, names);
     }
 }

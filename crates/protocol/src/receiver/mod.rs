@@ -177,9 +177,6 @@ impl Receiver {
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
-        if self.frames.is_empty() {
-            self.would_remove_more();
-        }
         self.frames.pop_front().or_else(|| self.tallies.verdicts())
     }
 
@@ -317,8 +314,8 @@ impl Receiver {
             (Place::LookMissing(paths), Answer::Looked(found, _)) => {
                 self.looked_missing(paths, found);
             }
-            (Place::CountMissing(path), Answer::Counted(below)) => {
-                self.counted_missing(path, below)
+            (Place::CountMissing(path), Answer::Counted(names)) => {
+                self.counted_missing(path, names);
             }
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
@@ -337,21 +334,18 @@ impl Receiver {
                 self.linked_name(file, change, done);
             }
             (Place::Extra(dir), Answer::Extra(found)) => self.extra(dir, found),
-            (Place::CountBelow { file, path }, Answer::Counted(below)) => {
-                self.counted(file, path, below);
+            (Place::CountBelow { file, path }, Answer::Counted(names)) => {
+                self.counted(file, path, names);
             }
             (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
-            (Place::WouldRemove(path, item, of), Answer::Counted(now)) => {
-                self.would_still_remove(path, item, of, now);
-            }
             (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }
-            (Place::Clear { file }, Answer::Removed(removed)) => self.cleared(file, removed),
-            (Place::Remove(path, item), Answer::Removed(removed)) => {
-                self.removed(path, item, removed);
+            (Place::Clear { file, removal }, Answer::Removed(removed)) => {
+                self.cleared(file, removal, removed);
             }
+            (Place::Remove(removal), Answer::Removed(removed)) => self.removed(removal, removed),
             (Place::Ask, Answer::Asked(allowed)) => self.answered(allowed),
             (Place::SetDirs, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));

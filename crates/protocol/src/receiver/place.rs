@@ -5,12 +5,13 @@ use std::ops::Range;
 use deltic_core::{RelPath, Span};
 
 use crate::message::FileNo;
-use crate::report::{Change, Item};
+use crate::report::Change;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle};
 
 use super::attempt::{Asked, Gap, IndexPart};
 use super::beside::Beside;
+use super::deleting::Removal;
 
 /// Where an answer belongs.
 #[derive(Debug)]
@@ -54,10 +55,9 @@ pub(super) enum Place {
     },
     Clear {
         file: FileNo,
+        removal: Removal,
     },
-    Remove(RelPath, Item),
-    /// What would go, as it was listed.
-    WouldRemove(RelPath, Item, (u64, bool)),
+    Remove(Removal),
     Ask,
     SetDirs,
     Land,

@@ -167,8 +167,8 @@ impl Case {
                     failed += 1;
                     continue;
                 }
-                let removed = tree.remove(path);
-                deleted += if self.options.delete == Delete::Never { 0 } else { removed };
+                // What is in the way itself is replaced.
+                deleted += tree.remove(path) - 1;
             }
             assert!(tree.is_dir(&parent));
             let old = tree.0.get(path);

@@ -18,7 +18,7 @@ use deltic_protocol::receiver::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
     OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 
 use super::source::{bytes_digest, segment, sum, tally_of};
@@ -197,18 +197,12 @@ impl Destination {
                     {
                         let path = dir.join(&entry.name).unwrap();
                         let names = self.tree.count(&path);
-                        extras.push(deltic_protocol::receiver::Extra {
-                            name: entry.name,
-                            item: deltic_protocol::report::Item::File,
-                            names,
-                            stays: false,
-                        });
+                        extras.push(deltic_protocol::receiver::Extra { name: entry.name, names });
                     }
                 }
                 Answer::Extra(Ok((extras, None)))
             }
-            Work::CountBelow { dir } => Answer::Counted(Ok(self.tree.count(&dir) - 1)),
-            Work::CountGoing { path } => Answer::Counted(Ok(self.tree.count(&path))),
+            Work::Count { path, .. } => Answer::Counted(self.tree.count(&path)),
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),
@@ -222,14 +216,28 @@ impl Destination {
                 self.visible();
                 Answer::Done(Ok(()))
             }
-            Work::Remove { path } | Work::MakeWay { path } => {
+            Work::Remove { path, dry_run, .. } => {
+                if dry_run {
+                    let below = self.tree.0.iter().filter(|(at, _)| at.starts_with(&path));
+                    let gone = below.map(|(at, node)| (at.clone(), Item::of(&node.meta.kind)));
+                    let gone = gone.collect();
+                    return Answer::Removed(Removed { gone, ..Removed::default() });
+                }
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.make) {
-                    return Answer::Removed(Removed { names: 0, troubles: vec![setback.trouble] });
+                    let troubles = vec![setback.trouble];
+                    return Answer::Removed(Removed { troubles, ..Removed::default() });
                 }
-                let names = self.tree.remove(&path);
+                // A step is one name.
+                let gone = self.tree.remove_one(&path);
+                let gone = gone.map(|(path, node)| (path, Item::of(&node.meta.kind)));
                 self.bump(&path);
-                Answer::Removed(Removed { names, troubles: Vec::new() })
+                let goes_on = self.tree.count(&path) > 0;
+                Answer::Removed(Removed {
+                    gone: gone.into_iter().collect(),
+                    troubles: Vec::new(),
+                    goes_on,
+                })
             }
             Work::SetDirs { dirs, .. } => {
                 self.visible();

@@ -56,10 +56,17 @@ impl Tree {
         self.0.keys().filter(|key| key.starts_with(path)).count() as u64
     }
 
+    /// Removes all at and below `path`; how many names that were.
     pub fn remove(&mut self, path: &RelPath) -> u64 {
         let before = self.0.len();
         self.0.retain(|key, _| !key.starts_with(path));
         (before - self.0.len()) as u64
+    }
+
+    /// Removes the last name at or below `path`.
+    pub fn remove_one(&mut self, path: &RelPath) -> Option<(RelPath, Node)> {
+        let last = self.0.keys().rfind(|key| key.starts_with(path))?.clone();
+        self.0.remove_entry(&last)
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use deltic_core::{Meta, Timestamp};
 
 use super::{KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put};
-use crate::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
+use crate::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_commit_shows_what_was_written(&make());
@@ -117,7 +117,7 @@ fn a_held_version_outlives_its_name(store: &impl Store) {
     let copied = rebuild.copy(&old, 0..3, 0);
     assert!(matches!(copied, Err(StoreError::Changed { .. })), "{copied:?}");
     let new = store.open(&path("file")).expect("open");
-    store.remove(&path("file")).expect("remove");
+    store.remove(&path("file"), Going::default()).expect("remove");
     assert_eq!(all_of(&new), b"new one");
     assert!(matches!(new.check_unchanged(), Err(StoreError::Changed { .. })));
 }
@@ -138,7 +138,7 @@ fn a_commit_over_another_version_is_a_conflict(store: &impl Store) {
         assert_eq!(bytes(store, "file"), b"also theirs");
     }
     let version = store.open(&path("file")).expect("open");
-    store.remove(&path("file")).expect("remove");
+    store.remove(&path("file"), Going::default()).expect("remove");
     let answer = attempt(Replaces::Version(&version));
     assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
     assert!(store.look(&path("file")).expect("look").is_none());
@@ -159,7 +159,7 @@ fn a_commit_takes_the_place_of_what_was_seen(store: &impl Store) {
     put(store, "dir/in the way", b"");
     let full = attempt("dir", Replaces::Seen(&dir_meta()));
     assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
-    store.remove(&path("dir/in the way")).expect("remove");
+    store.remove(&path("dir/in the way"), Going::default()).expect("remove");
     attempt("dir", Replaces::Seen(&dir_meta())).expect("replace an empty directory");
     for at in ["file", "link", "dir"] {
         assert_eq!(bytes(store, at), b"mine");

@@ -1,11 +1,31 @@
 //! Laws of directories, symlinks and names.
 
-use deltic_core::{Kind, Meta, Name, RelPath};
+use deltic_core::{Item, Kind, Meta, Name, RelPath};
 
 use super::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
 };
-use crate::{Keep, STAGING_NAME, Store, StoreError};
+use crate::{Going, Keep, STAGING_NAME, Store, StoreError};
+
+const MAKE_WAY: Going = Going { gives_way: true, dry_run: false };
+
+/// What goes with `at` in all, and why the rest stays.
+fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, Item)>, Vec<String>) {
+    let (mut gone, mut stayed) = (Vec::new(), Vec::new());
+    loop {
+        let some = store.remove(&path(at), going).expect("remove");
+        assert!(!some.goes_on || some.gone.len() + some.stayed.len() > 0, "no step forward");
+        gone.extend(some.gone.into_iter().map(|(path, item)| (path.to_string(), item)));
+        stayed.extend(some.stayed.iter().map(ToString::to_string));
+        if !some.goes_on {
+            return (gone, stayed);
+        }
+    }
+}
+
+fn protected(at: &str) -> String {
+    StoreError::Protected { path: path(at) }.to_string()
+}
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     names_are_any_bytes_and_sorted_by_them(&make());
@@ -183,13 +203,13 @@ fn a_symlink_is_never_followed(store: &impl Store) {
             ("set_meta", store.set_meta(&below, &file_meta(), KEEP_ALL)),
             ("set_meta of itself", store.set_meta(&path("link"), &file_meta(), KEEP_ALL)),
             ("set_meta as directory", store.set_meta(&path("link"), &dir_meta(), KEEP_ALL)),
-            ("remove", store.remove(&below).map(drop)),
+            ("remove", store.remove(&below, Going::default()).map(drop)),
         ];
         for (call, answer) in answers {
             assert!(matches!(answer, Err(StoreError::OutsideRoot { .. })), "{call}: {answer:?}");
         }
     }
-    assert_eq!(store.remove(&path("link")).expect("remove"), 1);
+    assert_eq!(gone(store, "link", Going::default()).0, [("link".into(), Item::Symlink)]);
     assert_eq!(bytes(store, "dir/file"), b"untouched");
 }
 
@@ -219,10 +239,27 @@ fn removing_takes_everything_below(store: &impl Store) {
         put(store, file, b"x");
     }
     store.make_symlink(&path("a/d/link"), b"../../kept", &file_meta(), KEEP_ALL).expect("symlink");
-    assert_eq!(store.remove(&path("a")).expect("remove"), 8);
+    let (removed, stayed) = gone(store, "a", Going { dry_run: true, ..Going::default() });
+    assert!(stayed.is_empty(), "{stayed:?}");
+    let told: Vec<_> = removed.iter().map(|(path, item)| (&**path, *item)).collect();
+    assert_eq!(
+        told,
+        [
+            ("a/1", Item::File),
+            ("a/b/2", Item::File),
+            ("a/b/c/3", Item::File),
+            ("a/b/c", Item::Dir),
+            ("a/b", Item::Dir),
+            ("a/d/link", Item::Symlink),
+            ("a/d", Item::Dir),
+            ("a", Item::Dir),
+        ]
+    );
+    assert_eq!(store.would_remove(&path("a"), false).expect("count"), 8);
+    assert_eq!(gone(store, "a", Going::default()), (removed, stayed));
     assert_eq!(names(store, &path("")), [b"kept"]);
     assert_eq!(bytes(store, "kept/file"), b"x");
-    let root = store.remove(&RelPath::root());
+    let root = store.remove(&RelPath::root(), Going::default());
     assert!(matches!(root, Err(StoreError::BadName { .. })), "{root:?}");
     store.flush().expect("flush");
 }
@@ -242,7 +279,7 @@ fn the_staging_directory_is_no_target(store: &impl Store) {
             ("make_symlink", store.make_symlink(at, b"x", &file_meta(), KEEP_ALL)),
             ("make_special", store.make_special(at, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
-            ("remove", store.remove(at).map(drop)),
+            ("remove", store.remove(at, Going::default()).map(drop)),
         ];
         for (call, answer) in answers {
             assert!(matches!(answer, Err(StoreError::BadName { .. })), "{call}: {answer:?}");
@@ -260,7 +297,7 @@ fn what_is_missing_is_not_found(store: &impl Store) {
         store.create(&path("missing/file"), 1).map(drop),
         store.make_dir(&path("missing/dir"), None),
         store.set_meta(&path("missing"), &file_meta(), KEEP_ALL),
-        store.remove(&path("missing")).map(drop),
+        store.remove(&path("missing"), Going::default()).map(drop),
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotFound { .. })), "{answer:?}");
@@ -285,17 +322,16 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     }
     assert_eq!(names(store, &path("")), [b"dir"]);
     assert_eq!(names(store, &path("dir")), [&b"cache"[..], b"file"]);
-    let answer = store.remove(&path("dir"));
-    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    let (removed, stayed) = gone(store, "dir", Going::default());
+    assert_eq!((removed.len(), &*stayed), (3, &[protected("dir")][..]));
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
     // What gives way is replaced: only what is in it is protected.
-    assert_eq!(store.remove(&path("cache")).expect("nothing to remove"), 0);
-    assert_eq!(store.make_way(&path("cache")).expect("make way"), 2);
+    assert_eq!(gone(store, "cache", Going::default()), (Vec::new(), Vec::new()));
+    assert_eq!(gone(store, "cache", MAKE_WAY).0.len(), 2);
     assert!(store.look(&path("cache")).expect("look").is_none());
-    let answer = store.make_way(&path("dir"));
-    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert_eq!(gone(store, "dir", MAKE_WAY), (Vec::new(), vec![protected("dir")]));
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
 }
 
@@ -310,25 +346,21 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     put(store, "other/mine", b"x");
     assert_eq!(names(store, &path("dir")), [&b".rules"[..], b"below"]);
     assert_eq!(names(store, &path("dir/below")), [b"own"]);
-    let going = store.list_going(&path("dir/below"), None).expect("list");
-    assert_eq!(going.entries.len(), 2, "{going:?}");
     assert_eq!(names(store, &path("other")), [b"mine"]);
     for _ in 0..2 {
-        let answer = store.would_remove(&path("dir/below"));
-        assert!(matches!(answer, Err(StoreError::Protected { removed: 2, .. })), "{answer:?}");
-        assert_eq!(store.would_remove(&path("dir/below/own")).expect("it may go"), 1);
+        assert_eq!(store.would_remove(&path("dir/below"), false).expect("count"), 2);
+        assert_eq!(store.would_remove(&path("dir/below/own"), false).expect("count"), 1);
     }
-    let answer = store.remove(&path("dir/below"));
-    assert!(matches!(answer, Err(StoreError::Protected { removed: 2, .. })), "{answer:?}");
+    let (removed, stayed) = gone(store, "dir/below", Going::default());
+    assert_eq!((removed.len(), &*stayed), (2, &[protected("dir/below")][..]));
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
     // What its files of rules say now counts.
     put(store, "other/.rules", b"P mine\n");
-    let answer = store.remove(&path("other"));
-    assert!(matches!(answer, Err(StoreError::Protected { .. })), "{answer:?}");
+    assert_eq!(gone(store, "other", Going::default()).1, [protected("other")]);
     assert_eq!(bytes(store, "other/mine"), b"x");
     put(store, "dir/.rules", b"# nothing is protected\nx");
-    let answer = store.remove(&path("dir/below"));
+    let answer = store.remove(&path("dir/below"), Going::default());
     assert!(
         matches!(&answer, Err(StoreError::Rules { why, .. }) if why.contains("line 2")),
         "{answer:?}"

@@ -176,7 +176,12 @@ struct Judging {
 
 impl Judge {
     /// Whether the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
-    pub(crate) fn admits(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
+    pub(crate) fn admits(&mut self, name: &Name, is_dir: bool) -> bool {
+        self.admits_as(name, is_dir, Fate::Stays)
+    }
+
+    /// The same where its directory has this fate.
+    pub(crate) fn admits_as(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
         let Some(judging) = &mut self.0 else { return true };
         judging.slashed.truncate(judging.name_at);
         judging.slashed.extend_from_slice(name.as_bytes());

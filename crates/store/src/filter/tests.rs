@@ -43,7 +43,7 @@ impl Reads for Files<'_> {
 fn admits_in(filter: &Filter, files: &Files<'_>, path: &RelPath, is_dir: bool) -> bool {
     let scopes = Scopes::new(filter.clone(), Path::new("/top/root"), Start::Root);
     let (dir, name) = path.split_last().unwrap();
-    scopes.judge(&dir, files).unwrap().admits(&name, is_dir, Fate::Stays)
+    scopes.judge(&dir, files).unwrap().admits(&name, is_dir)
 }
 
 fn admits(filter: &Filter, path: &RelPath, is_dir: bool) -> bool {
@@ -253,9 +253,9 @@ fn perishable_rules_do_not_count_in_what_is_being_deleted() {
     let scopes = Scopes::new(filter, Path::new(""), Start::Root);
     let mut judge = scopes.top(&path("gone"));
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();
-    assert!(!judge.admits(&name("x.o"), false, Fate::Stays));
-    assert!(judge.admits(&name("x.o"), false, Fate::Goes));
-    assert!(!judge.admits(&name("keep"), false, Fate::Goes));
+    assert!(!judge.admits(&name("x.o"), false));
+    assert!(judge.admits_as(&name("x.o"), false, Fate::Goes));
+    assert!(!judge.admits_as(&name("keep"), false, Fate::Goes));
 }
 
 /// From git's manual, "PATTERN FORMAT", and its corner cases.

@@ -53,8 +53,7 @@ impl Backup {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(());
         };
-        let is_backup = self.dir.is_none() && place.name.as_bytes().ends_with(&self.suffix);
-        if file_type(&stat).is_dir() || goes == Goes::Removed && is_backup {
+        if file_type(&stat).is_dir() || goes == Goes::Removed && self.is_one(&place.name) {
             return Ok(());
         }
         let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
@@ -75,6 +74,11 @@ impl Backup {
         let bad_name = |_| StoreError::BadName { action: BACK_UP, path: place.path.clone() };
         let name = Name::new(&name).map_err(bad_name)?;
         self.put_at(root, (place, &name), put).at(BACK_UP, &place.path)
+    }
+
+    /// Whether `name` is that of a backup beside others.
+    pub(super) fn is_one(&self, name: &Name) -> bool {
+        self.is_beside() && name.as_bytes().ends_with(&self.suffix)
     }
 
     /// Whether what is kept stands beside what it was replaced by.

@@ -10,7 +10,7 @@ use super::follow;
 use super::more::{Reach, look_again};
 use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
-use crate::filter::{Fate, Judge};
+use crate::filter::Judge;
 use crate::{Listing, StoreError, Version, is_staging_name};
 
 /// How much of a directory is listed at once.
@@ -43,7 +43,7 @@ pub(super) const PART_NAMES: usize = 8 << 10;
 /// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `how` says.
 pub(super) fn list(
     (dir, path): (&Dir, &RelPath),
-    fates: (&mut Judge, Fate),
+    judge: &mut Judge,
     how: (Follow, See),
     part: Part,
 ) -> Listing {
@@ -65,7 +65,7 @@ pub(super) fn list(
         None => look((dir, path), name, how),
     };
     listing.entries.reserve_exact(rest.len().min(most));
-    look_at_some((dir, path), (fates, how), look, (&mut rest).take(most), &mut listing);
+    look_at_some((dir, path), (judge, how), look, (&mut rest).take(most), &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -73,7 +73,7 @@ pub(super) fn list(
 /// What comes first of it but for names that `keep` admits, which are not looked at.
 pub(super) fn list_but(
     (dir, path): (&Dir, &RelPath),
-    fates: (&mut Judge, Fate),
+    judge: &mut Judge,
     how: (Follow, See),
     keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
@@ -82,7 +82,7 @@ pub(super) fn list_but(
         return listing;
     };
     let (look, names) = (|name: &Name| look((dir, path), name, how), (&mut rest).take(PART_NAMES));
-    look_at_some((dir, path), (fates, how), look, names, &mut listing);
+    look_at_some((dir, path), (judge, how), look, names, &mut listing);
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -142,14 +142,14 @@ fn pile_up(
 /// What those of `names` are that `dir`, called `path`, has and `judge` admits, looked at as `how` says.
 pub(super) fn look_at_names(
     (dir, path): (&Dir, &RelPath),
-    fates: (&mut Judge, Fate),
+    judge: &mut Judge,
     how: (Follow, See),
     names: &[Name],
 ) -> Listing {
     let mut listing = Listing::default();
     let names = names.iter().cloned();
     let look = |name: &Name| look((dir, path), name, how);
-    look_at_some((dir, path), (fates, how), look, names, &mut listing);
+    look_at_some((dir, path), (judge, how), look, names, &mut listing);
     listing
 }
 
@@ -158,24 +158,22 @@ type Looked = (Meta, Option<Option<Version>>);
 
 fn look_at_some(
     (dir, path): (&Dir, &RelPath),
-    ((judge, fate), how): ((&mut Judge, Fate), (Follow, See)),
+    (judge, how): (&mut Judge, (Follow, See)),
     look: impl Fn(&Name) -> Result<Looked, Errno>,
     names: impl Iterator<Item = Name>,
     listing: &mut Listing,
 ) {
     for name in names {
         match look(&name) {
-            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir(), fate) => {
+            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir()) => {
                 sift((dir, &name), &mut meta, how, judge);
                 listing.entries.push(Entry { name, meta });
                 listing.versions.extend(version);
             }
-            Ok(_) => listing.spares = true,
+            Ok(_) => {}
             // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked at.
             Err(Errno::NOENT) => {}
-            Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir, fate)) => {
-                listing.spares = true;
-            }
+            Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
             Err(errno) => {
                 let path = path.join(&name).unwrap_or_else(|_| path.clone());
                 listing.errors.push(match dangles(dir, &name, errno) {

@@ -1,9 +1,11 @@
-//! Removing whole trees, without recursion and with one handle at a time.
+//! Removing whole trees, some names at a time, without recursion and with one handle at a time.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use deltic_core::{Meta, Name, Pile, RelPath};
+use deltic_core::packed;
+use deltic_core::{Item, Meta, Name, Packed, RelPath};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::attrs::open_to_owner;
@@ -14,34 +16,53 @@ use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::filter::{Fate, Judge, Scope};
-use crate::{StoreError, is_staging_name};
+use crate::{Going, Removed, StoreError, is_staging_name, lock};
 
-/// A removal under way: what went, and what stayed for which reason.
-struct Removal<'a> {
-    store: &'a Inner,
-    deed: Deed,
-    removed: u64,
-    stayed: Vec<StoreError>,
-    /// Names that stayed and are not told one by one.
-    more: u64,
-    /// Directories to empty, or, once emptied, to remove; the deepest last.
-    stack: Vec<(RelPath, Step)>,
-    /// Directories that stay, for what stays in them.
-    kept: HashSet<RelPath>,
+/// Removals that are not at their end.
+#[derive(Debug, Default)]
+pub(super) struct Removals(Mutex<HashMap<RelPath, Removal>>);
+
+/// A removal under way.
+#[derive(Debug)]
+struct Removal {
+    going: Going,
+    /// What is removed, and the directory that it is in.
+    path: RelPath,
+    dir_path: RelPath,
+    /// Directories that are being emptied, each in the one before.
+    frames: Vec<Frame>,
+    /// Why `path` stays, once it is known.
+    stays: Stays,
+    /// What the present call did.
+    done: Removed,
 }
 
-/// What is done with names that may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
-    Remove,
-    /// They are only counted.
-    Count,
+/// A directory that is being emptied.
+#[derive(Debug)]
+struct Frame {
+    path: RelPath,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+    /// Of each entry its name and what it is.
+    entries: Packed,
+    /// Those that are left; the last is the next.
+    left: Vec<packed::At>,
+    /// What could not be listed: it may be empty even so.
+    unread: Option<StoreError>,
+    stays: Stays,
 }
 
-enum Step {
-    /// Given what counts in the directory above.
-    Empty(Arc<Scope>),
-    Remove,
+/// Why a directory stays; the last reason of several is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stays {
+    #[default]
+    No,
+    /// The backups of what was in it are.
+    Backups,
+    /// Some of what is in it is protected.
+    Protected,
+    /// Some of what is in it could not be removed, which is told.
+    Failed,
 }
 
 /// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone already
@@ -98,45 +119,27 @@ impl Site {
     }
 }
 
-/// Removes `path` and everything below it that the filter admits; what is known of the directory of the `last` name that was
-/// removed is not found out once more.
+/// Removes some of what is at `path` and below it that the filter admits; what is known of the directory of the `last` name
+/// that was removed is not found out once more.
 pub(super) fn remove_after(
     store: &Inner,
-    path: &RelPath,
+    (path, going): (&RelPath, Going),
     last: &mut Option<Site>,
-) -> Result<u64, StoreError> {
-    let site = Site::of(store, path, last.take())?;
-    remove_at(store, last.insert(site), Deed::Remove)
-}
-
-/// How many names would go with `path`.
-pub(super) fn count(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
-    remove_at(store, &mut Site::of(store, path, None)?, Deed::Count)
-}
-
-fn remove_at(store: &Inner, site: &mut Site, deed: Deed) -> Result<u64, StoreError> {
-    let Site { place, scope, judges, is_led_to } = site;
-    if *is_led_to {
-        return Ok(0);
-    }
-    let mut removal = Removal::new(store, deed);
-    removal.entry((&place.dir, &place.name, &place.path), (judges, Fate::Stays), scope)?;
-    removal.finish(place, Goes::Removed)
-}
-
-/// Removes `path` and everything below it that the filter admits; `path` itself in any case.
-pub(super) fn make_way(store: &Inner, path: &RelPath) -> Result<u64, StoreError> {
-    let place = Place::of(&store.root, "remove", path)?;
-    let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
-    let mut removal = Removal::new(store, Deed::Remove);
-    let entry = (&place.dir, &place.name, path);
-    if !removal.take_file(entry)? {
-        if store.is_mount(&place.dir, &place.name) {
-            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
+) -> Result<Removed, StoreError> {
+    let under_way = lock(&store.removals.0).remove(path).filter(|removal| removal.going == going);
+    let mut removal = match under_way {
+        Some(removal) => removal,
+        None => {
+            let site = Site::of(store, path, last.take())?;
+            Removal::begin(store, last.insert(site), going)?
         }
-        removal.take_dir(path, &scope);
+    };
+    removal.go_on(store);
+    let done = std::mem::take(&mut removal.done);
+    if done.goes_on {
+        lock(&store.removals.0).insert(path.clone(), removal);
     }
-    removal.finish(&place, Goes::Replaced)
+    Ok(done)
 }
 
 /// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
@@ -150,179 +153,242 @@ fn bad_name(dir: &RelPath) -> StoreError {
     StoreError::BadName { action: "remove", path: dir.clone() }
 }
 
-fn is_dir((dir, name, path): (&Dir, &Name, &RelPath)) -> Result<bool, StoreError> {
-    Ok(file_type(&dir.stat(name).at("remove", path)?).is_dir())
-}
-
-impl<'a> Removal<'a> {
-    fn new(store: &'a Inner, deed: Deed) -> Self {
-        let (stayed, stack, kept) = (Vec::new(), Vec::new(), HashSet::new());
-        Self { store, deed, removed: 0, stayed, more: 0, stack, kept }
+impl Removal {
+    /// Removes what is at `site` where it is no directory, else sees what is in it.
+    fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
+        let Site { place, scope, judges, is_led_to } = site;
+        let Place { path, dir, dir_path, name } = place;
+        let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
+        let (path, dir_path) = (path.clone(), dir_path.clone());
+        let mut removal = Self { going, path, dir_path, frames, stays, done };
+        let path = &place.path;
+        let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
+        if going.gives_way && item == Item::Dir && store.is_mount(dir, name) {
+            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
+        }
+        let goes =
+            going.gives_way || !*is_led_to && may_go(store, judges, (dir, name, item), Fate::Stays);
+        match item {
+            _ if !goes => {}
+            Item::Dir => removal.enter(store, path, scope)?,
+            item => removal.take_file(store, dir, (name, path, item))?,
+        }
+        Ok(removal)
     }
 
-    /// Removes what is on the stack, which came from `place`; how many names went in all.
-    fn finish(mut self, place: &Place, goes: Goes) -> Result<u64, StoreError> {
-        let mut keeps_old = false;
-        while let Some((path, step)) = self.stack.pop() {
-            let step = match step {
-                Step::Empty(above) => self.empty(&path, &above),
-                Step::Remove => {
-                    let gone = self.remove_dir(&path);
-                    keeps_old = matches!(gone, Ok(false));
-                    gone.map(drop)
-                }
+    /// Removes some more.
+    fn go_on(&mut self, store: &Inner) {
+        let mut held = Held(None);
+        while let Some(frame) = self.frames.last_mut() {
+            if self.done.gone.len() + self.done.stayed.len() >= REMOVED_AT_ONCE {
+                self.done.goes_on = true;
+                return;
+            }
+            let step = match frame.next() {
+                Some((name, item)) => self.take_entry(store, &mut held, (name, item)),
+                None => self.leave(store, &mut held),
             };
-            self.note(&path, step);
+            self.note(step);
         }
-        let Self { store, removed, stayed, more, kept, .. } = self;
-        if self.deed == Deed::Remove {
-            store.touched.add(&place.dir_path);
+        if !self.going.dry_run {
+            store.touched.add(&self.dir_path);
         }
-        let path = || place.path.clone();
-        if !stayed.is_empty() {
-            return Err(StoreError::Stayed { path: path(), removed, stayed, more });
-        }
-        if kept.contains(&place.path) {
-            return Err(StoreError::Protected { path: path(), removed });
-        }
-        // The last directory is the place itself.
-        if keeps_old && goes == Goes::Replaced {
-            return Err(StoreError::KeepsOld { path: path(), removed });
-        }
-        Ok(removed)
+        let path = || self.path.clone();
+        self.done.stayed.extend(match self.stays {
+            Stays::Protected => Some(StoreError::Protected { path: path() }),
+            Stays::Backups if self.going.gives_way => Some(StoreError::KeepsOld { path: path() }),
+            Stays::No | Stays::Backups | Stays::Failed => None,
+        });
     }
 
-    /// Removes the entry `name` of `dir`, or puts it on the stack, if the filter admits it.
-    fn entry(
+    /// Removes an entry of the last frame, or sees what is in it, if it may go.
+    fn take_entry(
         &mut self,
-        entry: (&Dir, &Name, &RelPath),
-        (judges, fate): (&mut [Judge; 2], Fate),
-        scope: &Arc<Scope>,
+        store: &Inner,
+        held: &mut Held,
+        (name, item): (Name, Item),
     ) -> Result<(), StoreError> {
-        let (dir, name, path) = entry;
-        let mut admits = |is_dir| judges.iter_mut().all(|judge| judge.admits(name, is_dir, fate));
-        // What may go as a file is taken for one: the call that removes it says if it is a directory.
-        let goes_as_file = admits(false);
-        if goes_as_file && self.take_file(entry)? {
+        let frame = self.frames.last_mut().expect("it is an entry of one");
+        let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
+        if is_staging_name(name.as_bytes()) {
+            // Litter of a run that had its root here, or on this mount.
+            return match self.going.dry_run {
+                true => Ok(()),
+                false => store.stages.sweep_home(&frame.path).map(drop),
+            };
+        }
+        let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
+        if !may_go(store, &mut frame.judges, (dir, &name, item), Fate::Goes) {
+            self.stay(Stays::Protected);
             return Ok(());
         }
-        let is_dir = goes_as_file || is_dir(entry)?;
-        if !is_dir || !admits(true) || self.store.is_apart(dir, name) {
-            self.keep_above(path);
-            return Ok(());
+        match item {
+            Item::Dir => {
+                let scope = Arc::clone(&frame.scope);
+                self.enter(store, &path, &scope)
+            }
+            item => self.take_file(store, dir, (&name, &path, item)),
         }
-        self.take_dir(path, scope);
+    }
+
+    /// Removes the file or link `name` of `dir`.
+    fn take_file(
+        &mut self,
+        store: &Inner,
+        dir: &Dir,
+        (name, path, item): (&Name, &RelPath, Item),
+    ) -> Result<(), StoreError> {
+        if !self.going.dry_run {
+            if store.keeps_old() {
+                let place = Place::of(&store.root, REMOVE, path)?;
+                store.back_up(&place, Goes::Removed)?;
+            }
+            dir.remove_file(name).at(REMOVE, path)?;
+        }
+        if store.backs_up_beside(name) {
+            self.stay(Stays::Backups);
+        }
+        self.done.gone.push((path.clone(), item));
         Ok(())
     }
 
-    /// Puts the directory `path` on the stack.
-    fn take_dir(&mut self, path: &RelPath, scope: &Arc<Scope>) {
-        self.stack.push((path.clone(), Step::Empty(Arc::clone(scope))));
-    }
-
-    /// Removes the entry `name` of `dir`, unless it is a directory: then it is still there.
-    fn take_file(
+    /// Sees what is in the directory `path`, given what counts `above` it.
+    fn enter(
         &mut self,
-        (dir, name, path): (&Dir, &Name, &RelPath),
-    ) -> Result<bool, StoreError> {
-        if self.deed == Deed::Count {
-            let is_file = !is_dir((dir, name, path))?;
-            self.removed += u64::from(is_file);
-            return Ok(is_file);
+        store: &Inner,
+        path: &RelPath,
+        above: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
+        if !self.going.dry_run {
+            open_to_owner(&store.root, path);
         }
-        if self.store.keeps_old() {
-            let place = Place::of(&self.store.root, "remove", path)?;
-            self.store.back_up(&place, Goes::Removed)?;
+        let scope = store.scopes.enter(above, path, &*store.root)?;
+        let judges = judges(store, path, &scope)?;
+        let (entries, left, stays) = (Packed::default(), Vec::new(), Stays::No);
+        let mut frame =
+            Frame { path: path.clone(), scope, judges, entries, left, unread: None, stays };
+        let read = frame.read(store);
+        self.frames.push(frame);
+        match read {
+            // What is empty goes all the same.
+            Err(error @ StoreError::Denied { .. }) => {
+                self.frames.last_mut().expect("it was pushed").unread = Some(error);
+                Ok(())
+            }
+            read => read,
         }
-        match dir.remove_file(name) {
-            Err(Errno::ISDIR) => return Ok(false),
-            removed => removed.at("remove", path)?,
-        }
-        self.removed += 1;
-        Ok(true)
     }
 
-    /// Notes that the directories above `path` stay: it is protected.
-    fn keep_above(&mut self, path: &RelPath) {
-        let mut at = path.split_last();
-        while let Some((dir, _)) = at
-            && !dir.is_root()
-        {
-            at = dir.split_last();
-            if !self.kept.insert(dir) {
-                break;
+    /// Removes the directory of the last frame, whose entries are gone, unless it stays for some that are not.
+    fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
+        let Some(Frame { path, unread, stays, .. }) = self.frames.pop() else { return Ok(()) };
+        self.stay(stays);
+        if stays != Stays::No {
+            return Ok(());
+        }
+        if !self.going.dry_run {
+            let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
+            let dir = held.hold(store, &above).at(REMOVE, &path)?;
+            match (dir.remove_dir(&name), unread) {
+                (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
+                (removed, _) => removed.at(REMOVE, &path)?,
+            }
+        }
+        self.done.gone.push((path, Item::Dir));
+        Ok(())
+    }
+
+    /// Notes why something stayed, if it did, and what it is in with it. What vanished is no trouble.
+    fn note(&mut self, step: Result<(), StoreError>) {
+        match step {
+            Ok(()) | Err(StoreError::NotFound { .. }) => {}
+            Err(error) => {
+                self.done.stayed.push(error);
+                self.stay(Stays::Failed);
             }
         }
     }
 
-    fn empty(&mut self, path: &RelPath, above: &Arc<Scope>) -> Result<(), StoreError> {
-        let scope = self.store.scopes.enter(above, path, &*self.store.root);
-        let judges = scope.and_then(|scope| Ok((judges(self.store, path, &scope)?, scope)));
-        let (mut judges, scope) = judges?;
-        self.stack.push((path.clone(), Step::Remove));
-        if self.deed == Deed::Remove {
-            open_to_owner(&self.store.root, path);
-        }
-        let dir = self.store.root.dir(path, Use::Read).at("remove", path)?;
-        // There may be very many.
-        let (mut names, mut bad) = (Pile::default(), None);
-        let crowded = || StoreError::new("remove", path, Errno::OVERFLOW);
-        let one = |name: &[u8]| {
-            let put = Name::new(name).map(|name| names.push(name).map_err(|_| crowded()));
-            let put = put.unwrap_or_else(|_| Err(bad_name(path)));
-            bad = bad.take().or_else(|| put.err());
-        };
-        dir.for_each_name(one).at("remove", path)?;
-        self.note(path, bad.map_or(Ok(()), Err));
-        for name in names {
-            let Ok(at) = path.join(&name) else {
-                self.note(path, Err(bad_name(path)));
-                continue;
-            };
-            let step = if is_staging_name(name.as_bytes()) {
-                // Litter of a run that had its root here, or on this mount.
-                match self.deed {
-                    Deed::Remove => self.store.stages.sweep_home(path).map(drop),
-                    Deed::Count => Ok(()),
-                }
-            } else {
-                self.entry((&dir, &name, &at), (&mut judges, Fate::Goes), &scope)
-            };
-            self.note(&at, step);
-        }
-        Ok(())
-    }
-
-    /// Removes the directory `path`, whose entries are gone; whether it is, or stays for what is to stay in it.
-    fn remove_dir(&mut self, path: &RelPath) -> Result<bool, StoreError> {
-        if self.kept.contains(path) {
-            return Ok(false);
-        }
-        if self.deed == Deed::Count {
-            self.removed += 1;
-            return Ok(true);
-        }
-        let place = Place::of(&self.store.root, "remove", path)?;
-        match place.dir.remove_dir(&place.name) {
-            // What was kept of it is in it.
-            Err(rustix::io::Errno::NOTEMPTY) if self.store.backs_up_beside() => return Ok(false),
-            removed => removed.at("remove", path)?,
-        }
-        self.removed += 1;
-        Ok(true)
-    }
-
-    /// Notes why `path` stayed, if it did, and that the directories above it stay as well. What vanished is no trouble.
-    fn note(&mut self, path: &RelPath, step: Result<(), StoreError>) {
-        match step {
-            Ok(()) | Err(StoreError::NotFound { .. }) => return,
-            Err(error) if self.stayed.len() < MAX_STAYED => self.stayed.push(error),
-            Err(_) => self.more += 1,
-        }
-        self.kept.insert(path.clone());
-        self.keep_above(path);
+    /// The directory that is being emptied stays.
+    fn stay(&mut self, why: Stays) {
+        let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
+        *stays = why.max(*stays);
     }
 }
 
-/// As many names that stayed are told one by one.
-const MAX_STAYED: usize = 256;
+impl Frame {
+    /// Notes what is in the directory. There may be very much.
+    fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
+        let Self { path, entries, left, .. } = self;
+        let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
+        let mut line = Vec::new();
+        let mut put = |name: &[u8], file_type: FileType| {
+            let name = Name::new(name).map_err(|_| bad_name(path))?;
+            let file_type = match file_type {
+                FileType::Unknown => dir.stat(&name).map(|stat| self::file_type(&stat)),
+                known => Ok(known),
+            };
+            let item = item_of(file_type.at(REMOVE, path)?);
+            line.clear();
+            line.push(ITEMS.iter().position(|one| *one == item).unwrap_or_default() as u8);
+            line.extend_from_slice(name.as_bytes());
+            let crowded = |_| StoreError::new(REMOVE, path, Errno::OVERFLOW);
+            left.push(entries.push(&line).map_err(crowded)?);
+            Ok(())
+        };
+        let mut whole = Ok(());
+        dir.for_each_entry(|name, file_type| {
+            if let Err(error) = put(name, file_type) {
+                whole = Err(error);
+            }
+        })
+        .at(REMOVE, path)?;
+        left.sort_unstable_by(|one, other| entries.get(*other)[1..].cmp(&entries.get(*one)[1..]));
+        whole
+    }
+
+    fn next(&mut self) -> Option<(Name, Item)> {
+        let (item, name) = self.entries.get(self.left.pop()?).split_first()?;
+        Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
+    }
+}
+
+/// The handle of the directory that was used last.
+struct Held(Option<(RelPath, Dir)>);
+
+impl Held {
+    /// That of `path`.
+    fn hold(&mut self, store: &Inner, path: &RelPath) -> Result<&Dir, Errno> {
+        if self.0.as_ref().is_none_or(|(held, _)| held != path) {
+            self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
+        }
+        Ok(&self.0.as_ref().expect("it was just put there").1)
+    }
+}
+
+/// Whether `name` of `dir`, which is an `item`, may go.
+fn may_go(
+    store: &Inner,
+    judges: &mut [Judge; 2],
+    (dir, name, item): (&Dir, &Name, Item),
+    fate: Fate,
+) -> bool {
+    let is_dir = item == Item::Dir;
+    judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
+        && !(is_dir && store.is_apart(dir, name))
+}
+
+fn item_of(file_type: FileType) -> Item {
+    match file_type {
+        FileType::Directory => Item::Dir,
+        FileType::Symlink => Item::Symlink,
+        FileType::CharacterDevice | FileType::BlockDevice => Item::Device,
+        FileType::Fifo | FileType::Socket => Item::Special,
+        FileType::RegularFile | FileType::Unknown => Item::File,
+    }
+}
+
+/// Names that go, or stay, in a call.
+const REMOVED_AT_ONCE: usize = 256;
+const ITEMS: [Item; 5] = [Item::File, Item::Dir, Item::Symlink, Item::Device, Item::Special];
+const REMOVE: &str = "remove";

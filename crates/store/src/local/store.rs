@@ -28,7 +28,7 @@ use super::more::{Reach, look_again};
 use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
-use super::remove::{count, make_way, remove_after, remove_unchanged};
+use super::remove::{Removals, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, Versions, file_type, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -38,10 +38,10 @@ use setting::node_of;
 
 use crate::dir::{Dir, Use};
 use crate::error::At;
-use crate::filter::{Fate, Scopes, Start};
+use crate::filter::{Scopes, Start};
 use crate::{
-    Durability, Filter, Keep, Listing, Resumed, Store, StoreError, Tree, Version, Whole,
-    check_path, lock,
+    Durability, Filter, Going, Keep, Listing, Removed, Resumed, Store, StoreError, Tree, Version,
+    Whole, check_path, lock,
 };
 
 /// What of a directory is listed.
@@ -88,6 +88,7 @@ pub(super) struct Inner {
     /// Where files grow instead.
     temp: Option<Stages>,
     pub(super) writing: Writing,
+    pub(super) removals: Removals,
     /// What waits for [`Store::land`].
     pub(super) delayed: Mutex<Delayed>,
     /// Files of several names that changed where they are.
@@ -195,6 +196,7 @@ impl LocalStore {
             stages: own,
             temp,
             writing: options.writing,
+            removals: Removals::default(),
             delayed: Mutex::default(),
             left: LeftFiles::default(),
             under_way: options.under_way,
@@ -218,26 +220,23 @@ impl LocalStore {
         self.0.stages.need_names();
     }
 
-    fn list_with(&self, dir: &RelPath, fate: Fate, much: Much<'_>) -> Result<Listing, StoreError> {
+    fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Whose an entry is costs nothing to tell.
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
-        let fates = (&mut judge, fate);
         let mut listing = match much {
-            Much::But(keep) => list_but((&held, dir), fates, (Follow::Never, see), keep),
-            Much::Part(part) => list((&held, dir), fates, (Follow::Never, see), part),
+            Much::But(keep) => list_but((&held, dir), &mut judge, (Follow::Never, see), keep),
+            Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
         };
         // Where versions are told nothing goes.
         if self.0.one_file_system && listing.versions.is_empty() {
-            let before = listing.entries.len();
             let is_home = self.0.is_home(fs::fstat(&held));
             let is_mount =
                 |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
             listing.entries.retain(|entry| is_home && !is_mount(entry));
-            listing.spares |= listing.entries.len() < before;
         }
         Ok(listing)
     }
@@ -444,9 +443,9 @@ impl Inner {
         self.backup.is_some()
     }
 
-    /// Whether old versions are kept in the directories that they were in.
-    pub(super) fn backs_up_beside(&self) -> bool {
-        self.backup.as_ref().is_some_and(Backup::is_beside)
+    /// Whether the old version `name` is kept in the directory that it was in, when it is removed.
+    pub(super) fn backs_up_beside(&self, name: &Name) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.is_beside() && !backup.is_one(name))
     }
 }
 
@@ -454,15 +453,15 @@ impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Stays, Much::Part(Part::All))
+        self.list_with(dir, Much::Part(Part::All))
     }
 
     fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Stays, Much::Part(rest.into()))
+        self.list_with(dir, Much::Part(rest.into()))
     }
 
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Stays, Much::Part(Part::FirstVersions))
+        self.list_with(dir, Much::Part(Part::FirstVersions))
     }
 
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
@@ -649,29 +648,17 @@ impl Store for LocalStore {
         }
     }
 
-    fn list_going(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Goes, Much::Part(rest.into()))
-    }
-
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
-        self.list_with(dir, Fate::Stays, Much::But(keep))
+        self.list_with(dir, Much::But(keep))
     }
 
-    fn remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        remove_after(&self.0, path, &mut None)
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+        remove_after(&self.0, (path, going), &mut None)
     }
 
-    fn would_remove(&self, path: &RelPath) -> Result<u64, StoreError> {
-        count(&self.0, path)
-    }
-
-    fn remove_all(&self, paths: &[RelPath]) -> Vec<Result<u64, StoreError>> {
+    fn remove_all(&self, paths: &[RelPath], going: Going) -> Vec<Result<Removed, StoreError>> {
         let mut last = None;
-        paths.iter().map(|path| remove_after(&self.0, path, &mut last)).collect()
-    }
-
-    fn make_way(&self, path: &RelPath) -> Result<u64, StoreError> {
-        make_way(&self.0, path)
+        paths.iter().map(|path| remove_after(&self.0, (path, going), &mut last)).collect()
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -27,8 +27,8 @@ use super::*;
 use crate::conformance::KEEP_ALL;
 use crate::dir::{Dir, Way};
 use crate::{
-    Commit, Filter, Keep, Rebuild, Replaces, Resumed, Snapshot, Store, StoreError, Tree,
-    conformance,
+    Commit, Filter, Going, Keep, Rebuild, Removed, Replaces, Resumed, Snapshot, Store, StoreError,
+    Tree, conformance,
 };
 
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
@@ -263,14 +263,11 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     let inner = open_store(&root.path().join("sub"));
     let rebuild = inner.create(&path("file"), 1).unwrap();
     rebuild.write(0, b"x").unwrap();
-    let busy = store.remove(&path("sub"));
-    let why = |error: &StoreError| match error {
-        StoreError::Stayed { stayed, .. } => stayed.iter().map(ToString::to_string).collect(),
-        _ => Vec::new(),
-    };
-    assert_eq!(why(&busy.unwrap_err()), ["remove sub: directory not empty"]);
+    let busy = store.remove(&path("sub"), Going::default()).unwrap();
+    let why: Vec<_> = busy.stayed.iter().map(ToString::to_string).collect();
+    assert_eq!(why, ["remove sub: directory not empty"]);
     drop((rebuild, inner));
-    assert_eq!(store.remove(&path("sub")).unwrap(), 1);
+    assert_eq!(store.remove(&path("sub"), Going::default()).unwrap().gone.len(), 1);
     assert!(names_in(root.path()).is_empty());
 }
 
@@ -288,10 +285,11 @@ fn what_is_removed_together_goes_as_it_would_alone() {
     let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
     let store = store_in(root.path(), Way::Kernel, rules);
     let names = ["a/1", "a/link", "b/4", "b/d", "a/2", "a/keep", "a/none", "a", "5"];
-    let removed = store.remove_all(&names.map(path));
-    let told: Vec<_> = removed.into_iter().map(|removed| removed.map_err(drop)).collect();
-    let kept = [Ok(0), Ok(1), Ok(0), Err(()), Err(())];
-    assert_eq!(told, [&[Ok(1), Ok(1), Ok(1)][..], &kept, &[Ok(1)]].concat());
+    let removed = store.remove_all(&names.map(path), Going::default());
+    let told = |removed: Removed| (removed.gone.len(), removed.stayed.len());
+    let told: Vec<_> = removed.into_iter().map(|removed| removed.map(told).map_err(drop)).collect();
+    let kept = [Ok((0, 0)), Ok((1, 0)), Ok((0, 0)), Err(()), Ok((0, 1))];
+    assert_eq!(told, [&[Ok((1, 0)); 3][..], &kept, &[Ok((1, 0))]].concat());
     assert_eq!(names_in(root.path()), ["a", "b"]);
     assert_eq!(names_in(&root.path().join("a")), ["keep"]);
     assert_eq!(names_in(&root.path().join("b/d")), ["3"]);
@@ -305,7 +303,14 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
         store.make_dir(&deeper, None).unwrap();
         dir = deeper;
     }
-    assert_eq!(store.remove(&path("d")).unwrap(), deltic_core::path::MAX_DEPTH as u64);
+    let deepest = deltic_core::path::MAX_DEPTH;
+    let (mut gone, mut calls) = (0, 0);
+    while gone < deepest {
+        let some = store.remove(&path("d"), Going::default()).unwrap();
+        (gone, calls) = (gone + some.gone.len(), calls + 1);
+        assert_eq!(some.goes_on, gone < deepest);
+    }
+    assert!(calls > 1, "a call is bounded");
 }
 
 #[test]
@@ -342,7 +347,7 @@ fn every_directory_with_a_changed_name_is_flushed_once() {
     put(&store, "dir/b", b"x").unwrap();
     store.make_dir(&path("gone"), None).unwrap();
     put(&store, "gone/file", b"x").unwrap();
-    store.remove(&path("gone")).unwrap();
+    store.remove(&path("gone"), Going::default()).unwrap();
     let touched = store.touched_dirs();
     assert_eq!(touched, [RelPath::root(), path(".deltic"), path("dir"), path("gone")]);
     store.flush().unwrap();

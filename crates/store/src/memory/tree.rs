@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deltic_core::{Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::{Item, Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;
 use crate::filter::{Fate, Reads, Scope, Scopes};
-use crate::{Keep, StoreError};
+use crate::{Going, Keep, Removed, StoreError};
 
 /// Directories and what they hold, and the files in the making.
 #[derive(Clone, Debug)]
@@ -56,6 +56,10 @@ impl Default for TreeState {
         let dirs = BTreeMap::from([(RelPath::root(), BTreeMap::new())]);
         Self { root, dirs, staged: BTreeMap::new(), changes: 0 }
     }
+}
+
+fn bad_name(path: &RelPath) -> StoreError {
+    StoreError::BadName { action: "remove", path: path.clone() }
 }
 
 impl TreeState {
@@ -149,65 +153,53 @@ impl TreeState {
         Ok(())
     }
 
-    /// Removes `path` and all below it that `scopes` admit.
-    pub(super) fn remove(&mut self, path: &RelPath, scopes: &Scopes) -> Result<u64, StoreError> {
-        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
-        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
-        let scope = scopes.fresh(&dir, self)?;
-        self.remove_in((scopes, &scope), path, Fate::Stays)
-    }
-
-    /// Removes `path`, whatever `scopes` say of it, and all below it that they admit.
-    pub(super) fn make_way(&mut self, path: &RelPath, scopes: &Scopes) -> Result<u64, StoreError> {
-        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
-        let (dir, _) = path.split_last().ok_or_else(bad_name)?;
-        let scope = scopes.fresh(&dir, self)?;
-        self.take((scopes, &scope), path)
-    }
-
-    fn remove_in(
+    /// Removes `path`, if `scopes` admit it or it gives way, and all below it that they admit.
+    pub(super) fn remove(
         &mut self,
-        (scopes, scope): (&Scopes, &Arc<Scope>),
         path: &RelPath,
-        fate: Fate,
-    ) -> Result<u64, StoreError> {
+        going: Going,
+        scopes: &Scopes,
+    ) -> Result<Removed, StoreError> {
+        let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
+        let scope = scopes.fresh(&dir, self)?;
         let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
-        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
-        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
-        if !scopes.judge_in(Arc::clone(scope), &dir).admits(&name, is_dir, fate) {
-            return Ok(0);
+        let mut judge = scopes.judge_in(Arc::clone(&scope), &dir);
+        let mut removed = Removed::default();
+        if going.gives_way || judge.admits(&name, is_dir) {
+            self.take((scopes, &scope), path, &mut removed.gone)?;
+            let stays = self.find(path).is_ok_and(|node| node.is_some());
+            removed.stayed.extend(stays.then(|| StoreError::Protected { path: path.clone() }));
         }
-        self.take((scopes, scope), path)
+        Ok(removed)
     }
 
     fn take(
         &mut self,
         (scopes, scope): (&Scopes, &Arc<Scope>),
         path: &RelPath,
-    ) -> Result<u64, StoreError> {
-        let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
-        let bad_name = || StoreError::BadName { action: "remove", path: path.clone() };
-        let (dir, name) = path.split_last().ok_or_else(bad_name)?;
-        let below: Vec<Name> = match self.dirs.get(path) {
-            Some(entries) => entries.keys().cloned().collect(),
-            None => Vec::new(),
-        };
-        let mut removed = 1;
-        let scope = if is_dir { scopes.enter(scope, path, self)? } else { Arc::clone(scope) };
-        for name in below {
-            let below = path.join(&name).map_err(|_| bad_name())?;
-            match self.remove_in((scopes, &scope), &below, Fate::Goes) {
-                // What is protected further down keeps this one too.
-                Err(StoreError::Protected { removed: went, .. }) => removed += went,
-                went => removed += went?,
+        gone: &mut Vec<(RelPath, Item)>,
+    ) -> Result<(), StoreError> {
+        let item = Item::of(&self.get(path).at("remove", path)?.meta.kind);
+        let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
+        if let Some(entries) = self.dirs.get(path) {
+            let below: Vec<_> =
+                entries.iter().map(|(name, node)| (name.clone(), node.meta.is_dir())).collect();
+            let scope = scopes.enter(scope, path, self)?;
+            let mut judge = scopes.judge_in(Arc::clone(&scope), path);
+            for (name, is_dir) in below {
+                if judge.admits_as(&name, is_dir, Fate::Goes) {
+                    let below = path.join(&name).map_err(|_| bad_name(path))?;
+                    self.take((scopes, &scope), &below, gone)?;
+                }
             }
-        }
-        if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
-            return Err(StoreError::Protected { path: path.clone(), removed: removed - 1 });
+            if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
+                return Ok(());
+            }
         }
         self.dirs.remove(path);
         self.dirs.entry(dir).or_default().remove(&name);
-        Ok(removed)
+        gone.push((path.clone(), item));
+        Ok(())
     }
 
     /// Holds the newest staged files for `path` that nobody holds.

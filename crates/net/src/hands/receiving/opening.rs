@@ -1,6 +1,5 @@
 //! What stands at the destination: names that are not listed, and old versions.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -8,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::names::Rest;
 use deltic_core::{Entry, Meta, Names, RelPath};
 use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
-use deltic_protocol::report::{Item, Trouble};
+use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
 
@@ -32,48 +31,15 @@ impl<S: Store> ReceivingHands<S> {
         let Some(listing) = if_dir(listed)? else { return Ok((Vec::new(), None)) };
         let extra = |entry: Entry| {
             let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
-            let (names, stays) = path.map_or((1, false), |path| self.count_dirs(1, vec![path]));
-            Extra { name: entry.name, item: Item::of(&entry.meta.kind), names, stays }
+            let names = path.map_or(1, |path| self.count(&path, false));
+            Extra { name: entry.name, names }
         };
         Ok((listing.entries.into_iter().map(extra).collect(), listing.rest))
     }
 
-    /// How many names are below `dir` and go with it.
-    pub(super) fn count_below(&self, dir: &RelPath) -> Result<u64, Trouble> {
-        let (mut dirs, mut count, mut rest) = (Vec::new(), 0, None);
-        while let Some(listing) = if_dir(self.store.list_going(dir, rest))? {
-            count += count_in(dir, &listing, &mut dirs);
-            rest = listing.rest;
-            if rest.is_none() {
-                break;
-            }
-        }
-        Ok(self.count_dirs(count, dirs).0)
-    }
-
-    /// How many names go with these directories of one directory, as far as they can be read: `count`, in which they are, and
-    /// those below, without directories that stay for what is protected in them. Whether there are such.
-    fn count_dirs(&self, mut count: u64, mut dirs: Vec<RelPath>) -> (u64, bool) {
-        let above = dirs.first().and_then(RelPath::split_last).map(|(above, _)| above);
-        let mut staying = HashSet::new();
-        while let Some(dir) = dirs.pop() {
-            let mut rest = None;
-            while let Ok(listing) = self.store.list_going(&dir, rest) {
-                count += count_in(&dir, &listing, &mut dirs);
-                let mut at = Some(dir.clone()).filter(|_| listing.spares);
-                while let Some(dir) = at.filter(|dir| Some(dir) != above.as_ref()) {
-                    at = dir.split_last().map(|(above, _)| above);
-                    if !staying.insert(dir) {
-                        break;
-                    }
-                }
-                rest = listing.rest;
-                if rest.is_none() {
-                    break;
-                }
-            }
-        }
-        (count - staying.len() as u64, !staying.is_empty())
+    /// How many names would go with `path`; where nobody can say it, itself.
+    pub(super) fn count(&self, path: &RelPath, gives_way: bool) -> u64 {
+        self.store.would_remove(path, gives_way).unwrap_or(1)
     }
 
     pub(super) fn open_old(
@@ -169,11 +135,4 @@ fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Troubl
         ) => Ok(None),
         Err(error) => Err(failed(&error)),
     }
-}
-
-/// How many entries were listed; the directories among them are put to the others.
-fn count_in(dir: &RelPath, listing: &Listing, dirs: &mut Vec<RelPath>) -> u64 {
-    let below = listing.entries.iter().filter(|entry| entry.meta.is_dir());
-    dirs.extend(below.filter_map(|entry| dir.join(&entry.name).ok()));
-    listing.entries.len() as u64
 }

@@ -13,7 +13,6 @@ use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
 use crate::error::At as _;
-use crate::filter::Fate;
 use crate::local::list::{Part, inode, list, look_at_names, names_for};
 use crate::{Listing, StoreError, check_path, lock};
 
@@ -69,10 +68,10 @@ impl Sources {
                     continue;
                 }
             };
-            let (in_dir, fates) = ((held, dir), (&mut judge, Fate::Stays));
+            let (in_dir, judge) = ((held, dir), &mut judge);
             let found = match &names {
-                Some(names) => look_at_names(in_dir, fates, self.options.how(), names),
-                None => list(in_dir, fates, self.options.how(), Part::All),
+                Some(names) => look_at_names(in_dir, judge, self.options.how(), names),
+                None => list(in_dir, judge, self.options.how(), Part::All),
             };
             all.errors.extend(found.errors);
             entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
@@ -354,9 +353,8 @@ impl Sources {
 
     /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
     fn is_protected(&self, dir: &RelPath) -> bool {
-        let protects = |(above, name): (RelPath, Name)| {
-            !self.protects.top(&above).admits(&name, true, Fate::Stays)
-        };
+        let protects =
+            |(above, name): (RelPath, Name)| !self.protects.top(&above).admits(&name, true);
         !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
     }
 

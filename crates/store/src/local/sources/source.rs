@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::SourceOptions;
 use crate::dir::{Dir, Use};
 use crate::error::At;
-use crate::filter::{Fate, Scopes};
+use crate::filter::Scopes;
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
 use crate::local::snapshot::{file_type, look_at, look_at_root, look_behind};
@@ -148,9 +148,8 @@ impl<'a> Source<'a> {
         let held = dir.dir(&above, Use::Pass);
         let look =
             |dir| follow::look(&dir, (&name, &self.path), (options.follow, options.see.plain()));
-        held.and_then(look).is_ok_and(|meta| {
-            !self.base.scopes.top(&above).admits(&name, meta.is_dir(), Fate::Stays)
-        })
+        held.and_then(look)
+            .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
 
     /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
@@ -171,7 +170,7 @@ impl<'a> Source<'a> {
         let root = self.held("list", dir)?;
         let mut judge = self.base.scopes.judge(dir, root)?;
         let held = root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list((&held, dir), (&mut judge, Fate::Stays), options.how(), part))
+        Ok(list((&held, dir), &mut judge, options.how(), part))
     }
 
     /// Lists what is in its directory.
@@ -182,7 +181,7 @@ impl<'a> Source<'a> {
     ) -> Result<Listing, StoreError> {
         let (dir, root) = (self.hold()?, RelPath::root());
         let mut judge = self.base.scopes.judge(&root, self.held("list", &root)?)?;
-        Ok(list((&dir, &root), (&mut judge, Fate::Stays), options.how(), part))
+        Ok(list((&dir, &root), &mut judge, options.how(), part))
     }
 
     /// Its directory, open to read.
@@ -230,7 +229,7 @@ impl<'a> Source<'a> {
         } else {
             self.base.scopes.judge(at, &**dir)?
         };
-        let admitted = judge.admits(name, meta.is_dir(), Fate::Stays);
+        let admitted = judge.admits(name, meta.is_dir());
         sift((&held, name), &mut meta, options.how(), &judge);
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }

@@ -62,7 +62,7 @@ fn a_full_disk_keeps_the_old_file_and_what_fits() {
         put(&store, "small", &vec![2; 256 << 10]).unwrap();
     }
     assert!(names_in(&root.path().join(".deltic")).is_empty());
-    store.remove(&path("small")).unwrap();
+    store.remove(&path("small"), Going::default()).unwrap();
     put(&store, "large", &vec![3; 900 << 10]).unwrap();
     assert_eq!(store.sweep().unwrap(), 0);
     assert_eq!(names_in(root.path()), ["large"]);
@@ -97,8 +97,8 @@ fn a_file_on_another_mount_is_staged_there_and_swept_there() {
     next.flush().unwrap();
     assert_eq!(next.sweep().unwrap(), 1);
     assert_eq!(names_in(&inner.join("dir")), ["file", "link"]);
-    let stays = next.remove(&path("mount")).unwrap_err();
-    assert!(matches!(&stays, StoreError::Io { .. } | StoreError::Stayed { .. }), "{stays:?}");
+    let removed = next.remove(&path("mount"), Going::default()).unwrap();
+    assert_eq!((removed.gone.len(), removed.stayed.len()), (3, 1), "{removed:?}");
     assert!(names_in(&inner).is_empty());
 }
 
