@@ -28,11 +28,11 @@ impl Held {
     pub(crate) fn push(&mut self, change: &Change, text: Vec<u8>) {
         let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
         let is_deletion = change.action == Action::Deleted;
-        self.bytes += path.as_bytes().len() + text.len();
+        self.bytes += size_of::<Line>() + path.as_bytes().len() + text.len();
         self.lines.push(Line { path, is_dir, is_deletion, text });
     }
 
-    /// Bytes of names and lines.
+    /// How many bytes they take, or little more.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -47,7 +47,8 @@ impl Held {
         let (gone, mut lines): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|line| line.is_deletion);
         lines.sort_by(Line::order);
-        let dirs: HashSet<_> = gone.iter().map(|line| line.path.clone()).collect();
+        let dirs = gone.iter().filter(|line| line.is_dir);
+        let dirs: HashSet<_> = dirs.map(|line| line.path.clone()).collect();
         let mut gone: Vec<_> =
             gone.into_iter().map(|line| (kept_above(&line.path, &dirs), line)).collect();
         gone.sort_by(|(above, line), (other_above, other)| {

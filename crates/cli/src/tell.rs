@@ -98,7 +98,7 @@ pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two looks, where nothing was found.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Most bytes of names and lines that wait to be told in order: tens of thousands of lines.
+/// Most bytes of lines that wait to be told in order: tens of thousands of lines.
 const MAX_HELD_BYTES: usize = 4 << 20;
 /// Longest that they wait in a run that changes something, but for a tick.
 const MAX_WAIT: Duration = Duration::from_secs(1);

@@ -65,7 +65,7 @@
 //! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
 //!   directories on the way to what is missing. Neither is tried.
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
-//!   from which something was deleted; `p`, `o` and `g` where files are setuid; what is in a deleted directory. `--stats`: the
+//!   from which something was deleted; `p`, `o` and `g` where files are setuid. `--stats`: the
 //!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
 //! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too; and other names of what it deletes.
 //! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there

@@ -112,6 +112,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rlt", "--safe-links", 0, Yes),
     ("-rlt", "--munge-links", 0, InAPull),
     ("-rt", "--delete", 0, Yes),
+    ("-rt", "--delete-after", 0, Yes),
     ("-rt --delete", "--max-delete=0", 25, Yes),
     ("-rt --delete from=src/empty/", "--force-delete", 0, Yes),
     ("-rt from=src/file to=o/dst/full/", "--force", 0, Yes),

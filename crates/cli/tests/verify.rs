@@ -102,6 +102,7 @@ fn each_difference_is_a_line_and_nothing_is_changed() {
             "content d/e/small",
             "content link",
             "extra more",
+            "extra more/below",
             "extra only there",
             "kind empty",
             "kind was",

@@ -234,12 +234,6 @@ fn has_no_basis(theirs: &End) -> bool {
     theirs.code == Some(2) && theirs.stderr.starts_with("got a block match with no basis file for ")
 }
 
-/// The directory, with a slash, of which Deltic says that it stays.
-fn kept_dir(line: &str) -> Option<String> {
-    let line = line.strip_prefix("deltic: keep ")?;
-    Some(format!("{}/", line.strip_suffix(": names in it are protected")?))
-}
-
 /// The lines of a log, without times and numbers of processes. rsync escapes bytes there that `-8` lets pass elsewhere.
 fn unstamped(log: &[u8]) -> String {
     let mut bytes = log.to_vec();
@@ -376,7 +370,8 @@ impl Both<'_> {
     fn spares_for_an_empty_source(&self, ours: &End, theirs: &End) -> bool {
         self.asked.has("--max-delete=1000")
             && (ours.code, theirs.code) == (Some(25), Some(0))
-            && ours.stderr.contains(" names would go, and the source is empty; ")
+            && ours.stderr.contains(" names would go, and the source ")
+            && ours.stderr.contains(" is empty; ")
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
@@ -408,12 +403,8 @@ impl Both<'_> {
     /// Each `-i` line, and each line of the log, of one only.
     fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
-        let kept: Vec<String> = ours.stderr.lines().filter_map(kept_dir).collect();
-        // What rsync deleted before it met an error, and each name that went from a directory that stays.
-        let is_meant = |line: &String| {
-            let name = line.strip_prefix("*deleting   ");
-            name.is_some_and(|name| failed || kept.iter().any(|dir| name.starts_with(dir)))
-        };
+        // What rsync deleted before it met an error.
+        let is_meant = |line: &String| failed && line.starts_with("*deleting ");
         let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
         let mut all = Vec::new();
         // rsync's dry run logs directories alone.
@@ -441,22 +432,9 @@ impl Both<'_> {
             let kind = line.starts_with(['<', '>', 'c', 'h', '.'])
                 && line[1..].starts_with(['f', 'd', 'L', 'D', 'S'])
                 && line.as_bytes().get(11) == Some(&b' ');
-            kind || line.starts_with("*deleting ") && !self.asked.has("-b")
+            kind || line.starts_with("*deleting ")
         };
-        let all: Vec<String> =
-            stdout.lines().filter(is_item).filter_map(|line| self.told_line(line)).collect();
-        let gone = |line: &str| Some(line.strip_prefix("*deleting   ")?.to_owned());
-        let names = all.iter().filter(|line| !line.ends_with('/') && gone(line).is_none());
-        // Of what is in the way as a directory, or goes with one, rsync tells each name.
-        let mut dirs: BTreeSet<String> = names
-            .filter_map(|line| Some(format!("{}/", line.get(12..)?.split(" -> ").next()?)))
-            .collect();
-        dirs.extend(all.iter().filter_map(|line| gone(line)).filter(|name| name.ends_with('/')));
-        let below = |line: &String| {
-            gone(line)
-                .is_some_and(|name| dirs.iter().any(|dir| name.starts_with(dir) && name != *dir))
-        };
-        all.iter().filter(|line| !below(line)).cloned().collect()
+        stdout.lines().filter(is_item).filter_map(|line| self.told_line(line)).collect()
     }
 
     fn told_line(&self, line: &str) -> Option<String> {
@@ -518,7 +496,7 @@ impl Both<'_> {
         if ours.code != Some(0) {
             return Vec::new(); // What fails to arrive rsync has counted.
         }
-        let mut counted = vec!["Number of created files:"];
+        let mut counted = vec!["Number of created files:", "Number of deleted files:"];
         if !self.finds_equal() {
             counted.push("Number of regular files transferred:");
         }
@@ -671,10 +649,10 @@ impl Both<'_> {
         meant
     }
 
-    /// Whether files of the source count as read by what became of other names of them.
+    /// Whether files count as read by what became of other names of them, or of others like them.
     fn is_read_by_other_names(&self) -> bool {
         let several = self.asked.follows() || !self.case.new.names_of_several().is_empty();
-        self.asked.has("-U") && several
+        self.asked.has("-U") && (several || self.asked.has("-y"))
     }
 
     /// Whether the destination munges links.

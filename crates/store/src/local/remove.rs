@@ -259,7 +259,8 @@ impl Removal {
         path: &RelPath,
         above: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        if !self.going.dry_run {
+        // What is in one that gives way was counted as far as it could be read.
+        if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
             open_to_owner(&store.root, path);
         }
         let scope = store.scopes.enter(above, path, &*store.root)?;
