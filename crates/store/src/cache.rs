@@ -86,20 +86,35 @@ impl Cache {
         cache
     }
 
+    /// Sees whether another process made the table longer. Until then, what stands elsewhere since is not known.
+    pub fn refresh(&self) {
+        self.buckets();
+    }
+
     /// The digest of this version, if it is known.
     #[must_use]
     pub fn find(&self, version: &Version) -> Option<Digest> {
         let key = key_of(version);
-        self.find_near(version.inode, &key).or_else(|| self.find_anywhere(version.inode, &key))
+        let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
+        if self.read_near(version.inode, &mut near).is_some() {
+            let found = find_in(&near, &key);
+            // While one of these is free, it stands nowhere else.
+            if found.is_some() || near.chunks_exact(SLOT_BYTES).any(is_free) {
+                return found;
+            }
+        }
+        self.find_anywhere(version.inode, &key)
     }
 
-    /// Where most stand: one short read.
-    fn find_near(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
+    /// Reads the slots where most stand; where they begin.
+    fn read_near(
+        &self,
+        inode: (u64, u64),
+        near: &mut [u8; NEAR_SLOTS * SLOT_BYTES],
+    ) -> Option<Place> {
         let buckets = Some(self.seen.load(Ordering::Relaxed)).filter(|buckets| *buckets > 0)?;
-        let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         let start = place_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
-        let got = read_at(&self.table, start, &mut near).ok()?;
-        find_in(&near[..got], key)
+        (read_at(&self.table, start, near).ok()? == near.len()).then_some(Place(start))
     }
 
     fn find_anywhere(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
@@ -115,6 +130,14 @@ impl Cache {
             return;
         }
         let slot = slot_of(version, begun, digest);
+        let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
+        if let Some(place) = self.read_near(version.inode, &mut near)
+            && let Some(at) = near.chunks_exact(SLOT_BYTES).position(is_free)
+        {
+            let same =
+                near.chunks_exact(SLOT_BYTES).position(|old| old.starts_with(&slot[..INODE_BYTES]));
+            return self.write(place, same.unwrap_or(at), &slot);
+        }
         let mut bucket = [0; BUCKET_BYTES];
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets() else { return };

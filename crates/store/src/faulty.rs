@@ -102,6 +102,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.has_other_names()
     }
 
+    fn is(&self, version: crate::Version) -> bool {
+        self.inner.is(version)
+    }
+
     fn identity(&self) -> Option<crate::Version> {
         self.inner.identity()
     }

@@ -180,6 +180,12 @@ pub trait Snapshot: Send + Sync + 'static {
         false
     }
 
+    /// Whether this is that version, which can be relied on.
+    fn is(&self, version: Version) -> bool {
+        let _ = version;
+        false
+    }
+
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
     fn identity(&self) -> Option<Version> {
         None

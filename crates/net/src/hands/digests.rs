@@ -47,7 +47,10 @@ impl Digests {
         paths: &[RelPath],
         buffers: &Buffers,
     ) -> Vec<Option<Digest>> {
-        let versions = self.cache().map_or_else(Vec::new, |_| tree.versions(paths));
+        let versions = self.cache().map_or_else(Vec::new, |cache| {
+            cache.refresh();
+            tree.versions(paths)
+        });
         let known = versions.iter().map(|version| self.find((*version)?));
         let mut digests: Vec<_> = known.collect();
         digests.resize(paths.len(), None);
@@ -72,6 +75,7 @@ impl Digests {
     /// Of each entry of a listing with its versions: what is in it, where it is a file that is not empty. Nothing, unless all
     /// of these are known.
     fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
+        self.cache().inspect(|cache| cache.refresh());
         let mut versions = listing.versions.iter().copied();
         let mut known = |entry: &Entry| {
             let version = versions.next().flatten();
@@ -96,7 +100,10 @@ impl Digests {
         sought: Option<Version>,
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
-        let known = self.cache().and_then(|cache| Some((cache, file.identity()?)));
+        // What was sought can be relied on.
+        let sought = sought.filter(|sought| file.is(*sought));
+        let known =
+            self.cache().and_then(|cache| Some((cache, sought.or_else(|| file.identity())?)));
         let unsought = known.filter(|(_, version)| Some(*version) != sought);
         if let Some(digest) = unsought.and_then(|(cache, version)| cache.find(&version)) {
             return Ok(digest);
@@ -117,7 +124,7 @@ pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<D
     digest_of_bytes(buffers, |start, into| {
         let rest = usize::try_from(len.saturating_sub(start)).unwrap_or(usize::MAX);
         let room = into.len().min(rest);
-        file.read_at(start, &mut into[..room])
+        if room > 0 { file.read_at(start, &mut into[..room]) } else { Ok(0) }
     })
 }
 

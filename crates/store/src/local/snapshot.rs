@@ -144,6 +144,10 @@ impl Snapshot for LocalSnapshot {
         self.version.names > 1
     }
 
+    fn is(&self, version: Version) -> bool {
+        self.version == version
+    }
+
     fn identity(&self) -> Option<Version> {
         is_lasting(&self.file).then_some(self.version)
     }

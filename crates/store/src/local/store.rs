@@ -292,6 +292,16 @@ impl LocalStore {
         }
     }
 
+    fn open_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<LocalSnapshot, StoreError> {
+        let place = self.place_after("open", path, last)?;
+        let place = last.insert(place);
+        LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)
+    }
+
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
     fn look_after(
         &self,
@@ -474,8 +484,15 @@ impl Tree for LocalStore {
     }
 
     fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
-        let place = self.place("open", path)?;
-        LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)
+        self.open_after(path, &mut None)
+    }
+
+    fn open_all(
+        &self,
+        paths: &[RelPath],
+    ) -> impl Iterator<Item = Result<LocalSnapshot, StoreError>> {
+        let mut last = None;
+        paths.iter().map(move |path| self.open_after(path, &mut last))
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
