@@ -1,9 +1,10 @@
-//! Lines that wait for their turn: changes come in no order, and are compared with those of other runs.
+//! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be millions.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use deltic_core::RelPath;
+use deltic_core::packed::At;
+use deltic_core::{Packed, Put, Reader};
 use deltic_protocol::report::{Action, Change, Item};
 
 use crate::listing::order;
@@ -11,28 +12,29 @@ use crate::listing::order;
 /// What is to be told of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    lines: Vec<Line>,
+    /// Of each line whether it is of a directory, the path, and what is said.
+    lines: Packed,
+    deletions: Vec<At>,
+    others: Vec<At>,
     bytes: usize,
 }
 
-#[derive(Debug)]
-struct Line {
-    path: RelPath,
-    is_dir: bool,
-    is_deletion: bool,
-    text: Vec<u8>,
-}
-
 impl Held {
-    /// Adds what is said of `change`.
-    pub(crate) fn push(&mut self, change: &Change, text: Vec<u8>) {
-        let (path, is_dir) = (change.path.clone(), change.item == Item::Dir);
-        let is_deletion = change.action == Action::Deleted;
-        self.bytes += size_of::<Line>() + path.as_bytes().len() + text.len();
-        self.lines.push(Line { path, is_dir, is_deletion, text });
+    /// Adds what is said of `change`; whether there was room.
+    pub(crate) fn push(&mut self, change: &Change, text: &[u8]) -> bool {
+        let mut line = vec![u8::from(change.item == Item::Dir)];
+        line.put_prefixed(change.path.as_bytes());
+        line.extend_from_slice(text);
+        let Ok(at) = self.lines.push(&line) else { return false };
+        self.bytes += line.len();
+        match change.action {
+            Action::Deleted => self.deletions.push(at),
+            _ => self.others.push(at),
+        }
+        true
     }
 
-    /// How many bytes they take, or little more.
+    /// Bytes of names and lines.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -41,44 +43,62 @@ impl Held {
         self.lines.is_empty()
     }
 
-    /// All of it in rsync's order: deletions come first, or last, those of a directory in a row and from the back.
-    pub(crate) fn take(&mut self, deletions_last: bool) -> impl Iterator<Item = Vec<u8>> + use<> {
-        let Self { lines, .. } = std::mem::take(self);
-        let (gone, mut lines): (Vec<_>, Vec<_>) =
-            lines.into_iter().partition(|line| line.is_deletion);
-        lines.sort_by(Line::order);
-        let dirs = gone.iter().filter(|line| line.is_dir);
-        let dirs: HashSet<_> = dirs.map(|line| line.path.clone()).collect();
-        let mut gone: Vec<_> =
-            gone.into_iter().map(|line| (kept_above(&line.path, &dirs), line)).collect();
-        gone.sort_by(|(above, line), (other_above, other)| {
-            order((above, true), (other_above, true)).then_with(|| other.order(line))
-        });
-        let gone: Vec<_> = gone.into_iter().map(|(_, line)| line).collect();
-        let (first, last) = if deletions_last { (lines, gone) } else { (gone, lines) };
-        first.into_iter().chain(last).map(|line| line.text)
+    /// Says all of it in rsync's order: deletions come first, or last, those of a directory in a row and from the back.
+    pub(crate) fn say(&mut self, deletions_last: bool, mut line: impl FnMut(&[u8])) {
+        let Self { lines, deletions, mut others, .. } = std::mem::take(self);
+        others.sort_by(|one, other| by_name(read(&lines, *one), read(&lines, *other)));
+        let deletions = in_order(&lines, &deletions);
+        let (first, last) = if deletions_last { (others, deletions) } else { (deletions, others) };
+        first.into_iter().chain(last).for_each(|at| line(read(&lines, at).2));
     }
 }
 
-impl Line {
-    fn order(&self, other: &Self) -> Ordering {
-        order((&self.path, self.is_dir), (&other.path, other.is_dir))
-    }
+/// Whether a line is of a directory, of which path, and what is said.
+type Line<'a> = (bool, &'a [u8], &'a [u8]);
+
+fn read(lines: &Packed, at: At) -> Line<'_> {
+    const WHOLE: &str = "it was put there whole";
+    let (is_dir, rest) = lines.get(at).split_first().expect(WHOLE);
+    let mut rest = Reader::new(rest);
+    let path = rest.prefixed(usize::MAX).expect(WHOLE);
+    (*is_dir == 1, path, rest.rest())
+}
+
+fn by_name((is_dir, path, _): Line<'_>, (other_is_dir, other, _): Line<'_>) -> Ordering {
+    order((path, is_dir), (other, other_is_dir))
+}
+
+/// Deletions in the order of the directories that stay and had them.
+fn in_order(lines: &Packed, deletions: &[At]) -> Vec<At> {
+    let all = || deletions.iter().map(|at| read(lines, *at));
+    let gone: HashSet<_> = all().filter(|(is_dir, ..)| *is_dir).map(|(_, path, _)| path).collect();
+    let dirs: HashSet<_> = all().map(|(_, path, _)| kept_above(path, &gone)).collect();
+    let mut dirs: Vec<_> = dirs.into_iter().collect();
+    dirs.sort_by(|one, other| order((one, true), (other, true)));
+    let numbers: HashMap<_, _> = dirs.into_iter().zip(0u32..).collect();
+    let number = |at: &At| numbers[kept_above(read(lines, *at).1, &gone)];
+    let mut places: Vec<_> = deletions.iter().map(|at| (number(at), *at)).collect();
+    places.sort_by(|(dir, one), (other_dir, other)| {
+        dir.cmp(other_dir).then_with(|| by_name(read(lines, *other), read(lines, *one)))
+    });
+    places.into_iter().map(|(_, at)| at).collect()
 }
 
 /// The directory above `path` that is not `gone` itself.
-fn kept_above(path: &RelPath, gone: &HashSet<RelPath>) -> RelPath {
-    let mut above = path.clone();
-    while let Some((dir, _)) = above.split_last()
-        && gone.contains(&dir)
-    {
-        above = dir;
+fn kept_above<'a>(path: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
+    let mut above = path;
+    loop {
+        let slash = above.iter().rposition(|byte| *byte == b'/');
+        above = &above[..slash.unwrap_or(0)];
+        if above.is_empty() || !gone.contains(above) {
+            return above;
+        }
     }
-    above.split_last().map_or_else(RelPath::root, |(dir, _)| dir)
 }
 
 #[cfg(test)]
 mod tests {
+    use deltic_core::RelPath;
     use deltic_protocol::report::{Differs, Facts};
 
     use super::*;
@@ -108,10 +128,11 @@ mod tests {
                 let item = if name.ends_with('/') { Item::Dir } else { Item::File };
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
-                held.push(&Change { path, item, action, differs, facts }, name.into());
+                let change = Change { path, item, action, differs, facts };
+                assert!(held.push(&change, name.as_bytes()));
             }
-            let lines: Vec<_> =
-                held.take(last).map(|line| String::from_utf8(line).unwrap()).collect();
+            let mut lines = Vec::new();
+            held.say(last, |line| lines.push(String::from_utf8(line.into()).unwrap()));
             assert!(held.is_empty() && held.bytes() == 0);
             lines.join(" ")
         };

@@ -21,7 +21,9 @@ impl List {
 
     /// A line for each, with the targets of links if these would be brought over, in rsync's order.
     pub(crate) fn lines(mut self, style: Style<'_>) -> impl Iterator<Item = Vec<u8>> {
-        self.0.sort_by(|(one, a), (other, b)| order((one, a.is_dir()), (other, b.is_dir())));
+        self.0.sort_by(|(one, a), (other, b)| {
+            order((one.as_bytes(), a.is_dir()), (other.as_bytes(), b.is_dir()))
+        });
         self.0.into_iter().map(move |(path, meta)| line(&path, &meta, style))
     }
 }
@@ -38,10 +40,11 @@ pub(crate) struct Style<'a> {
 
 /// In a directory come first what is none, then directories, each with what is in it.
 pub(crate) fn order(
-    (one, one_is_dir): (&RelPath, bool),
-    (other, other_is_dir): (&RelPath, bool),
+    (one, one_is_dir): (&[u8], bool),
+    (other, other_is_dir): (&[u8], bool),
 ) -> Ordering {
-    let (mut a, mut b) = (one.components().peekable(), other.components().peekable());
+    let [mut a, mut b] = [one, other]
+        .map(|path| path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable());
     loop {
         match (a.next(), b.next()) {
             (None, None) => return Ordering::Equal,

@@ -54,9 +54,9 @@ impl Output {
         }
     }
 
-    /// Whether lines wait to be seen.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.pending.is_empty()
+    /// Bytes of lines that wait to be seen.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.pending.len()
     }
 
     /// Writes the lines that wait.
@@ -126,7 +126,7 @@ mod tests {
         output.line("a");
         output.flush();
         output.line("b");
-        assert!(!output.is_waiting());
+        assert!(output.waiting_bytes() == 0);
         output.finish()
     }
 

@@ -174,7 +174,10 @@ impl Words {
         if !(self.dry_run || self.view.in_order) {
             return self.say(line);
         }
-        self.held.push(change, line);
+        if !self.held.push(change, &line) {
+            self.say_held();
+            return self.say(line);
+        }
         if self.held.bytes() > MAX_HELD_BYTES && !self.dry_run {
             self.say_held();
         }
@@ -183,7 +186,15 @@ impl Words {
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
         self.held_since = None;
-        self.held.take(self.view.deletions_last).for_each(|line| self.output.line(line));
+        let Self { held, progress, output, view, .. } = self;
+        let say = |line: &[u8]| {
+            output.line(line);
+            // A dry run may tell of millions.
+            if output.waiting_bytes() > MAX_HELD_BYTES {
+                progress.aside(|| output.flush());
+            }
+        };
+        held.say(view.deletions_last, say);
     }
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
@@ -251,7 +262,7 @@ impl Words {
 
     /// Shows the names that wait, with the bar out of their way.
     fn flush(&mut self) {
-        if self.output.is_waiting() {
+        if self.output.waiting_bytes() > 0 {
             self.progress.aside(|| self.output.flush());
         }
     }

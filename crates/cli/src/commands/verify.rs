@@ -289,7 +289,7 @@ impl Teller for Differences {
     }
 
     fn tick(&mut self, elapsed: Duration) {
-        if self.output.is_waiting() {
+        if self.output.waiting_bytes() > 0 {
             self.progress.aside(|| self.output.flush());
         }
         self.progress.show(elapsed);
