@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use common::attrs::{SOMEBODY, own, set_times};
 use common::look::{Kind, look};
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip};
+use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 
 /// Blocks of 512 bytes that a name takes.
 fn blocks(world: &World, name: &str) -> u64 {
@@ -1044,6 +1045,47 @@ fn staging_directories_of_other_users_are_in_nobodys_way() {
         assert!(!world.exists(format!("copy/.deltic-{SOMEBODY}")) && !world.exists("copy/.deltic"));
         world.ok("-a --delete src/ dst/");
         assert!(world.exists(format!("{own_dir}/more")) && world.exists("dst/.deltic/theirs"));
+    }
+}
+
+/// In a directory that all may write to, anybody can have anything of these names.
+#[test]
+fn whatever_others_have_in_the_place_of_a_staging_directory_is_in_nobodys_way() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    for what in ["link", "file"] {
+        let put = |world: &World, name: &str| {
+            match what {
+                "link" => world.link("/nowhere", name),
+                _ => world.write(name, "theirs"),
+            }
+            let (user, group) = (Some(Uid::from_raw(SOMEBODY)), Some(Gid::from_raw(SOMEBODY)));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            chownat(CWD, world.path(name), user, group, flags).expect("we are root");
+        };
+        let world = World::new();
+        world.write("src/a", "new");
+        world.write("src/dir/b", noise(300_000, 1));
+        world.mkdir("dst");
+        put(&world, "dst/.deltic");
+        world.chmod("dst", 0o1777);
+        for words in ["-rt", "-rt --no-fsync", "-rt --inplace --delete"] {
+            world.ok(&format!("{words} src/ dst/"));
+            assert_eq!(world.read("dst/a"), world.read("src/a"), "{what} {words}");
+            assert_eq!(world.read("dst/dir/b"), world.read("src/dir/b"), "{what} {words}");
+            assert!(world.path("dst/.deltic").symlink_metadata().is_ok(), "{what} {words}");
+            assert_eq!(world.names("dst").len(), 3, "{what} {words}");
+            world.write("src/a", format!("for {words}"));
+            world.write("src/dir/b", noise(300_000, words.len() as u64));
+        }
+        // Where both names are taken, what to do is said.
+        put(&world, "dst/.deltic-0");
+        let run = world.fails(23, "-rt src/ dst/");
+        assert!(run.stderr.contains(".deltic-UID there are not ours: remove them"), "{run:#?}");
+        world.mkdir("aside");
+        world.ok("-rt -T ../aside src/ dst/");
+        assert_eq!(world.read("dst/a"), world.read("src/a"), "{what}");
     }
 }
 

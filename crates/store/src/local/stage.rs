@@ -29,7 +29,7 @@ use super::log::{
 };
 use super::place::{COMMIT, Place};
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Version, inode_of};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::{STAGING_NAME, StoreError, lock};
@@ -115,7 +115,7 @@ impl Stages {
             }
             created => created,
         };
-        let file = create().at("create", &place.path)?;
+        let file = create().map_err(|errno| cannot_enter(place, errno))?;
         // Without locks, as on some network file systems, a sweep leaves everything alone.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
@@ -147,7 +147,7 @@ impl Stages {
     /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is held.
     pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
-        let dir = self.enter(&home).at("create", &place.path)?;
+        let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
         Ok((home, dir))
     }
 
@@ -175,7 +175,7 @@ impl Stages {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
                 Ok(dir) if self.is_ours(&fs::fstat(&dir)?) => return Ok((name, dir)),
-                Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => {}
+                Ok(_) | Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -184,7 +184,7 @@ impl Stages {
 
     /// What others can change in there is not what we put there.
     fn is_ours(&self, stat: &Stat) -> bool {
-        stat.st_uid == self.user && stat.st_mode & 0o022 == 0
+        file_type(stat).is_dir() && stat.st_uid == self.user && stat.st_mode & 0o022 == 0
     }
 
     /// What our staging directory is called where another user has one.
@@ -193,7 +193,8 @@ impl Stages {
         Name::new(&name).expect("digits are part of a name")
     }
 
-    /// Makes a staging directory in `home`. Another try may find one, or find none again: a sweep may have been quicker.
+    /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none again: a
+    /// sweep may have been quicker.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
@@ -211,7 +212,7 @@ impl Stages {
                 Err(errno) => return Err(errno),
             }
         }
-        Err(Errno::PERM)
+        Err(Errno::EXIST)
     }
 
     /// The staging directory of `home`, made if need be, and locked from now on: nobody sweeps it.
@@ -371,7 +372,7 @@ impl Stages {
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
         self.let_go(home);
         let open = || match self.open(home) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
         let dir = lock_dir(open, TO_SWEEP);
@@ -381,6 +382,14 @@ impl Stages {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(StoreError::new(SWEEP, home, errno)),
         }
+    }
+}
+
+/// Why nothing can be staged for `place`.
+fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
+    match errno {
+        Errno::EXIST => StoreError::new(STAGE, &place.path, Errno::PERM),
+        errno => StoreError::new("create", &place.path, errno),
     }
 }
 
@@ -585,6 +594,8 @@ fn mount_of(dir: &Dir) -> Result<Mount, Errno> {
     Ok(((stat.stx_dev_major, stat.stx_dev_minor), mount))
 }
 
+/// What is said to have been tried where both names of a staging directory are taken.
+const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove them, or -T DIR)";
 /// What is said to have been tried where leftovers of killed runs stay.
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;
