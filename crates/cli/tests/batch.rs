@@ -54,6 +54,76 @@ fn what_a_batch_was_written_for_another_destination_becomes_as_well() {
     }
 }
 
+/// What belongs in an empty source is most likely not mounted: nothing goes in its place, whichever way it is told of.
+#[test]
+fn nothing_goes_in_the_place_of_a_source_that_was_empty() {
+    for (words, sources, at) in [
+        ("--write-batch=B", "s/a s/b", "a"),
+        ("--write-batch=B -R", "s/a s/b", "s/a"),
+        ("--write-batch=B -r --files-from=list", ".", "s/a"),
+        ("--write-batch=B", "s/a/ s/b/", "."),
+        ("--only-write-batch=B", "s/a s/b", "a"),
+    ] {
+        let world = World::new();
+        world.mkdir("s/a");
+        world.write("s/b/f", "1");
+        world.write("list", "s/a\ns/b\n");
+        for to in ["d1", "d2"] {
+            world.write(format!("{to}/{at}/x"), "stays");
+        }
+        world.fails(25, &format!("-a --delete {words} {sources} d1/"));
+        let run = world.fails(25, "-a --delete --read-batch=B d2/");
+        assert!(run.stderr.contains("empty"), "{words} {run:#?}");
+        for to in ["d1", "d2"] {
+            assert!(world.exists(format!("{to}/{at}/x")), "{words} {sources} {to}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_may_lie_in_its_source_and_in_its_destination() {
+    for way in WAYS {
+        let world = world();
+        let ends = format!("{} {}", way.from("src/"), way.to("a/"));
+        world.ok(&format!("-a --delete --write-batch=a/B {ends}"));
+        assert!(world.exists("a/B") && world.exists("a/B.sh"), "{way:?}");
+        world.ok("-a --delete --read-batch=a/B b/");
+        world.assert_same("src", "b");
+        let world = self::world();
+        let names = world.names("src");
+        world.ok(&format!("-a --delete --write-batch=src/B {ends}"));
+        assert_eq!(world.names("a"), names, "{way:?}");
+        world.ok("-a --delete --read-batch=src/B b/");
+        assert_eq!(world.names("b"), names, "{way:?}");
+        assert_eq!(world.names("src").len(), names.len() + 2, "{way:?}");
+    }
+}
+
+#[test]
+fn a_batch_has_what_came_behind_a_link_that_is_kept() {
+    for way in WAYS {
+        let world = World::new();
+        for (name, seed) in [("src/in/big", 1), ("src/in/deep/small", 2), ("src/top", 3)] {
+            world.write(name, edited(&noise(300_000, seed), 200_000));
+        }
+        for to in ["a", "b"] {
+            world.write(format!("{to}/real/big"), noise(300_000, 1));
+            world.mkdir(&format!("{to}/real/further"));
+            world.link("real", &format!("{to}/in"));
+            world.link("further", &format!("{to}/real/deep"));
+        }
+        world.ok(&format!("-aK --write-batch=B {} {}", way.from("src/"), way.to("a/")));
+        world.ok("-aK --read-batch=B b/");
+        for to in ["a", "b"] {
+            for name in ["in/big", "in/deep/small", "top"] {
+                let (new, old) = (world.read(format!("{to}/{name}")), format!("src/{name}"));
+                assert!(new == world.read(old), "{way:?} {to} {name}");
+            }
+            assert!(world.path(format!("{to}/in")).is_symlink(), "{way:?}");
+        }
+    }
+}
+
 #[test]
 fn only_a_batch_is_written_where_that_is_asked_for() {
     for way in ["a/", "h:a/"] {

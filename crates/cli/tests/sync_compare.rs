@@ -268,6 +268,26 @@ fn contents_are_compared_with_an_alternate_where_that_is_asked_for() {
     }
 }
 
+/// Each link changes what the others are being compared with, but nothing of its content.
+#[test]
+fn names_of_one_file_are_linked_to_an_alternate_though_that_gets_more_names_meanwhile() {
+    for way in WAYS {
+        let world = World::new();
+        for dir in ["src", "alt"] {
+            world.write(format!("{dir}/000"), "content");
+            for n in 1..200 {
+                let link = world.path(format!("{dir}/{n:03}"));
+                std::fs::hard_link(world.path(format!("{dir}/000")), link).unwrap();
+            }
+            world.set_time(format!("{dir}/000"), 1_000_000_000);
+        }
+        world.ok(&words(way, "-pc --link-dest=../alt"));
+        for name in world.names("src") {
+            assert_eq!(world.inode(&format!("dst/{name}")), world.inode("alt/000"), "{way:?}");
+        }
+    }
+}
+
 #[test]
 fn several_alternates_are_of_one_use() {
     let world = world();

@@ -669,23 +669,80 @@ fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_
         world.write("src/file", noise(6 << 20, 2));
         let inode = world.inode("dst/file");
         let words = format!("-a --inplace -T ../aside {} {}", way.from("src/"), way.to("dst/"));
+        // It would have all of its blocks first, and stays as it was.
+        world.set_time("dst/file", 1_000_000_000);
+        let time = world.time("dst/file");
         let run = world.fails(23, &words);
+        assert!(run.stderr.contains("allocate file: no space left"), "{way:?} {run:#?}");
+        assert!(world.read("dst/file") == noise(2 << 20, 1), "{way:?}");
+        assert_eq!(world.time("dst/file"), time, "{way:?}");
+        // Where there may be holes nobody knows what it will take.
+        let run = world.fails(23, &format!("{words} -S"));
         assert!(run.stderr.contains("part old and part new"), "{way:?} {run:#?}");
         assert!(run.stderr.contains("no space left on device"), "{way:?} {run:#?}");
         // Not even --update takes it for newer.
-        assert_eq!(world.time("dst/file"), (0, 0), "{way:?}");
+        assert_eq!(world.time("dst/file"), (0, 1), "{way:?}");
         disk.remount("size=20M");
         let run = world.ok(&format!("{words} -u --no-whole-file --stats"));
         assert!(run.stat("Literal data") <= 3 << 20, "what was written is used: {run:#?}");
         assert_eq!(world.inode("dst/file"), inode, "{way:?}");
         world.assert_same("src", "dst");
         assert!(world.names("aside").is_empty(), "{way:?}");
-        // Where it is to have all of its blocks first, it stays as it was.
-        world.write("src/file", noise(40 << 20, 3));
-        let run = world.fails(23, &format!("{words} --preallocate"));
-        assert!(run.stderr.contains("allocate file: no space left"), "{way:?} {run:#?}");
-        assert!(world.read("dst/file") == noise(6 << 20, 2), "{way:?}");
-        assert_ne!(world.time("dst/file"), (0, 0), "{way:?}");
+    }
+}
+
+#[test]
+fn a_log_that_has_no_room_for_its_tail_stays_as_it_was_and_gets_all_of_it_later() {
+    for way in WAYS {
+        let world = World::new();
+        let Some(disk) = Disk::mount(&world, "size=30M") else { return };
+        let log = noise(20_000_000, 1);
+        world.write("src/log", &log);
+        world.write("dst/log", &log[..1_000_001]);
+        let words = format!("-a --append {} {}", way.from("src/"), way.to("dst/"));
+        world.fails(23, &words);
+        assert!(world.read("dst/log") == log[..1_000_001], "{way:?}");
+        disk.remount("size=100M");
+        world.ok(&words);
+        assert!(world.read("dst/log") == log, "{way:?}");
+    }
+}
+
+/// The old version is kept before anything of it changes, and no later run has a mixture in its place.
+#[test]
+fn a_torn_file_is_no_old_version_to_keep() {
+    let backups = [("-b", "dst/file~"), ("-b --backup-dir=kept", "dst/kept/file")];
+    for (words, kept) in backups.into_iter().chain([("-b --backup-dir=../kept", "kept/file")]) {
+        for later in ["--inplace", "--no-inplace", "--delete"] {
+            let world = World::new();
+            let Some(disk) = Disk::mount(&world, "size=9M") else { return };
+            world.mkdir("aside");
+            let old = noise(2 << 20, 1);
+            world.write("src/file", noise(6 << 20, 2));
+            world.write("dst/file", &old);
+            world.set_time("dst/file", 1_000_000_000);
+            world.write("dst/more", noise(4 << 20, 3));
+            let words = format!("-a {words} -T ../aside src/ dst/");
+            let run = world.fails(23, &format!("--inplace -S {words}"));
+            assert!(run.stderr.contains("part old and part new"), "{words} {run:#?}");
+            assert!(world.read(kept) == old, "{words}");
+            disk.remount("size=50M");
+            if later == "--delete" {
+                fs::remove_file(world.path("src/file")).unwrap();
+                world.write("src/more", "");
+            }
+            world.ok(&format!("{later} {words}"));
+            assert!(world.read(kept) == old, "{words} {later}");
+            assert_eq!(world.exists("dst/file"), later != "--delete", "{words}");
+            if world.exists("src/file") {
+                assert!(world.read("src/file") == world.read("dst/file"), "{words} {later}");
+                // What replaces a whole version keeps that one.
+                let whole = world.read("dst/file");
+                world.write("src/file", "newer");
+                world.ok(&format!("--inplace {words}"));
+                assert!(world.read(kept) == whole, "{words} {later}");
+            }
+        }
     }
 }
 

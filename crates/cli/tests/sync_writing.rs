@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use common::attrs::{SOMEBODY, own, set_times};
 use common::look::{Kind, look};
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip};
+use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 
 /// Blocks of 512 bytes that a name takes.
 fn blocks(world: &World, name: &str) -> u64 {
@@ -351,20 +352,13 @@ fn in_the_midst(run: impl FnOnce(&World) -> std::process::Child) -> (World, std:
 }
 
 fn in_place(world: &World, program: &[&str], to: &str) -> std::process::Child {
-    let words = [
-        "sync",
-        "-aW",
-        "--inplace",
-        "--no-fsync",
-        "-e",
-        SHELL,
-        "--deltic-path",
-        DELTIC,
-        "src/",
-        to,
-    ];
+    starting(world, program, &["-aW", "--inplace", "src/", to])
+}
+
+fn starting(world: &World, program: &[&str], words: &[&str]) -> std::process::Child {
     Command::new(program[0])
         .args(&program[1..])
+        .args(["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC])
         .args(words)
         .current_dir(world.path(""))
         .stdout(Stdio::null())
@@ -429,6 +423,62 @@ fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
     let run = world.ok("-a --inplace --no-whole-file --stats src/ dst/");
     assert!(run.stat("Literal data") < 1 << 20, "{run:#?}");
     world.assert_same("src", "dst");
+}
+
+/// What makes a run slow to go on behind each copy that the kernel makes.
+fn slowed() -> Option<[&'static str; 8]> {
+    if !common::is_installed("strace") {
+        common::skip("strace is not installed: nothing takes long enough");
+        return None;
+    }
+    let slow = "inject=copy_file_range:delay_exit=1000000";
+    Some(["strace", "-D", "-f", "-o", "/dev/null", "-e", slow, DELTIC])
+}
+
+#[test]
+fn a_file_that_was_changing_in_place_when_its_run_was_killed_is_not_newer_and_no_old_version() {
+    let Some(slowed) = slowed() else { return };
+    let backups = [("", ""), ("-b", "dst/file~"), ("-b --backup-dir=../kept", "kept/file")];
+    for ((words, kept), later) in backups.into_iter().zip(["--inplace", "", "--inplace -c"]) {
+        let world = World::new();
+        let (old, new) = (noise(4 << 20, 1), noise(40 << 20, 2));
+        world.write("src/file", &new);
+        world.write("dst/file", &old);
+        world.set_time("src/file", 1_600_000_000);
+        world.set_time("dst/file", 1_500_000_000);
+        let all = format!("-auW --inplace {words} src/ dst/");
+        let run = starting(&world, &slowed, &all.split_whitespace().collect::<Vec<_>>());
+        kill_when(run, || world.path("dst/file").metadata().expect("it is there").len() != 4 << 20);
+        let torn = world.time("dst/file");
+        assert_ne!(torn, world.time("src/file"));
+        // Who only looks changes nothing of it.
+        world.ok(&format!("-aun {words} src/ dst/"));
+        assert_eq!(world.time("dst/file"), torn);
+        world.ok(&format!("-au {later} {words} src/ dst/"));
+        assert!(world.read("dst/file") == new, "{later} {words}");
+        assert_eq!(world.time("dst/file"), world.time("src/file"), "{later} {words}");
+        assert_eq!(world.path("dst/file").metadata().expect("it is there").nlink(), 1);
+        assert!(kept.is_empty() || world.read(kept) == old, "{words}");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
+fn a_tail_grows_from_front_to_back_whenever_its_run_is_killed() {
+    let Some(slowed) = slowed() else { return };
+    for (option, len) in [("--append", 3_000_001), ("--append-verify", 732 * 4096)] {
+        let world = World::new();
+        let log = noise(len, 1);
+        world.write("src/log", &log);
+        world.write("dst/log", &log[..700_001]);
+        kill_when(starting(&world, &slowed, &["-a", option, "src/", "dst/"]), || {
+            world.path("dst/log").metadata().expect("it is there").len() != 700_001
+        });
+        let now = world.read("dst/log");
+        assert!(now == log[..now.len()], "{option} {}", now.len());
+        world.ok(&format!("-a {option} src/ dst/"));
+        assert!(world.read("dst/log") == log, "{option}");
+    }
 }
 
 #[test]
@@ -995,6 +1045,47 @@ fn staging_directories_of_other_users_are_in_nobodys_way() {
         assert!(!world.exists(format!("copy/.deltic-{SOMEBODY}")) && !world.exists("copy/.deltic"));
         world.ok("-a --delete src/ dst/");
         assert!(world.exists(format!("{own_dir}/more")) && world.exists("dst/.deltic/theirs"));
+    }
+}
+
+/// In a directory that all may write to, anybody can have anything of these names.
+#[test]
+fn whatever_others_have_in_the_place_of_a_staging_directory_is_in_nobodys_way() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    for what in ["link", "file"] {
+        let put = |world: &World, name: &str| {
+            match what {
+                "link" => world.link("/nowhere", name),
+                _ => world.write(name, "theirs"),
+            }
+            let (user, group) = (Some(Uid::from_raw(SOMEBODY)), Some(Gid::from_raw(SOMEBODY)));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            chownat(CWD, world.path(name), user, group, flags).expect("we are root");
+        };
+        let world = World::new();
+        world.write("src/a", "new");
+        world.write("src/dir/b", noise(300_000, 1));
+        world.mkdir("dst");
+        put(&world, "dst/.deltic");
+        world.chmod("dst", 0o1777);
+        for words in ["-rt", "-rt --no-fsync", "-rt --inplace --delete"] {
+            world.ok(&format!("{words} src/ dst/"));
+            assert_eq!(world.read("dst/a"), world.read("src/a"), "{what} {words}");
+            assert_eq!(world.read("dst/dir/b"), world.read("src/dir/b"), "{what} {words}");
+            assert!(world.path("dst/.deltic").symlink_metadata().is_ok(), "{what} {words}");
+            assert_eq!(world.names("dst").len(), 3, "{what} {words}");
+            world.write("src/a", format!("for {words}"));
+            world.write("src/dir/b", noise(300_000, words.len() as u64));
+        }
+        // Where both names are taken, what to do is said.
+        put(&world, "dst/.deltic-0");
+        let run = world.fails(23, "-rt src/ dst/");
+        assert!(run.stderr.contains(".deltic-UID there are not ours: remove them"), "{run:#?}");
+        world.mkdir("aside");
+        world.ok("-rt -T ../aside src/ dst/");
+        assert_eq!(world.read("dst/a"), world.read("src/a"), "{what}");
     }
 }
 

@@ -539,7 +539,11 @@ impl Session {
                 make(&root, &options).map_err(|error| unmade(&root, error))?;
             }
             let local = local_options(&root, &options, (see, &self.under_way))?;
-            LocalStore::open(&root, local).map_err(unusable)?
+            let store = LocalStore::open(&root, local).map_err(unusable)?;
+            if !options.dry_run && !options.select.list_only {
+                store.find_torn();
+            }
+            store
         };
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;

@@ -4,6 +4,8 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +13,8 @@ use deltic_core::format::delta::{Delta, Header, Record};
 use deltic_core::format::recipe::Summary;
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{Cutter, Digest, Span};
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
 use super::signature::{Input, READ_BYTES};
 
@@ -202,11 +206,12 @@ impl Output {
     }
 }
 
-/// A file under another name, beside the one that it will take. Dropped, it is gone.
+/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is gone.
 pub(super) struct NewFile {
     target: PathBuf,
     temp: PathBuf,
     file: File,
+    has_name: bool,
 }
 
 impl NewFile {
@@ -218,17 +223,25 @@ impl NewFile {
         temp_name.push(format!(".{}.deltic-tmp", std::process::id()));
         let temp = target.with_file_name(temp_name);
         let place = || format!("create {}", temp.display());
-        let file = private(permissions).open(&temp).with_context(place)?;
+        let (file, has_name) = match nameless(dir_of(&target), permissions) {
+            Some(file) => (file, false),
+            None => (private(permissions).open(&temp).with_context(place)?, true),
+        };
         let sink = file.try_clone();
-        let new = Self { target, temp: temp.clone(), file };
+        let new = Self { target, temp: temp.clone(), file, has_name };
         if let Some(permissions) = permissions {
             new.file.set_permissions(permissions.clone()).with_context(place)?;
         }
         Ok((new, sink.with_context(place)?))
     }
 
-    pub(super) fn commit(self) -> Result<()> {
+    pub(super) fn commit(mut self) -> Result<()> {
         let place = || format!("write {}", self.target.display());
+        // On btrfs, a flush before it has a name is lost.
+        if !self.has_name {
+            name(&self.file, &self.temp).with_context(place)?;
+            self.has_name = true;
+        }
         self.file.sync_all().with_context(place)?;
         fs::rename(&self.temp, &self.target).with_context(place)?;
         sync_dir(&self.target).with_context(place)
@@ -238,8 +251,42 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         // After a commit there is nothing under this name; after a failure the failure is what gets reported.
-        let _ = fs::remove_file(&self.temp);
+        if self.has_name {
+            let _ = fs::remove_file(&self.temp);
+        }
     }
+}
+
+/// A new file in `dir` that nobody meets, and no kill leaves behind; `None` where that cannot be.
+#[cfg(target_os = "linux")]
+fn nameless(dir: &Path, permissions: Option<&Permissions>) -> Option<File> {
+    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(dir, flags, Mode::from_raw_mode(mode)).ok()?;
+    // It gets its name by this.
+    path_of(&file).exists().then(|| file.into())
+}
+
+/// Gives a file that has none this name, which only one killed earlier can have.
+#[cfg(target_os = "linux")]
+fn name(file: &File, name: &Path) -> io::Result<()> {
+    let _ = fs::remove_file(name);
+    Ok(linkat(CWD, path_of(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+#[cfg(target_os = "linux")]
+fn path_of(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nameless(_: &Path, _: Option<&Permissions>) -> Option<File> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name(_: &File, _: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
@@ -275,13 +322,15 @@ fn private(permissions: Option<&Permissions>) -> OpenOptions {
     options
 }
 
+/// The directory that a file is in.
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
 /// Makes the new name last; only Unix knows how.
 fn sync_dir(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    if let Some(dir) = path.parent() {
-        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        File::open(dir)?.sync_all()?;
-    }
+    File::open(dir_of(path))?.sync_all()?;
     #[cfg(not(unix))]
     let _ = path;
     Ok(())

@@ -16,10 +16,10 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::limits::{MAX_LINKED, MAX_OWNER_NAMES};
 use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
-use deltic_store::local::{LocalSnapshot, Sources};
+use deltic_store::local::LocalSnapshot;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, reason};
 
-use super::writing::{only, standing};
+use super::writing::{Standing, only, standing};
 use super::{MAX_STEPS, cut, other};
 use crate::error::SyncError;
 use crate::hands::lock;
@@ -40,7 +40,7 @@ struct Held {
     /// Those of files of several names, by the numbers of their first ones: whichever of these is asked for.
     of_linked: HashMap<u64, u64>,
     /// What stands at the destination, and the name there of the one file that comes, if it has another.
-    there: Option<(Sources, Option<Name>)>,
+    there: Option<(Standing, Option<Name>)>,
 }
 
 /// Where in the file what is told of.
@@ -109,7 +109,9 @@ impl Tree for Batch {
         let list = &self.0.list;
         let section = list.dirs.get(dir).filter(|section| section.extent != Extent::More);
         let section = section.ok_or_else(|| failed("the batch does not say what is in it"))?;
-        let mut listing = Listing { partial: section.extent == Extent::Part, ..Listing::default() };
+        let (partial, is_empty_source) =
+            (section.extent == Extent::Part, section.extent == Extent::Empty);
+        let mut listing = Listing { partial, is_empty_source, ..Listing::default() };
         for (at, mut number) in section.frames.iter().copied() {
             let frame = Frames::from(&self.0.file, at).next();
             let Ok(Some((_, Frame::Told(ToReceiver::Listing { entries, .. })))) = frame else {

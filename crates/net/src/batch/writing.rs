@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -13,8 +12,8 @@ use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
-use deltic_store::local::Sources;
-use deltic_store::{Snapshot, StoreError, Tree, reason};
+use deltic_store::local::{LocalOptions, LocalSnapshot, LocalStore, Sources};
+use deltic_store::{Snapshot, Store, StoreError, Tree, reason};
 
 use super::{Batch, MAX_STEPS, cut, other};
 use crate::conduct::Conduct;
@@ -22,10 +21,9 @@ use crate::error::SyncError;
 use crate::hands::packing::{level, packed};
 use crate::hands::sending::SendingHands;
 use crate::hands::{lock, trouble};
-use crate::place::{Resolved, resolve};
+use crate::place::{Resolved, of_destination, resolve};
 use crate::plan::{self, Plan};
 use crate::session::Watch;
-use crate::sources::{argument, of};
 
 /// Keeps what a sender tells of its list, at whichever end of its session.
 pub(crate) struct Tap {
@@ -184,16 +182,42 @@ fn contents(
 pub(super) fn standing(
     plan: &Plan,
     single: Option<&Name>,
-) -> Result<Option<(Sources, Option<Name>)>, SyncError> {
+) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
     let Some(destination) = plan.destination.here() else { return Ok(None) };
     let mkpath = plan.options.select.mkpath;
     let Resolved { root, rename, missing } = resolve(destination.as_bytes(), single, mkpath)?;
     if missing {
         return Ok(None);
     }
-    let options = Options::default();
-    let root = argument(root.join("").as_os_str(), &options);
-    of(iter::once(root), &options).map(|tree| Some((tree, rename)))
+    let keep_dirlinks = plan.options.follow.keep_dirs;
+    let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
+    let unusable = |error| SyncError::Selection(of_destination(&root, error));
+    let tree = LocalStore::open(&root, options).map_err(unusable)?;
+    Ok(Some((Standing { tree, keep_dirlinks }, rename)))
+}
+
+/// What stands at a destination.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    tree: LocalStore,
+    keep_dirlinks: bool,
+}
+
+impl Standing {
+    /// The file `path`; behind links to directories, where these are kept.
+    pub(super) fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
+        let mut above = Vec::new();
+        let mut at = path.clone();
+        while let Some((dir, _)) = at.split_last().filter(|_| self.keep_dirlinks) {
+            above.push(dir.clone());
+            at = dir;
+        }
+        for dir in above.iter().rev().filter(|dir| !dir.is_root()) {
+            // What leads nowhere is said where it is opened.
+            let _ = self.tree.keep_dirlink(dir);
+        }
+        self.tree.open(path)
+    }
 }
 
 /// The path of a name at the root.
@@ -204,7 +228,7 @@ pub(super) fn only(name: &Name) -> RelPath {
 /// Where contents come from, and go.
 struct Contents<'a> {
     tap: &'a Tap,
-    there: Option<Sources>,
+    there: Option<Standing>,
     level: i32,
 }
 

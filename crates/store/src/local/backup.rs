@@ -15,6 +15,7 @@ use rustix::process::geteuid;
 use super::attrs::{Attrs, On};
 use super::copy::End;
 use super::heritage::Heritage;
+use super::inplace::is_torn;
 use super::named::NamedDir;
 use super::place::Place;
 use super::snapshot::{Version, file_type, inode_of, look_at};
@@ -53,7 +54,10 @@ impl Backup {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(());
         };
-        if file_type(&stat).is_dir() || goes == Goes::Removed && self.is_one(&place.name) {
+        if file_type(&stat).is_dir()
+            || goes == Goes::Removed && self.is_one(&place.name)
+            || self.has_old_of(root, (place, &stat))?
+        {
             return Ok(());
         }
         let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
@@ -70,10 +74,30 @@ impl Backup {
         place: &Place,
         put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
-        let name = [place.name.as_bytes(), &self.suffix].concat();
+        self.put_at(root, (place, &self.name_of(place)?), put).at(BACK_UP, &place.path)
+    }
+
+    /// Whether an earlier run kept the old version of what is at `place`, but left that [torn](is_torn): no other is to take
+    /// the old one's place.
+    fn has_old_of(&self, root: &Dir, (place, is): (&Place, &Stat)) -> Result<bool, StoreError> {
+        if !is_torn(is) {
+            return Ok(false);
+        }
+        let name = self.name_of(place)?;
+        let tree = self.tree(root, place).at(BACK_UP, &place.path)?;
+        let kept = tree.as_ref().unwrap_or(&place.dir).find(&name).at(BACK_UP, &place.path)?;
+        Ok(kept.is_some_and(|stat| file_type(&stat).is_file()))
+    }
+
+    fn name_of(&self, place: &Place) -> Result<Name, StoreError> {
         let bad_name = |_| StoreError::BadName { action: BACK_UP, path: place.path.clone() };
-        let name = Name::new(&name).map_err(bad_name)?;
-        self.put_at(root, (place, &name), put).at(BACK_UP, &place.path)
+        Name::new(&[place.name.as_bytes(), &self.suffix].concat()).map_err(bad_name)
+    }
+
+    /// The directory that the old version of what is at `place` is kept in, if not its own.
+    fn tree(&self, root: &Dir, place: &Place) -> Result<Option<Dir>, Errno> {
+        let tree = |dir: &NamedDir| mirror(dir.make_all()?, root, &place.dir_path);
+        self.dir.as_ref().map(tree).transpose()
     }
 
     /// Whether `name` is that of a backup beside others.
@@ -92,10 +116,7 @@ impl Backup {
         (place, name): (&Place, &Name),
         put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let tree = match &self.dir {
-            None => None,
-            Some(dir) => Some(mirror(dir.make_all()?, root, &place.dir_path)?),
-        };
+        let tree = self.tree(root, place)?;
         let dir = tree.as_ref().unwrap_or(&place.dir);
         match dir.find(name)? {
             // Beside the new one it may be no backup.
@@ -130,6 +151,9 @@ impl Inner {
         old: (&OwnedFd, &Stat),
     ) -> Result<Unset, StoreError> {
         let Some(backup) = &self.backup else { return Ok(Unset::default()) };
+        if backup.has_old_of(&self.root, (place, old.1))? {
+            return Ok(Unset::default());
+        }
         let staged = self.stages.create(place)?;
         let unset = match self.fill(place, old, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),

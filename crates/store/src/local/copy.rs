@@ -39,7 +39,8 @@ impl Copier {
         !is_short && !lock(&self.by_hand).contains(&pair)
     }
 
-    /// Copies the bytes `old` of `from` to `new_start` of `to`; `false` where `from` ends before `old` does.
+    /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: a file that grows by them is complete as far
+    /// as it goes, whenever that ends. `false` where `from` ends before `old` does.
     pub(super) fn copy(
         &self,
         from: End<'_>,
@@ -53,6 +54,9 @@ impl Copier {
             return copy_by_hand(from.file, old, to.file, new_start);
         }
         let new_at = |old_at: u64| new_start + (old_at - old.start);
+        if !copy_by_hand(from.file, old.start..aligned.start, to.file, new_start)? {
+            return Ok(false);
+        }
         let done = match copy_by_kernel(from.file, aligned.clone(), to.file, new_at(aligned.start))
         {
             Ok(done) => done,
@@ -63,8 +67,7 @@ impl Copier {
             Err((_, errno)) => return Err(errno),
         };
         let rest = aligned.start + done;
-        Ok(copy_by_hand(from.file, old.start..aligned.start, to.file, new_start)?
-            && copy_by_hand(from.file, rest..old.end, to.file, new_at(rest))?)
+        copy_by_hand(from.file, rest..old.end, to.file, new_at(rest))
     }
 }
 

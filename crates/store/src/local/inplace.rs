@@ -3,8 +3,9 @@
 //! What lies where it lay is not touched. All else is staged, and written into the file once the whole new version is
 //! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
 //! leaves the old version. Whoever ends a session waits for the files that are [changing](UnderWay). Only a kill
-//! while the staged bytes are written leaves neither version; the file's time is the present then, or none at all, so
-//! that the next run sees to it (docs/decisions/0020).
+//! while the staged bytes are written leaves neither version. Each write gives the file the present for its time, which
+//! `--update` takes for newer: so the file has a second name in the staging directory meanwhile, by which the next run finds it
+//! and gives it a [time](is_torn) that no source has (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
-use rustix::fs::{self, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -152,10 +153,8 @@ impl Changing {
 
     /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
     pub(super) fn mark_torn(&self) {
-        let spec = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-        let (last_access, last_modification) = (spec(0, UTIME_OMIT), spec(0, 0));
         // Else it has the present.
-        let _ = fs::futimens(&self.file, &Timestamps { last_access, last_modification });
+        let _ = fs::futimens(&self.file, &torn());
     }
 }
 
@@ -171,9 +170,17 @@ impl Writer<'_> {
         self.opened.as_ref().unwrap_or(&self.of.file)
     }
 
-    /// Gives blocks to what the file grows by to `len` bytes.
-    pub(super) fn reserve(&self, len: u64) -> Result<(), Errno> {
-        reserve_all(self.file(), self.of.version.len(), len)
+    /// Gives blocks to what the file grows by to `len` bytes; where there are none, it stays as it was.
+    pub(super) fn reserve(&self, len: u64, old: &Stat) -> Result<(), Errno> {
+        let own_len = self.of.version.len();
+        reserve_all(self.file(), own_len, len).inspect_err(|_| {
+            // What it was given of them goes, which touches its time.
+            if fs::fstat(self.file()).is_ok_and(|now| now.st_size as u64 == own_len) {
+                let _ = fs::ftruncate(self.file(), own_len);
+                let _ =
+                    fs::futimens(self.file(), &modified_at(old.st_mtime, old.st_mtime_nsec as _));
+            }
+        })
     }
 
     /// Makes the file the new version of `len` bytes, of which `staged` has what is to change.
@@ -249,6 +256,22 @@ impl Drop for Begun<'_> {
     }
 }
 
+/// The time of a file that is neither old nor new.
+pub(super) fn torn() -> Timestamps {
+    modified_at(0, TORN_NANOS)
+}
+
+/// Whether an earlier run left it neither old nor new.
+pub(super) fn is_torn(stat: &Stat) -> bool {
+    let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
+    file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
+}
+
+fn modified_at(tv_sec: i64, tv_nsec: i64) -> Timestamps {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    Timestamps { last_access, last_modification: Timespec { tv_sec, tv_nsec } }
+}
+
 /// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.
 fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     let held = place.dir.open(&place.name, OFlags::PATH)?;
@@ -297,6 +320,9 @@ impl LeftFiles {
 /// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone. About
 /// 150 bytes each.
 const MAX_LEFT: usize = 1 << 16;
+
+/// There are files without a time, which have 0.
+const TORN_NANOS: i64 = 1;
 
 /// What an owner needs to change a file where it is.
 const READ_AND_WRITE: u32 = 0o600;

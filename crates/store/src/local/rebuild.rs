@@ -299,13 +299,14 @@ impl LocalRebuild {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         let writer = changing.writer(place)?;
-        if self.store.writing.preallocate {
-            writer.reserve(self.len).at("allocate", &self.path)?;
-        }
         let backup = self.store.back_up_copy(place, (changing.file(), &old))?;
         let begun = self.store.under_way.begin(&self.path);
         // Nobody hears this any more.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
+        let mark = self.store.stages.mark(place, (&self.staged.name, version.inode()));
+        if self.store.writing.preallocate || !self.store.writing.sparse {
+            writer.reserve(self.len, &old).at("allocate", &self.path)?;
+        }
         let staged = (&self.staged.file, self.inode.0);
         let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
@@ -325,6 +326,8 @@ impl LocalRebuild {
         if lasts {
             fs::fsync(changing.file()).at("flush", &self.path)?;
         }
+        // As long as it is marked, what is staged for it says that we live.
+        drop(mark);
         if let Ok(dir) = self.stages().dir(&self.staged.home) {
             discard(&dir, &self.staged.name);
         }

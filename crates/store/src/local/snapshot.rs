@@ -122,7 +122,7 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        if now == self.version {
+        if now == self.version || now.has_other_names_than(self.version) {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
@@ -184,6 +184,11 @@ impl Version {
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Whether this is `other`, but has more names or fewer: then ctime tells of these.
+    fn has_other_names_than(self, other: Self) -> bool {
+        self.names != other.names && self.is_but_for_names(other)
     }
 
     /// Whether this is `other` but for its attributes.

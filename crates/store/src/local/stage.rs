@@ -23,10 +23,13 @@ use rustix::fs::{self, Access, AtFlags, FlockOperation, Mode, OFlags, Stat, Stat
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
-use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
+use super::inplace::torn;
+use super::log::{
+    LOG_SUFFIX, Log, MARK_SUFFIX, Notes, STAGED_SUFFIX, mark_name, remove_log, staged_name,
+};
 use super::place::{COMMIT, Place};
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Version};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::{STAGING_NAME, StoreError, lock};
@@ -112,7 +115,7 @@ impl Stages {
             }
             created => created,
         };
-        let file = create().at("create", &place.path)?;
+        let file = create().map_err(|errno| cannot_enter(place, errno))?;
         // Without locks, as on some network file systems, a sweep leaves everything alone.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
@@ -144,7 +147,7 @@ impl Stages {
     /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is held.
     pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
-        let dir = self.enter(&home).at("create", &place.path)?;
+        let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
         Ok((home, dir))
     }
 
@@ -172,7 +175,7 @@ impl Stages {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
                 Ok(dir) if self.is_ours(&fs::fstat(&dir)?) => return Ok((name, dir)),
-                Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => {}
+                Ok(_) | Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -181,7 +184,7 @@ impl Stages {
 
     /// What others can change in there is not what we put there.
     fn is_ours(&self, stat: &Stat) -> bool {
-        stat.st_uid == self.user && stat.st_mode & 0o022 == 0
+        file_type(stat).is_dir() && stat.st_uid == self.user && stat.st_mode & 0o022 == 0
     }
 
     /// What our staging directory is called where another user has one.
@@ -190,7 +193,8 @@ impl Stages {
         Name::new(&name).expect("digits are part of a name")
     }
 
-    /// Makes a staging directory in `home`. Another try may find one, or find none again: a sweep may have been quicker.
+    /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none again: a
+    /// sweep may have been quicker.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
@@ -208,7 +212,7 @@ impl Stages {
                 Err(errno) => return Err(errno),
             }
         }
-        Err(Errno::PERM)
+        Err(Errno::EXIST)
     }
 
     /// The staging directory of `home`, made if need be, and locked from now on: nobody sweeps it.
@@ -321,6 +325,23 @@ impl Stages {
         }
     }
 
+    /// Marks the file at `place`, of this inode, as changing where it is, as long as what is given back is held: a second name
+    /// of it, beside what is `staged` for it. Where it can have none, its time alone says what becomes of it.
+    pub(super) fn mark(&self, place: &Place, (staged, inode): (&Name, (u64, u64))) -> Option<Mark> {
+        let dir = self.dir_for(place).ok()?;
+        let name = mark_name(staged);
+        place.dir.link(&place.name, &dir, &name).ok()?;
+        let mark = Mark { dir, name };
+        let is_it = mark.dir.stat(&mark.name).is_ok_and(|stat| inode_of(&stat) == inode);
+        is_it.then_some(mark)
+    }
+
+    /// Gives files that were changing where they are when their run was killed the time of torn ones.
+    pub(super) fn find_torn(&self) {
+        // Where that fails, making something there says why.
+        let _ = self.open(&RelPath::root()).and_then(|(_, dir)| find_torn(&dir));
+    }
+
     /// Removes the leftovers of `path`, which is committed.
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
         let known = lock(&self.homes).get_mut(home).and_then(|known| {
@@ -351,7 +372,7 @@ impl Stages {
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
         self.let_go(home);
         let open = || match self.open(home) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
         let dir = lock_dir(open, TO_SWEEP);
@@ -361,6 +382,27 @@ impl Stages {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(StoreError::new(SWEEP, home, errno)),
         }
+    }
+}
+
+/// Why nothing can be staged for `place`.
+fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
+    match errno {
+        Errno::EXIST => StoreError::new(STAGE, &place.path, Errno::PERM),
+        errno => StoreError::new("create", &place.path, errno),
+    }
+}
+
+/// A second name of a file that is changing where it is.
+#[derive(Debug)]
+pub(super) struct Mark {
+    dir: Arc<Dir>,
+    name: Name,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = self.dir.remove_file(&self.name);
     }
 }
 
@@ -386,8 +428,25 @@ fn lock_dir(
     Ok(None)
 }
 
+/// Gives the files whose marks are nobody's the time of torn ones, and removes the marks.
+fn find_torn(dir: &Dir) -> Result<(), Errno> {
+    for name in names_of(dir, MARK_SUFFIX)? {
+        let staged = staged_name(&name, MARK_SUFFIX);
+        let is_held = |staged: Name| {
+            dir.find(&staged).is_ok_and(|it| it.is_some()) && !is_nobodys(dir, &staged)
+        };
+        if !staged.is_some_and(is_held) {
+            // What is another's to date stays as it is.
+            let _ = dir.set_times(&name, &torn());
+            let _ = dir.remove_file(&name);
+        }
+    }
+    Ok(())
+}
+
 fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
     let mut removed = 0;
+    find_torn(dir)?;
     for name in names_of(dir, STAGED_SUFFIX)? {
         if is_nobodys(dir, &name) {
             match dir.remove_file(&name) {
@@ -398,7 +457,7 @@ fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
         }
     }
     for log in names_of(dir, LOG_SUFFIX)? {
-        if let Some(staged) = staged_name(&log)
+        if let Some(staged) = staged_name(&log, LOG_SUFFIX)
             && dir.find(&staged)?.is_none()
         {
             remove_log(dir, &staged);
@@ -535,6 +594,8 @@ fn mount_of(dir: &Dir) -> Result<Mount, Errno> {
     Ok(((stat.stx_dev_major, stat.stx_dev_minor), mount))
 }
 
+/// What is said to have been tried where both names of a staging directory are taken.
+const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove them, or -T DIR)";
 /// What is said to have been tried where leftovers of killed runs stay.
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;

@@ -209,6 +209,11 @@ impl LocalStore {
         })))
     }
 
+    /// Sees to what a run left neither old nor new that was killed while it changed files where they are.
+    pub fn find_torn(&self) {
+        self.0.stages.find_torn();
+    }
+
     #[cfg(test)]
     pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
         self.0.touched.dirs()
