@@ -40,7 +40,7 @@ use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{
-    Resolved, exists, expand, has_parent, inode_of, of_destination, places, resolve, unmade,
+    Resolved, exists, expand, has_parent, here, inode_of, of_destination, places, resolve, unmade,
 };
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
@@ -201,7 +201,7 @@ impl Session {
             }
         };
         if removes_sources(&options) {
-            self.tell_places(inode_of(&expand(destination.as_bytes())));
+            self.tell_places(inode_of(&self.place(destination.as_bytes())));
         }
         self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
         let expect = match names {
@@ -261,6 +261,14 @@ impl Session {
         Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
     }
 
+    /// What a path argument is here. One of this machine has been through its shell.
+    fn place(&self, argument: &[u8]) -> PathBuf {
+        match self.further {
+            Further::Answer { .. } => expand(argument),
+            Further::Never | Further::Dial { .. } => here(OsStr::from_bytes(argument)),
+        }
+    }
+
     /// What a destination means; nothing is looked at where nothing is brought there.
     fn resolve(
         &self,
@@ -271,7 +279,7 @@ impl Session {
         if options.select.list_only {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
-        let resolved = resolve(destination, single, options.select.mkpath)?;
+        let resolved = resolve(&self.place(destination), single, options.select.mkpath)?;
         // Who only compares needs the file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
@@ -404,7 +412,7 @@ impl Session {
             }
             Request::Send { sources, names, options } => {
                 let paths: Vec<_> =
-                    sources.iter().flat_map(|path| expand_globs(expand(path))).collect();
+                    sources.iter().flat_map(|path| expand_globs(self.place(path))).collect();
                 let names = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
@@ -419,7 +427,7 @@ impl Session {
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
-                self.check_elsewhere(&options, || inode_of(&expand(&destination)))?;
+                self.check_elsewhere(&options, || inode_of(&self.place(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
