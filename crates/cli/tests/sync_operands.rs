@@ -251,6 +251,28 @@ fn a_source_that_is_not_there_fails_whatever_the_destination_is() {
     }
 }
 
+#[test]
+fn where_nothing_comes_no_directory_is_made() {
+    for way in WAYS {
+        let world = world();
+        world.write("list", "");
+        world.mkdir("empty");
+        for words in ["-a", "-a --mkpath", "-a --ignore-missing-args"] {
+            let to = if words.contains("mkpath") { "made/in/vain" } else { "made" };
+            world.sync(
+                &[&words.split(' ').collect::<Vec<_>>()[..], &[&way.from("none"), &way.to(to)]]
+                    .concat(),
+            );
+            assert!(!world.exists("made"), "{way:?} {words}");
+        }
+        world.ok(&format!("-a --files-from=list {} {}", way.from("src"), way.to("made")));
+        assert!(!world.exists("made"), "{way:?}");
+        // One that is empty is something.
+        world.ok(&format!("-a {} {}", way.from("empty/"), way.to("made")));
+        assert!(world.exists("made"), "{way:?}");
+    }
+}
+
 /// Of several sources those that are there count: one file of them takes the destination's name.
 #[test]
 fn what_is_not_there_stands_in_the_way_of_nothing() {

@@ -22,7 +22,7 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay};
+use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay, remove_root};
 use deltic_store::{Tree, shortened};
 
 use crate::batch::{Batch, Tap};
@@ -533,22 +533,26 @@ impl Session {
             rename,
             is_privileged,
             user_is_here,
-            root_is_new: missing && has_parent(&root),
+            root_is_new: missing,
+            makes_above: missing && !has_parent(&root),
             takes_offers: agreed.terms.offers(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
+        let mut made = Vec::new();
         let store = if missing && (options.dry_run || options.select.list_only) {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
             if missing {
-                make(&root, &options).map_err(|error| unmade(&root, error))?;
+                made = make(&root, &options).map_err(|error| unmade(&root, error))?;
             }
             let local = local_options(&root, &options, (see, &self.under_way))?;
-            LocalStore::open(&root, local).map_err(unusable)?
+            let store = LocalStore::open(&root, local).map_err(unusable)?;
+            if made.first() == Some(&root) { store.with_new_root() } else { store }
         };
+        let held = store.clone();
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let threads = options.threads;
@@ -561,7 +565,12 @@ impl Session {
         let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
+        let result = self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await;
+        if held.was_made_in_vain() {
+            // If something is in it after all, it stays.
+            let _ = made.iter().try_for_each(|dir| remove_root(dir));
+        }
+        result
     }
 
     /// Runs a machine over this connection, and over the streams that join it.
