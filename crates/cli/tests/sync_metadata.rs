@@ -8,6 +8,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
 use common::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, notes, own, set_times};
 use common::{DELTIC, Run, WAYS, World, is_installed, is_root, rsync, skip};
+use deltic_core::meta::Acl;
+use deltic_net::umask;
 use rustix::fs::{FileType, makedev};
 
 /// Whether this test can go on: as root only, who owns and makes what he likes.
@@ -443,6 +445,107 @@ fn a_directory_whose_mode_keeps_its_owner_out_is_flushed_all_the_same() {
         assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
         assert_eq!(world.read("dst/closed/file"), b"x");
         assert_eq!(world.mode("dst/closed") & 0o777, 0o311);
+    }
+}
+
+/// A new destination is a new directory like any other.
+#[test]
+fn a_new_root_is_no_more_open_than_its_source() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/key", "secret");
+        world.write("other", "x");
+        world.chmod("src", 0o700);
+        let check = |words: &str, wanted: u32| {
+            let words: Vec<_> = words.split(' ').collect();
+            let to = words.last().unwrap().trim_end_matches('/');
+            let (from, options) = words[..words.len() - 1].split_last().unwrap();
+            let ends = [way.from(from), way.to(words.last().unwrap())];
+            let words = [options, &[&*ends[0], &*ends[1]]].concat();
+            let run = world.sync(&words);
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {words:?}");
+            assert_eq!(world.mode(to) & 0o777, wanted & !umask(), "{way:?} {words:?}");
+        };
+        check("-rlt src/ plain", 0o700);
+        check("-a --no-p src/ without", 0o700);
+        check("-rlt --mkpath src/ deep/er/root", 0o700);
+        assert_eq!(world.mode("deep/er"), 0o777 & !umask());
+        check("-rlt src named", 0o777);
+        assert_eq!(world.mode("named/src"), 0o700);
+        check("-a src/key one/", 0o777);
+        world.chmod("src", 0o755);
+        check("-rlt --chmod=o= src/ changed", 0o750);
+        check("-rlt src/ open", 0o755);
+        // One that was there keeps its mode.
+        world.chmod("open", 0o750);
+        check("-rlt src/ open", 0o750);
+    }
+}
+
+#[test]
+fn a_new_root_inherits_as_any_directory_does() {
+    let world = World::new();
+    world.write("src/sub/file", "x");
+    world.chmod("src", 0o755);
+    world.chmod("src/sub", 0o755);
+    for dir in ["above", "like"] {
+        world.mkdir(dir);
+        note(&world.path(dir), DEFAULT, &Acl { owner: 7, ..acl(7, 8) }.to_bytes());
+        world.chmod(dir, 0o2755);
+        own(&world.path(dir), 0, if is_root() { 5 } else { rustix::process::getgid().as_raw() });
+    }
+    let seen = |name: &str| {
+        let path = world.path(name);
+        (
+            world.mode(name),
+            noted(&path, ACCESS),
+            noted(&path, DEFAULT),
+            path.metadata().unwrap().gid(),
+        )
+    };
+    world.ok("-rlt src/ above/whole");
+    world.ok("-rlt src/sub above/named");
+    assert_eq!(world.mode("above/whole") & 0o7777, 0o2740);
+    if rsync(&world, &["-rlt", "src/", "like/whole"]).is_some() {
+        rsync(&world, &["-rlt", "src/sub", "like/named"]);
+        for name in ["whole", "named", "whole/sub", "named/sub"] {
+            assert_eq!(seen(&format!("above/{name}")), seen(&format!("like/{name}")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_root_that_is_closed_to_its_owner_is_updated() {
+    if !as_root() || !is_installed("setpriv") {
+        return;
+    }
+    for (n, (options, mode, wanted)) in [
+        ("-ai", 0o555, 0o555),
+        ("-ri", 0o555, 0o555),
+        ("-ai --delete", 0o755, 0o755),
+        ("-ai --inplace", 0o555, 0o555),
+        ("-ri", 0, 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let world = World::new();
+        world.write("src/file", "a new version");
+        world.write("src/new", "new");
+        world.write("dst/file", "old");
+        world.write("dst/extra", "extra");
+        for name in ["src", "src/file", "src/new", "dst", "dst/file", "dst/extra"] {
+            own(&world.path(name), SOMEBODY, SOMEBODY);
+        }
+        world.chmod("src", mode | 0o500);
+        world.chmod("dst", if mode == 0 { 0 } else { 0o555 });
+        let all = ["sync"].into_iter().chain(options.split(' ')).chain(["src/", "dst"]);
+        let run = as_somebody(&world, DELTIC, &all.collect::<Vec<_>>());
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{n} {run:#?}");
+        assert_eq!(world.mode("dst"), wanted, "{n} {run:#?}");
+        assert_eq!(world.read("dst/file"), b"a new version");
+        assert_eq!(world.read("dst/new"), b"new");
+        assert_eq!(world.exists("dst/extra"), !options.contains("--delete"), "{n}");
     }
 }
 

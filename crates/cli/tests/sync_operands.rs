@@ -136,6 +136,102 @@ fn here_is_a_place_on_either_side() {
     assert_eq!(world.read("home/sub/b"), b"b");
 }
 
+/// The shell has seen the words of this machine: a `~` that it left is a name.
+#[test]
+fn a_tilde_is_a_home_directory_on_the_other_machine_alone() {
+    for to in ["~", "~/in"] {
+        let world = world();
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("in")).unwrap();
+        fs::write(home.path().join("in/keep"), "not ours").unwrap();
+        world.mkdir("~/in");
+        world.write(format!("{to}/extra"), "goes");
+        let words = ["sync", "-a", "--delete", "src/", to];
+        let run = Run::of(world.command(DELTIC, words).env("HOME", home.path()));
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        world.assert_same("src", to);
+        assert_eq!(fs::read(home.path().join("in/keep")).unwrap(), b"not ours");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+    // From there, with the path that it stands for.
+    let world = world();
+    world.ok("-aR h:~/src/a dst");
+    assert!(world.path("dst").join(world.path("src/a").strip_prefix("/").unwrap()).exists());
+    world.ok("-aR h:~/./src/a dot");
+    assert_eq!(world.read("dot/src/a"), b"a");
+}
+
+/// Who has the name `~user` of a user has his home directory; of nobody, a name.
+#[test]
+fn a_users_home_directory_is_found_on_the_other_machine() {
+    if !is_root() {
+        return skip("not root: the list of users is not ours");
+    }
+    const CALL: &str = r#"
+    mount --bind passwd /etc/passwd && exec "$@"
+    "#;
+    let world = world();
+    world.write("homes/ann/old", "old");
+    world.write("~nobody-here", "a name");
+    let home = world.path("homes/ann").display().to_string();
+    world.write("passwd", format!("root:x:0:0::/root:/bin/sh\nann:x:77:77::{home}:/bin/sh\n"));
+    let call = |words: &[&str]| {
+        let all =
+            ["-m", "sh", "-c", CALL, "sh", DELTIC, "sync", "-e", SHELL, "--deltic-path", DELTIC];
+        let run = Run::of(&mut world.command("unshare", all.iter().chain(words)));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words:?} {run:#?}");
+    };
+    call(&["-a", "src", "h:~ann"]);
+    call(&["-a", "one", "h:~ann/"]);
+    assert!(world.exists("homes/ann/src/a") && world.exists("homes/ann/one"));
+    assert!(!world.exists("~ann"));
+    call(&["-a", "h:~ann", "dst"]);
+    assert_eq!(world.read("dst/ann/old"), b"old");
+    call(&["-a", "h:~ann/old", "h:~nobody-here", "dst"]);
+    assert_eq!(
+        (world.read("dst/old"), world.read("dst/~nobody-here")),
+        (b"old".into(), b"a name".into())
+    );
+    call(&["-a", "h:~nobody-here", "new"]);
+    assert_eq!(world.read("new"), b"a name");
+    call(&["-aR", "h:~ann/old", "rel"]);
+    assert!(world.path("rel").join(home.trim_start_matches('/')).join("old").exists());
+}
+
+/// A destination that is not there yet, in and around a source: from where the command runs.
+#[test]
+fn a_new_relative_destination_may_lie_in_its_source() {
+    let cases = [
+        ("-a --exclude=/dist ./ dist", "src", "src/dist/a src/dist/sub/b"),
+        ("-a . dist/", "src", "src/dist/a src/dist/sub/b"),
+        ("-aR . dist", "src", "src/dist/a src/dist/sub/b"),
+        ("-a sub/ . dist", "src", "src/dist/a src/dist/b src/dist/sub/b"),
+        ("-a ../ deep", "src/sub", "src/sub/deep/a src/sub/deep/sub/b"),
+        ("-a --mkpath ../../src x/y", "src/sub", "src/sub/x/y/src/a src/sub/x/y/src/sub/b"),
+        ("-a --mkpath . no/../x/y", "src", "src/x/y/a src/x/y/sub/b"),
+        ("-a --mkpath . sub/../../src/x", "src", "src/x/a src/x/sub/b"),
+    ];
+    for (words, here, wanted) in cases {
+        let world = world();
+        let words = words.split(' ').chain(["--no-fsync"]);
+        let mut command = world.command(DELTIC, std::iter::once("sync").chain(words.clone()));
+        let run = Run::of(command.current_dir(world.path(here)));
+        let words = words.collect::<Vec<_>>();
+        assert_eq!(run.code, Some(0), "{words:?} {run:#?}");
+        for wanted in wanted.split(' ') {
+            assert!(world.exists(wanted), "{words:?} {wanted} {run:#?}");
+        }
+        assert!(run.stderr.lines().all(|line| line.contains("it is the destination")), "{run:#?}");
+    }
+    let world = world();
+    let words = ["sync", "-a", "--mkpath", ".", "no/.."];
+    let run = Run::of(world.command(DELTIC, words).current_dir(world.path("src")));
+    assert!(run.code == Some(1) && run.stderr.contains("is the source"), "{run:#?}");
+    let run =
+        Run::of(world.command(DELTIC, ["watch", "-a", ".", "dist"]).current_dir(world.path("src")));
+    assert!(run.code == Some(1) && run.stderr.contains("lies inside the source"), "{run:#?}");
+}
+
 #[test]
 fn a_source_that_is_not_there_fails_whatever_the_destination_is() {
     for way in WAYS {
@@ -152,6 +248,28 @@ fn a_source_that_is_not_there_fails_whatever_the_destination_is() {
         world.write("none-there", "stays");
         world
             .fails(3, &format!("-a --delete-missing-args {} {}", way.from("none"), way.to("file")));
+    }
+}
+
+#[test]
+fn where_nothing_comes_no_directory_is_made() {
+    for way in WAYS {
+        let world = world();
+        world.write("list", "");
+        world.mkdir("empty");
+        for words in ["-a", "-a --mkpath", "-a --ignore-missing-args"] {
+            let to = if words.contains("mkpath") { "made/in/vain" } else { "made" };
+            world.sync(
+                &[&words.split(' ').collect::<Vec<_>>()[..], &[&way.from("none"), &way.to(to)]]
+                    .concat(),
+            );
+            assert!(!world.exists("made"), "{way:?} {words}");
+        }
+        world.ok(&format!("-a --files-from=list {} {}", way.from("src"), way.to("made")));
+        assert!(!world.exists("made"), "{way:?}");
+        // One that is empty is something.
+        world.ok(&format!("-a {} {}", way.from("empty/"), way.to("made")));
+        assert!(world.exists("made"), "{way:?}");
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
 use deltic_protocol::options::{AlternateUse, Options};
 use deltic_store::local::{
-    Backup, LocalOptions, LocalStore, NamedDir, PartialDir, UnderWay, Writing, create_root,
+    Backup, LocalOptions, LocalStore, NamedDir, PartialDir, UnderWay, Writing, create_above,
+    create_root,
 };
 use deltic_store::{Durability, Filter, StoreError};
 
@@ -16,16 +17,24 @@ use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
 use crate::place::{exists, past_missing};
 
-/// Makes a root that is not there; those above it as well, where that is asked for.
-pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
+/// Makes a root that is not there; those above it as well, where that is asked for: what was made, the last first.
+pub(crate) fn make(root: &Path, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
     let above = root.parent().filter(|_| options.select.mkpath);
     let missing: Vec<_> = above
         .into_iter()
         .flat_map(Path::ancestors)
         .take_while(|above| *above != Path::new("") && !exists(above))
         .collect();
-    let mut missing = missing.into_iter().rev().chain([root]);
-    missing.try_for_each(|dir| create_root(dir, durability(options)))
+    let mut made = Vec::new();
+    for dir in missing.into_iter().rev() {
+        if create_above(dir, durability(options))? {
+            made.insert(0, dir.to_path_buf());
+        }
+    }
+    if create_root(root, durability(options))? {
+        made.insert(0, root.to_path_buf());
+    }
+    Ok(made)
 }
 
 /// How the store at `root` goes about it.

@@ -83,10 +83,9 @@ pub fn run(
     if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
         && !plan.options.select.list_only
     {
-        use std::os::unix::ffi::OsStrExt;
         // A destination that cannot be resolved is told of where it is used.
         if let Ok(resolved) =
-            place::resolve(to.as_os_str().as_bytes(), None, plan.options.select.mkpath)
+            place::resolve(&place::here(to.as_os_str()), None, plan.options.select.mkpath)
         {
             if plan.options.recursive {
                 inside = place::inside(from, plan.options.follow.follow, &resolved)?;

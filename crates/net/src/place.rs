@@ -2,9 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "looks at roots that users name, never below them")]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Display;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -12,6 +12,7 @@ use deltic_core::meta::Inode;
 use deltic_core::path::MAX_PATH_BYTES;
 use deltic_core::{Fingerprint, Follow, Name};
 use deltic_protocol::Hello;
+use nix::unistd::User;
 
 use crate::error::SyncError;
 
@@ -30,49 +31,62 @@ pub(crate) struct Resolved {
 /// # Errors
 /// [`SyncError::Selection`] where something else is in its place, [`SyncError::Files`] where it cannot be made.
 pub(crate) fn resolve(
-    argument: &[u8],
+    path: &Path,
     single: Option<&Name>,
     mkpath: bool,
 ) -> Result<Resolved, SyncError> {
-    let path = expand(argument);
-    let root = path.clone();
+    let root = path.to_path_buf();
     if path.is_dir() {
         return Ok(Resolved { root, rename: None, missing: false });
     }
-    if single.is_some() && !argument.ends_with(b"/") {
+    if single.is_some() && !path.as_os_str().as_bytes().ends_with(b"/") {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
-        let name = name.ok_or_else(|| unusable(&path, "not a name for a file"))?;
-        let root = parent(&path);
+        let name = name.ok_or_else(|| unusable(path, "not a name for a file"))?;
+        let root = parent(path);
         let missing = mkpath && !exists(&root);
         if !root.is_dir() && !missing {
             return Err(unusable(&root, "no such directory"));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if path.exists() || is_below_file(&path) && !mkpath {
-        return Err(unusable(&path, "not a directory"));
+    if path.exists() || is_below_file(path) && !mkpath {
+        return Err(unusable(path, "not a directory"));
     }
-    if exists(&path) {
-        return Err(unmade(&path, "a symlink to nothing"));
+    if exists(path) {
+        return Err(unmade(path, "a symlink to nothing"));
     }
-    if !has_parent(&path) && !mkpath {
+    if !has_parent(path) && !mkpath {
         return Err(unmade(
-            &parent(&path),
+            &parent(path),
             "no such directory; only the last one is created (--mkpath creates all)",
         ));
     }
     Ok(Resolved { root, rename: None, missing: true })
 }
 
-/// A path argument from the other end: empty is the home directory, where a remote shell starts; `~/` as a shell has it.
+/// A path argument from this machine, whose shell has seen it; empty is where we are.
+pub(crate) fn here(argument: &OsStr) -> PathBuf {
+    PathBuf::from(if argument.is_empty() { OsStr::new(".") } else { argument })
+}
+
+/// A path argument from the other end, as a remote shell has it: it starts in the home directory, which `~` is too; `~user` is
+/// somebody's, where there is such a user.
 pub(crate) fn expand(argument: &[u8]) -> PathBuf {
-    let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
-    match argument {
-        b"" => PathBuf::from("."),
-        b"~" => home(),
-        [b'~', b'/', rest @ ..] => home().join(OsStr::from_bytes(rest)),
-        _ => PathBuf::from(OsString::from_vec(argument.to_vec())),
-    }
+    let literal = here(OsStr::from_bytes(argument));
+    let Some(rest) = argument.strip_prefix(b"~") else { return literal };
+    let (user, below) =
+        rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
+    let home = if user.is_empty() {
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+        home.or_else(|| Some(".".into()))
+    } else {
+        let user = std::str::from_utf8(user).ok().and_then(|user| User::from_name(user).ok()?);
+        user.map(|user| user.dir.into_os_string())
+    };
+    home.map_or(literal, |mut home| {
+        home.push(OsStr::from_bytes(below));
+        home.into()
+    })
 }
 
 /// Whether what should be a directory on the way there is none.
@@ -174,13 +188,13 @@ pub(crate) fn inside<'a>(
     follow: Follow,
     destination: &Resolved,
 ) -> Result<Option<Inside<'a>>, SyncError> {
+    let Ok(root) = std::path::absolute(&destination.root) else { return Ok(None) };
     // What is not there yet lies where the nearest directory above it does.
-    let mut above = destination.root.clone();
-    while !exists(&above) && above != Path::new(".") {
-        above = parent(&above);
-    }
+    let root = past_missing(&root);
+    let Some(above) = root.ancestors().find(|above| exists(above)) else { return Ok(None) };
     let Ok(there) = above.canonicalize() else { return Ok(None) };
-    let there = there.join(destination.root.strip_prefix(&above).unwrap_or_else(|_| Path::new("")));
+    let there: PathBuf =
+        there.components().chain(root.components().skip(above.components().count())).collect();
     let stays = |source: &Path| {
         let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
         follow == Follow::Never && !is_dir && source.is_symlink()
@@ -220,26 +234,22 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
-    fn argument(path: &Path) -> Vec<u8> {
-        path.as_os_str().as_bytes().to_vec()
-    }
-
     #[test]
     fn one_file_may_be_renamed_and_a_tree_may_not() {
         let dir = tempfile::tempdir().unwrap();
-        let missing = argument(&dir.path().join("new"));
+        let missing = dir.path().join("new");
         let file = resolve(&missing, Some(&name("a")), false).unwrap();
         assert_eq!((file.root.as_path(), file.rename), (dir.path(), Some(name("new"))));
         let tree = resolve(&missing, None, false).unwrap();
         assert_eq!((tree.rename, tree.missing), (None, true));
-        let slashed = [&missing[..], b"/"].concat();
+        let slashed = missing.join("");
         assert!(resolve(&slashed, Some(&name("a")), false).unwrap().missing);
     }
 
     #[test]
     fn an_existing_directory_receives_whatever_comes() {
         let dir = tempfile::tempdir().unwrap();
-        let there = resolve(&argument(dir.path()), Some(&name("a")), false).unwrap();
+        let there = resolve(dir.path(), Some(&name("a")), false).unwrap();
         assert_eq!((there.rename, there.missing), (None, false));
     }
 
@@ -248,8 +258,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        assert!(matches!(resolve(&argument(&file), None, false), Err(SyncError::Selection(_))));
-        let deep = argument(&dir.path().join("no/such"));
+        assert!(matches!(resolve(&file, None, false), Err(SyncError::Selection(_))));
+        let deep = dir.path().join("no/such");
         assert!(matches!(resolve(&deep, None, false), Err(SyncError::Files(_))));
         assert!(matches!(resolve(&deep, Some(&name("a")), false), Err(SyncError::Selection(_))));
     }
@@ -258,7 +268,7 @@ mod tests {
     fn a_destination_inside_a_source_is_found_and_the_source_itself_refused() {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
-        let resolved = |path: &Path| resolve(&argument(path), None, false).unwrap();
+        let resolved = |path: &Path| resolve(path, None, false).unwrap();
         let found = |sources: &[PathBuf], follow, destination: &Path| {
             let found = inside(sources, follow, &resolved(destination));
             found.map(|found| found.map(|inside| inside.destination)).map_err(|_| ())

@@ -22,7 +22,7 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay};
+use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay, remove_root};
 use deltic_store::{Tree, shortened};
 
 use crate::batch::{Batch, Tap};
@@ -40,7 +40,7 @@ use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{
-    Resolved, exists, expand, has_parent, inode_of, of_destination, places, resolve, unmade,
+    Resolved, exists, expand, has_parent, here, inode_of, of_destination, places, resolve, unmade,
 };
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
@@ -201,7 +201,7 @@ impl Session {
             }
         };
         if removes_sources(&options) {
-            self.tell_places(inode_of(&expand(destination.as_bytes())));
+            self.tell_places(inode_of(&self.place(destination.as_bytes())));
         }
         self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
         let expect = match names {
@@ -261,6 +261,14 @@ impl Session {
         Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
     }
 
+    /// What a path argument is here. One of this machine has been through its shell.
+    fn place(&self, argument: &[u8]) -> PathBuf {
+        match self.further {
+            Further::Answer { .. } => expand(argument),
+            Further::Never | Further::Dial { .. } => here(OsStr::from_bytes(argument)),
+        }
+    }
+
     /// What a destination means; nothing is looked at where nothing is brought there.
     fn resolve(
         &self,
@@ -271,7 +279,7 @@ impl Session {
         if options.select.list_only {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
-        let resolved = resolve(destination, single, options.select.mkpath)?;
+        let resolved = resolve(&self.place(destination), single, options.select.mkpath)?;
         // Who only compares needs the file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
@@ -404,7 +412,7 @@ impl Session {
             }
             Request::Send { sources, names, options } => {
                 let paths: Vec<_> =
-                    sources.iter().flat_map(|path| expand_globs(expand(path))).collect();
+                    sources.iter().flat_map(|path| expand_globs(self.place(path))).collect();
                 let names = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
@@ -419,7 +427,7 @@ impl Session {
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, options } => {
-                self.check_elsewhere(&options, || inode_of(&expand(&destination)))?;
+                self.check_elsewhere(&options, || inode_of(&self.place(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
@@ -525,26 +533,31 @@ impl Session {
             rename,
             is_privileged,
             user_is_here,
-            root_is_new: missing && has_parent(&root),
+            root_is_new: missing,
+            makes_above: missing && !has_parent(&root),
             takes_offers: agreed.terms.offers(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
+        let mut made = Vec::new();
         let store = if missing && (options.dry_run || options.select.list_only) {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
             if missing {
-                make(&root, &options).map_err(|error| unmade(&root, error))?;
+                made = make(&root, &options).map_err(|error| unmade(&root, error))?;
             }
             let local = local_options(&root, &options, (see, &self.under_way))?;
             let store = LocalStore::open(&root, local).map_err(unusable)?;
+            let is_new = made.first() == Some(&root);
+            let store = if is_new { store.with_new_root() } else { store };
             if !options.dry_run && !options.select.list_only {
                 store.find_torn();
             }
             store
         };
+        let held = store.clone();
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let threads = options.threads;
@@ -557,7 +570,12 @@ impl Session {
         let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
+        let result = self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await;
+        if held.was_made_in_vain() {
+            // If something is in it after all, it stays.
+            let _ = made.iter().try_for_each(|dir| remove_root(dir));
+        }
+        result
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

@@ -202,14 +202,22 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
     for path in paths {
         let path = path.as_bytes();
         let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
+        // Where somebody's home directory is, the other end knows.
+        let is_in_home = path.first() == Some(&b'~');
         let name = if options.select.relative {
             own |= SourceArg::is_dotted(path);
             let start = path.windows(3).position(|three| three == b"/./");
+            if is_in_home && start.is_none() {
+                return None;
+            }
             let rest = start.map_or(path, |dot| &path[dot + 3..]);
             rest.split(|byte| *byte == b'/').find(|name| named(name))?
         } else {
             path.rsplit(|byte| *byte == b'/').next().filter(|name| named(name))?
         };
+        if is_in_home && name == path {
+            globs.push(b"*".as_slice().into());
+        }
         if glob::has_wildcards(name) {
             globs.push(name.into());
         }

@@ -327,7 +327,7 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
             // What a round writes would be the next one's change.
             let inside = match &plan.destination {
                 Destination::Local(to) => {
-                    let to = place::resolve(to.as_os_str().as_bytes(), None, select.mkpath).ok();
+                    let to = place::resolve(&place::here(to.as_os_str()), None, select.mkpath).ok();
                     to.map(|to| place::inside(paths, plan.options.follow.follow, &to))
                         .transpose()?
                 }

@@ -128,12 +128,17 @@ impl Dir {
         self.way == Way::Nowhere
     }
 
-    /// Makes the last directory of `path`, unless there is one.
-    pub(crate) fn make_root(path: &Path) -> Result<(), Errno> {
-        match fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)) {
-            Err(Errno::EXIST) => Self::open_root(path).map(drop),
-            made => made,
+    /// Makes the last directory of `path`, unless there is one: whether it was made.
+    pub(crate) fn make_root(path: &Path, mode: Mode) -> Result<bool, Errno> {
+        match fs::mkdirat(CWD, path, mode) {
+            Err(Errno::EXIST) => Self::open_root(path).map(|_| false),
+            made => made.map(|()| true),
         }
+    }
+
+    /// Removes the last directory of `path`, if it is empty.
+    pub(crate) fn remove_root(path: &Path) -> Result<(), Errno> {
+        fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
     }
 
     /// Flushes the directory in which the root at `path` has its name.

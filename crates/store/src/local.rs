@@ -40,5 +40,5 @@ pub use rebuild::LocalRebuild;
 pub(crate) use snapshot::read_at;
 pub use snapshot::{LocalSnapshot, Version};
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
-pub use store::{LocalOptions, LocalStore, create_root};
+pub use store::{LocalOptions, LocalStore, create_above, create_root, remove_root};
 pub use writing::{PartialDir, Writing};

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::iter;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
@@ -21,7 +21,7 @@ use crate::error::SyncError;
 use crate::hands::packing::{level, packed};
 use crate::hands::sending::SendingHands;
 use crate::hands::{lock, trouble};
-use crate::place::{Resolved, of_destination, resolve};
+use crate::place::{Resolved, here, of_destination, resolve};
 use crate::plan::{self, Plan};
 use crate::session::Watch;
 
@@ -185,7 +185,7 @@ pub(super) fn standing(
 ) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
     let Some(destination) = plan.destination.here() else { return Ok(None) };
     let mkpath = plan.options.select.mkpath;
-    let Resolved { root, rename, missing } = resolve(destination.as_bytes(), single, mkpath)?;
+    let Resolved { root, rename, missing } = resolve(&here(destination), single, mkpath)?;
     if missing {
         return Ok(None);
     }

@@ -37,16 +37,21 @@ impl Receiver {
     ) {
         let Some(mut section) = self.sections.take(no) else { return };
         let known = Known::of(&section, ours);
-        section.metas_mut().for_each(|meta| known.translate(meta));
-        self.know_linked(&section);
         let mut found = found.into_iter();
-        if let Some(own) = section.own {
+        if let Some(mut own) = section.own.take() {
+            known.translate(&mut own);
             match found.next() {
                 Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
                 Some(Err(trouble)) => self.trouble(trouble),
                 Some(Ok(None)) | None => {}
             }
         }
+        if section.dir.is_root() && self.sections.awaits(&section.dir) {
+            // Its owner may not work in it yet.
+            return self.sections.put_back(no, section);
+        }
+        section.metas_mut().for_each(|meta| known.translate(meta));
+        self.know_linked(&section);
         let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
             Looked { file, entry, old }
@@ -198,7 +203,7 @@ impl Receiver {
 
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
         let differs = attributes(&self.setting.options, &meta, old);
-        if path.is_root() && self.setting.root_is_new {
+        if path.is_root() && self.setting.root_is_new && !self.setting.makes_above {
             self.new_root(&meta);
         } else if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
@@ -209,7 +214,10 @@ impl Receiver {
         }
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
-        if !(is_open && stays || self.setting.options.dry_run || path.is_root()) {
+        if !(is_open && stays || self.setting.options.dry_run) {
+            if path.is_root() {
+                self.sections.wait_for(path.clone());
+            }
             return self.make_dir(path, meta);
         }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {

@@ -1,6 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::{Entry, Kind, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -36,6 +36,7 @@ impl Receiver {
         self.announce(&section);
         // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
         self.root_is_whole |= section.own.is_some();
+        self.show_new_root(&section);
         self.note_extras(&section, extent)?;
         if ends(extent) {
             // One that leads nowhere was not entered (`-d`).
@@ -44,6 +45,17 @@ impl Receiver {
         }
         self.sections.push(section).into_iter().for_each(|no| self.look(no));
         Ok(())
+    }
+
+    /// A new root of which no metadata comes gets at once what any new directory has; else it is nobody else's until the end.
+    fn show_new_root(&mut self, section: &Section) {
+        let is_bare = section.own.is_none() && section.entries.is_empty();
+        if is_bare || !std::mem::take(&mut self.root_is_bare) || section.own.is_some() {
+            return;
+        }
+        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+        let dirs = vec![(RelPath::root(), meta)];
+        self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
     }
 
     /// Tells entries, and does nothing else with them.

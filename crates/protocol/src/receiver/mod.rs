@@ -92,8 +92,10 @@ pub struct Setting {
     pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
-    /// Whether the root was made for this session, and not those above it.
+    /// Whether the root was made for this session.
     pub root_is_new: bool,
+    /// Whether those above it were made as well.
+    pub makes_above: bool,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
@@ -119,6 +121,8 @@ pub struct Receiver {
     dirs: Vec<(RelPath, Meta)>,
     deleting: Deleting,
     root_is_whole: bool,
+    /// Whether the root is new and nothing came that goes into it.
+    root_is_bare: bool,
     queue: Queue,
     moved: Moved,
     comparing: Comparing,
@@ -146,6 +150,7 @@ impl Receiver {
         Self {
             tallies: Tallies::new(setting.options.tallied()),
             queue: Queue::new(setting.most_files),
+            root_is_bare: setting.root_is_new && !setting.options.dry_run,
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),

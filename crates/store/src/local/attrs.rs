@@ -338,10 +338,13 @@ pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
     if process::geteuid().is_root() {
         return None;
     }
-    let dir = root.dir(path, Use::Pass).ok()?;
-    let mode = fs::fstat(&dir).ok()?.st_mode;
-    let closed = mode & OWNER_BITS != OWNER_BITS;
-    (closed && set_mode(&dir, mode | OWNER_BITS).is_ok()).then_some(mode)
+    let open = |dir: &Dir| {
+        let mode = fs::fstat(dir).ok()?.st_mode;
+        let closed = mode & OWNER_BITS != OWNER_BITS;
+        (closed && set_mode(dir, mode | OWNER_BITS).is_ok()).then_some(mode)
+    };
+    // Nothing is found in one that is closed, not even itself.
+    if path.is_root() { open(root) } else { open(&root.dir(path, Use::Pass).ok()?) }
 }
 
 /// Changes the mode of what `handle` stands for, which may not be open to read.

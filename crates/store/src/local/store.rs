@@ -12,7 +12,7 @@ use deltic_core::meta::{OWNER_BITS, SETGID};
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
-use rustix::fs::{self, OFlags, Stat};
+use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
@@ -125,16 +125,37 @@ impl Unfinished {
     }
 }
 
-/// Makes the directory `path` unless it exists, but not the one above it.
+/// Makes the directory `path` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
+/// is to [know that](LocalStore::with_new_root).
 ///
 /// # Errors
 /// Where it cannot be made, or is something else.
-pub fn create_root(path: &Path, durability: Durability) -> Result<(), StoreError> {
-    Dir::make_root(path).at("make directory", &RelPath::root())?;
-    match durability {
-        Durability::Run => Dir::flush_above_root(path).at("flush above", &RelPath::root()),
-        Durability::None => Ok(()),
+pub fn create_root(path: &Path, durability: Durability) -> Result<bool, StoreError> {
+    create(path, Mode::RWXU, durability)
+}
+
+/// Makes a directory above a root, unless it exists, for whom the process makes things: whether it was made.
+///
+/// # Errors
+/// Where it cannot be made, or is something else.
+pub fn create_above(path: &Path, durability: Durability) -> Result<bool, StoreError> {
+    create(path, Mode::from_raw_mode(0o777), durability)
+}
+
+fn create(path: &Path, mode: Mode, durability: Durability) -> Result<bool, StoreError> {
+    let made = Dir::make_root(path, mode).at("make directory", &RelPath::root())?;
+    if durability == Durability::Run {
+        Dir::flush_above_root(path).at("flush above", &RelPath::root())?;
     }
+    Ok(made)
+}
+
+/// Removes a directory that was made in vain, unless something is in it.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn remove_root(path: &Path) -> Result<(), StoreError> {
+    Dir::remove_root(path).at("remove", &RelPath::root())
 }
 
 impl LocalStore {
@@ -146,6 +167,25 @@ impl LocalStore {
         let dir = Dir::open_root(root).at("open", &RelPath::root())?;
         let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
         Self::new(dir, root, options)
+    }
+
+    /// The same, where the root was just [made](create_root): it lacks its mode until [`Store::set_meta`].
+    #[must_use]
+    pub fn with_new_root(self) -> Self {
+        // A default ACL may close it to its owner.
+        open_to_owner(&self.0.root, &RelPath::root());
+        lock(&self.0.unfinished).insert(RelPath::root(), Unfinished::Heir);
+        self
+    }
+
+    /// Whether the root was made and nobody gave it a mode: nothing was to be in it.
+    #[must_use]
+    pub fn was_made_in_vain(&self) -> bool {
+        self.has_new_root()
+    }
+
+    fn has_new_root(&self) -> bool {
+        lock(&self.0.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
     }
 
     /// The directory `root` that is not there: what a dry run looks at. It is taken for an empty one.
@@ -252,9 +292,9 @@ impl LocalStore {
 
     /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
     /// will say so.
-    fn open_to_owner(&self, place: &Place) {
-        if let Some(mode) = open_to_owner(&self.0.root, &place.path) {
-            lock(&self.0.unfinished).insert(place.path.clone(), Unfinished::Opened(mode));
+    fn open_to_owner(&self, path: &RelPath) {
+        if let Some(mode) = open_to_owner(&self.0.root, path) {
+            lock(&self.0.unfinished).insert(path.clone(), Unfinished::Opened(mode));
         }
     }
 
@@ -317,7 +357,10 @@ impl LocalStore {
             return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)));
         }
         if path.is_root() {
-            let own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            if self.has_new_root() {
+                own.mode |= 0o777 & !self.0.umask;
+            }
             return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
         }
         let place = self.place_after(LOOK, path, last);
@@ -570,9 +613,9 @@ impl Store for LocalStore {
     fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
         let action = "make directory";
         if path.is_root() {
-            return Ok(());
+            self.open_to_owner(path);
         }
-        if self.0.root.keeps_link(path) {
+        if path.is_root() || self.0.root.keeps_link(path) {
             self.hand_down_as(path, mode);
             return Ok(());
         }
@@ -581,7 +624,7 @@ impl Store for LocalStore {
         for _ in 0..2 {
             match place.dir.make_dir(&place.name) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
-                    self.open_to_owner(&place);
+                    self.open_to_owner(path);
                     self.hand_down_as(path, mode);
                     return Ok(());
                 }

@@ -113,8 +113,9 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
 #[test]
 fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();
-    create_root(&above.path().join("root"), crate::Durability::Run).unwrap();
-    create_root(&above.path().join("root"), crate::Durability::Run).unwrap();
+    assert!(create_root(&above.path().join("root"), crate::Durability::Run).unwrap());
+    assert_eq!(above.path().join("root").metadata().unwrap().mode() & 0o077, 0);
+    assert!(!create_root(&above.path().join("root"), crate::Durability::Run).unwrap());
     let missing = create_root(&above.path().join("no/root"), crate::Durability::Run);
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     fs::write(above.path().join("file"), b"").unwrap();

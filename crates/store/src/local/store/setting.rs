@@ -14,6 +14,7 @@ use crate::local::attrs::{Attrs, On};
 use crate::local::backup::Goes;
 use crate::local::copy::write_at;
 use crate::local::heritage::Heritage;
+use crate::local::more::{Reach, default_acl};
 use crate::local::noted::NOTE;
 use crate::local::place::Place;
 use crate::local::snapshot::{file_type, inode_of};
@@ -29,7 +30,12 @@ impl LocalStore {
     ) -> Result<(), StoreError> {
         // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
         let above = match (made, keep.modes) {
-            (Some(None), false) if !path.is_root() => {
+            // What was handed down to the root it hands down itself.
+            (Some(None), false) if path.is_root() => Heritage {
+                acl: default_acl(&Reach::Followed(self.0.root.own_path())),
+                ..Heritage::default()
+            },
+            (Some(None), false) => {
                 let place = self.place(SET_META, path)?;
                 self.0.heritage(&place).at(SET_META, path)?
             }
