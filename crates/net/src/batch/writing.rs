@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::iter;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
