@@ -16,16 +16,19 @@ use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
 use crate::place::{exists, past_missing};
 
-/// Makes a root that is not there; those above it as well, where that is asked for.
-pub(crate) fn make(root: &Path, options: &Options) -> Result<(), StoreError> {
-    let above = root.parent().filter(|_| options.select.mkpath);
-    let missing: Vec<_> = above
-        .into_iter()
-        .flat_map(Path::ancestors)
-        .take_while(|above| *above != Path::new("") && !exists(above))
-        .collect();
-    let mut missing = missing.into_iter().rev().chain([root]);
-    missing.try_for_each(|dir| create_root(dir, durability(options)))
+/// A root that is not there, behind those above it that are not either, where they are to be made as well.
+pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
+    let above = root.parent().filter(|_| options.select.mkpath).into_iter();
+    let above = above.flat_map(Path::ancestors);
+    let missing = above.take_while(|above| *above != Path::new("") && !exists(above));
+    let mut lacking: Vec<_> = [root].into_iter().chain(missing).collect();
+    lacking.reverse();
+    lacking
+}
+
+/// Makes what is [lacking].
+pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<(), StoreError> {
+    lacking.iter().try_for_each(|dir| create_root(dir, durability(options)))
 }
 
 /// How the store at `root` goes about it.

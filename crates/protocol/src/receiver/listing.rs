@@ -136,10 +136,11 @@ impl Receiver {
     }
 
     /// The destination may name the one file that is listed.
-    fn rename(&self, section: &mut Section) {
+    fn rename(&mut self, section: &mut Section) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())
         {
+            self.listed_as = RelPath::root().join(&entry.name).ok();
             entry.name.clone_from(name);
         }
     }

@@ -92,8 +92,8 @@ pub struct Setting {
     pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
-    /// Whether the root was made for this session, and not those above it.
-    pub root_is_new: bool,
+    /// How many directories were made for this session (in a dry run: would be): the root, and what lacked above it.
+    pub made_dirs: u64,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
@@ -119,6 +119,8 @@ pub struct Receiver {
     dirs: Vec<(RelPath, Meta)>,
     deleting: Deleting,
     root_is_whole: bool,
+    /// The name in the list of what is renamed.
+    listed_as: Option<RelPath>,
     queue: Queue,
     moved: Moved,
     comparing: Comparing,
@@ -143,7 +145,7 @@ impl Receiver {
     /// A receiver at the start of its session.
     #[must_use]
     pub fn new(setting: Setting) -> Self {
-        Self {
+        let mut receiver = Self {
             tallies: Tallies::new(setting.options.tallied()),
             queue: Queue::new(setting.most_files),
             setting,
@@ -158,6 +160,7 @@ impl Receiver {
             dirs: Vec::new(),
             deleting: Deleting::default(),
             root_is_whole: false,
+            listed_as: None,
             moved: Moved::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),
@@ -172,7 +175,9 @@ impl Receiver {
             load: Load::default(),
             lacking: Lacking::default(),
             closing: None,
-        }
+        };
+        receiver.tell_root();
+        receiver
     }
 
     /// The next frame to send, if any.
@@ -318,6 +323,7 @@ impl Receiver {
                 self.counted_missing(path, names);
             }
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
+            (Place::LookBesideRoot(meta), Answer::Beside(found)) => self.made_root(&meta, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
                 self.linked(file, beside, done);
             }
