@@ -454,7 +454,14 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
     {
         output::note("  hint: to sync as rsync does, write `deltic sync [OPTIONS] SRC... DEST`\n");
     }
-    Exit::Usage
+    if is_way_to_compress(error) { Exit::Unsupported } else { Exit::Usage }
+}
+
+/// Whether it is about a way to compress that there is not: to rsync that is no fault of the words.
+fn is_way_to_compress(error: &clap::Error) -> bool {
+    let arg = error.get(ContextKind::InvalidArg);
+    let is_it = |arg: &ContextValue| arg.to_string().starts_with("--compress-choice ");
+    error.kind() == ErrorKind::InvalidValue && arg.is_some_and(is_it)
 }
 
 /// How clap shows the usage where a command is missing: whoever is used to rsync begins with its options.

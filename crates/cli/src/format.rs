@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use deltic_core::path::printable;
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
-use deltic_protocol::report::{Action, Change, Item};
+use deltic_protocol::report::{Action, Change, Item, MadeRoot};
 
 use crate::escape::Escape;
 use crate::itemize::Style;
@@ -41,6 +41,8 @@ pub(crate) struct Setting {
     operation: &'static str,
     sources: Vec<PathBuf>,
     destination: Vec<u8>,
+    /// Whether what lacks above it is made as well.
+    mkpath: bool,
     zone: Zone,
 }
 
@@ -56,13 +58,26 @@ impl Setting {
             Destination::Remote { path, .. } => path,
         };
         let destination = destination.as_bytes().to_vec();
-        Self { style: Style::of(plan), operation, sources, destination, zone: Zone::here() }
+        let (style, mkpath, zone) = (Style::of(plan), plan.options.select.mkpath, Zone::here());
+        Self { style, operation, sources, destination, mkpath, zone }
     }
 
     /// What rsync says before all else of a destination that it makes.
-    pub(crate) fn made_root(&self, escape: Escape) -> Vec<u8> {
+    pub(crate) fn made_root(&self, made: MadeRoot, dry_run: bool) -> Vec<Vec<u8>> {
+        let MadeRoot { dirs, holds_file } = made;
         let path = self.destination.strip_suffix(b"/").unwrap_or(&self.destination);
-        [b"created directory ", &*escape.escaped(path)].concat()
+        let above = path.iter().rposition(|byte| *byte == b'/').map_or(&b"."[..], |at| &path[..at]);
+        let path = if holds_file { above } else { path };
+        let ending = if dirs == 1 { "y" } else { "ies" };
+        let all = self.mkpath.then(|| format!("created {dirs} director{ending} for "));
+        let own = !self.mkpath || dry_run && !holds_file;
+        let own = own.then(|| "created directory ".to_owned());
+        all.into_iter().chain(own).map(|words| [words.as_bytes(), path].concat()).collect()
+    }
+
+    /// Whether the change gives what comes from an alternate the time of the run.
+    pub(crate) fn retimes(&self, change: &Change) -> bool {
+        self.style.retimes(change)
     }
 
     /// When clocks here show what.
@@ -156,7 +171,7 @@ impl Format {
 
 /// What rsync says of a name that is up to date, where nothing itemizes it.
 pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
-    [&*escape.escaped(change.path.as_bytes()), b" is uptodate"].concat()
+    [&*escape.escaped(&name(change)), b" is uptodate"].concat()
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &[u8]) {
@@ -303,6 +318,7 @@ mod tests {
             operation: "send",
             sources: sources.iter().map(PathBuf::from).collect(),
             destination: b"to/".to_vec(),
+            mkpath: false,
             zone: Zone::utc(),
         }
     }

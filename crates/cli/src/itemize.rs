@@ -34,6 +34,12 @@ impl Style {
         format!("{}{}{attributes}", self.update(change), kind(change.item))
     }
 
+    /// Whether it gives the name the time of the run: as rsync tells, where times are not carried.
+    pub(crate) fn retimes(self, change: &Change) -> bool {
+        let copied = change.action == Action::Copied && change.item == Item::File;
+        self.time == 'T' && (copied || change.action == Action::Updated)
+    }
+
     /// `Y`: content crosses over, something is made here, a name is linked, or only attributes are set.
     fn update(self, change: &Change) -> char {
         match (change.action, change.item) {
@@ -52,7 +58,7 @@ impl Style {
         let made = change.item != Item::File && change.facts.linked.is_none();
         let content = content || (replaced && made);
         let size = size && change.item == Item::File;
-        let time = time || (replaced && self.time == 'T');
+        let time = time || self.retimes(change);
         let letters = [
             (content, 'c'),
             (size, 's'),

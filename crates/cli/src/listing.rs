@@ -33,12 +33,15 @@ impl List {
 pub(crate) struct Style<'a> {
     /// Whether links are brought over: then their targets are shown.
     pub(crate) links: bool,
+    /// Whether a second time says when it was last read.
+    pub(crate) accessed: bool,
     pub(crate) escape: Escape,
     pub(crate) numbers: Numbers,
     pub(crate) zone: &'a Zone,
 }
 
-/// In a directory come first what is none, then directories, each with what is in it.
+/// In a directory come first what is none, then directories, each with what is in it. As in rsync the names of directories
+/// are compared with the slashes behind them: `a-b/` comes before `a/`.
 pub(crate) fn order(
     (one, one_is_dir): (&[u8], bool),
     (other, other_is_dir): (&[u8], bool),
@@ -53,13 +56,17 @@ pub(crate) fn order(
             (Some(x), Some(y)) if x == y => {}
             (Some(x), Some(y)) => {
                 let dirs = (a.peek().is_some() || one_is_dir, b.peek().is_some() || other_is_dir);
-                return dirs.0.cmp(&dirs.1).then_with(|| x.cmp(y));
+                return match dirs {
+                    (true, true) => x.iter().chain(b"/").cmp(y.iter().chain(b"/")),
+                    _ => dirs.0.cmp(&dirs.1).then_with(|| x.cmp(y)),
+                };
             }
         }
     }
 }
 
-fn line(path: &RelPath, meta: &Meta, Style { links, escape, numbers, zone }: Style<'_>) -> Vec<u8> {
+fn line(path: &RelPath, meta: &Meta, style: Style<'_>) -> Vec<u8> {
+    let Style { links, accessed, escape, numbers, zone } = style;
     let len = match &meta.kind {
         Kind::Symlink(target) => target.len() as u64,
         _ => meta.len,
@@ -69,6 +76,12 @@ fn line(path: &RelPath, meta: &Meta, Style { links, escape, numbers, zone }: Sty
     // rsync's columns: wider by what may stand between digits.
     let width = if numbers == Numbers::Plain { 11 } else { 14 };
     let mut line = format!("{} {len:>width$} {time} ", mode(meta)).into_bytes();
+    if accessed {
+        // A directory has none: it is read to be listed.
+        let read = meta.accessed().filter(|_| !meta.is_dir());
+        let read = read.map_or_else(String::new, |time| zone.shown(time.secs));
+        line.extend(format!("{read:>width$} ", width = time.len()).into_bytes());
+    }
     line.extend(escape.escaped(path));
     if let Kind::Symlink(target) = &meta.kind
         && links
@@ -114,7 +127,8 @@ mod tests {
 
     fn lines(list: List) -> Vec<String> {
         let (escape, numbers) = (Escape::Unprintable, Numbers::default());
-        let style = Style { links: true, escape, numbers, zone: &Zone::utc() };
+        let zone = &Zone::utc();
+        let style = Style { links: true, accessed: false, escape, numbers, zone };
         list.lines(style).map(|line| String::from_utf8(line).unwrap()).collect()
     }
 
@@ -142,12 +156,12 @@ mod tests {
     fn files_come_before_directories_and_those_before_what_is_in_them() {
         let mut list = List::default();
         for (path, kind) in
-            [("b", Kind::Dir), ("b/x", Kind::File), ("c", Kind::File), ("a", Kind::Dir)]
+            [("b", Kind::Dir), ("b/x", Kind::File), ("c", Kind::File), ("b-", Kind::Dir)]
         {
             list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta(kind, 0, 0));
         }
         let names: Vec<_> =
             lines(list).iter().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
-        assert_eq!(names, ["c", "a", "b", "b/x"]);
+        assert_eq!(names, ["c", "b-", "b", "b/x"]);
     }
 }

@@ -40,7 +40,10 @@ impl Meter {
             Notice::Listed { files, bytes, complete } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
-            Notice::Entry { .. } | Notice::Trouble(_) | Notice::Finished(_) => {}
+            Notice::Entry { .. }
+            | Notice::MadeRoot(_)
+            | Notice::Trouble(_)
+            | Notice::Finished(_) => {}
         }
     }
 
@@ -93,14 +96,16 @@ impl Meter {
     }
 
     /// rsync's line, without its end.
-    pub(crate) fn piped(&self) -> String {
+    pub(crate) fn piped(&self, numbers: Numbers) -> String {
         let percent = self.share * 100 / Self::WHOLE;
         let time = self.left().unwrap_or_default();
-        piped(self.settled.min(self.bytes), percent, self.speed() as f64, time)
+        let bytes = numbers.show(self.settled.min(self.bytes));
+        piped(&bytes, percent, self.speed() as f64, time)
     }
 
     /// rsync's last line of a run that went to its end: all of it, unless something failed.
-    pub(crate) fn piped_end(&self, Outcome { totals, elapsed, .. }: &Outcome) -> String {
+    pub(crate) fn piped_end(&self, outcome: &Outcome, numbers: Numbers) -> String {
+        let Outcome { totals, elapsed, .. } = outcome;
         let Totals { files, dirs, links, devices, specials, .. } = totals;
         let names = files + dirs + links + devices + specials;
         let (bytes, percent) = match totals.failed {
@@ -109,7 +114,7 @@ impl Meter {
         };
         let rate = totals.transferred_bytes as f64 / elapsed.as_secs_f64().max(0.001);
         let done = format!(" (xfr#{}, to-chk=0/{names})", totals.transferred);
-        piped(bytes, percent, rate, *elapsed) + &done
+        piped(&numbers.show(bytes), percent, rate, *elapsed) + &done
     }
 
     /// As much as finds room in a line of so many characters, the most wanted first.
@@ -139,8 +144,7 @@ impl Meter {
 }
 
 /// How rsync shows bytes, their share of all, the bytes a second and a time.
-fn piped(bytes: u64, percent: u64, rate: f64, time: Duration) -> String {
-    let bytes = Numbers::Grouped.show(bytes);
+fn piped(bytes: &str, percent: u64, rate: f64, time: Duration) -> String {
     let (rate, unit) = match rate / 1024.0 {
         rate if rate > 1024.0 * 1024.0 => (rate / 1024.0 / 1024.0, "GB"),
         rate if rate > 1024.0 => (rate / 1024.0, "MB"),
@@ -227,10 +231,10 @@ mod tests {
     fn lines_for_others_are_those_of_rsync() {
         let mut meter = after(&[listed(1, 4 << 30, true)]);
         meter.tick(Duration::ZERO);
-        assert_eq!(meter.piped(), "              0   0%    0.00kB/s    0:00:00");
+        assert_eq!(meter.piped(Numbers::Grouped), "              0   0%    0.00kB/s    0:00:00");
         meter.note(&Notice::Settled { bytes: 1 << 30 });
         meter.tick(Duration::from_secs(4));
-        assert_eq!(meter.piped(), "  1,073,741,824  25%  256.00MB/s    0:00:12");
+        assert_eq!(meter.piped(Numbers::Grouped), "  1,073,741,824  25%  256.00MB/s    0:00:12");
         let totals = Totals {
             files: 3,
             dirs: 1,
@@ -242,11 +246,14 @@ mod tests {
         let mut outcome =
             Outcome { totals, elapsed: Duration::from_secs(3661), ..Outcome::default() };
         assert_eq!(
-            meter.piped_end(&outcome),
+            meter.piped_end(&outcome, Numbers::Grouped),
             "         70,000 100%    0.01kB/s    1:01:01 (xfr#2, to-chk=0/4)"
         );
         outcome.totals.failed = 1;
-        assert!(meter.piped_end(&outcome).starts_with("  1,073,741,824  25% "));
+        let end = |numbers| meter.piped_end(&outcome, numbers);
+        assert!(end(Numbers::Grouped).starts_with("  1,073,741,824  25% "));
+        assert!(end(Numbers::Binary).starts_with("          1.00G  25% "));
+        assert!(meter.piped(Numbers::Plain).starts_with("     1073741824  25% "));
     }
 
     #[test]

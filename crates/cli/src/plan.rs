@@ -219,7 +219,8 @@ fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
     }
 }
 
-const fn recursive(args: &SyncArgs) -> bool {
+/// Whether what is in directories is taken as well.
+pub(crate) const fn recursive(args: &SyncArgs) -> bool {
     args.recursive || (args.archive && !args.no_recursive && !args.select.has_names())
 }
 

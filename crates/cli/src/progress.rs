@@ -8,6 +8,7 @@ use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::meter::Meter;
+use crate::numbers::Numbers;
 use crate::output::{self, Output};
 use crate::view::Live;
 
@@ -33,6 +34,7 @@ enum Screen {
 /// Lines on standard output.
 struct Piped {
     output: Output,
+    numbers: Numbers,
     last: Duration,
     /// Whether each stands for the one before.
     again: bool,
@@ -58,14 +60,15 @@ impl Piped {
 }
 
 impl Progress {
-    /// Progress that is shown as `live` says.
-    pub(crate) fn new(live: Live) -> Self {
+    /// Progress that is shown as `live` says, with such numbers where others read it.
+    pub(crate) fn new(live: Live, numbers: Numbers) -> Self {
         let screen = match live {
             Live::Nothing => Screen::Nothing,
             Live::Bar => Screen::Bar(None),
             Live::Lines => Screen::Lines(Duration::ZERO),
             Live::Piped { again } => Screen::Piped(Piped {
                 output: Output::stdout(),
+                numbers,
                 last: Duration::ZERO,
                 again,
                 open: false,
@@ -106,7 +109,7 @@ impl Progress {
             }
             Screen::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
                 piped.last = elapsed;
-                piped.show(&self.meter.piped(), false);
+                piped.show(&self.meter.piped(piped.numbers), false);
             }
             _ => {}
         }
@@ -147,7 +150,9 @@ impl Progress {
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
         if let Screen::Piped(piped) = &mut self.screen {
             match outcome {
-                Some(outcome) => piped.show(&self.meter.piped_end(outcome), true),
+                Some(outcome) => {
+                    piped.show(&self.meter.piped_end(outcome, piped.numbers), true);
+                }
                 None => piped.close(),
             }
         }

@@ -41,7 +41,8 @@ impl Tally {
 }
 
 /// The lines that `view` asks for.
-pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, dry_run: bool) -> Vec<String> {
+pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally) -> Vec<String> {
+    let dry_run = view.dry_run;
     match view.summary {
         Summary::Nothing => Vec::new(),
         Summary::Short => short(outcome, dry_run, view.color),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{
-    Action, Change, Differs, Item, Notice, Question, Trouble, TroubleKind,
+    Action, Change, Differs, Item, MadeRoot, Notice, Question, Trouble, TroubleKind,
 };
 
 use crate::escape::Escape;
@@ -26,7 +26,7 @@ use crate::plan::Request;
 use crate::progress::Progress;
 use crate::question;
 use crate::summary::{self, Tally};
-use crate::view::{Log, Summary, View};
+use crate::view::{ListLine, Log, Summary, View};
 
 /// Who tells: words for a person, or events for a program.
 pub(crate) trait Teller: Send {
@@ -111,7 +111,6 @@ const EVENT_EVERY: Duration = Duration::from_millis(250);
 struct Words {
     view: View,
     setting: Setting,
-    dry_run: bool,
     tally: Tally,
     explain: Option<Explain>,
     progress: Progress,
@@ -120,30 +119,31 @@ struct Words {
     held: Held,
     /// The first tick since something is held.
     held_since: Option<Duration>,
-    /// Whether links are brought over.
+    /// Whether links are brought over, and whether when they were last read.
     links: bool,
+    accessed: bool,
     output: Output,
     log: Option<Journal>,
 }
 
 impl Words {
     fn new(plan: &Plan, view: View, output: Output) -> Self {
-        let (setting, dry_run) = (Setting::of(plan), plan.options.dry_run);
-        let list = match plan.sources {
+        let setting = Setting::of(plan);
+        let [streams, built] = match plan.sources {
             Sources::Local(_) => ["sending incremental file list", "building file list"],
             Sources::Remote { .. } => ["receiving incremental file list", "receiving file list"],
         };
         let mut log = view.log.as_ref().and_then(Journal::open);
         if let Some(log) = &mut log {
-            log.line(&setting, list[1]);
+            log.line(&setting, built);
         }
-        let progress = Progress::new(view.live);
+        let progress = Progress::new(view.live, view.numbers);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
-        let (listed, held, links) = (List::default(), Held::default(), plan.options.links);
+        let (listed, held) = (List::default(), Held::default());
+        let (links, accessed) = (plan.options.links, plan.options.metadata.accessed);
         let mut words = Self {
             view,
             setting,
-            dry_run,
             tally,
             explain,
             progress,
@@ -151,11 +151,14 @@ impl Words {
             held,
             held_since: None,
             links,
+            accessed,
             output,
             log,
         };
-        if words.view.info.flist > 0 && !words.view.quiet {
-            words.say(list[0]);
+        match words.view.list {
+            ListLine::Nothing => {}
+            ListLine::Streams => words.say(streams),
+            ListLine::Whole => words.say(format!("{built} ... done")),
         }
         words
     }
@@ -171,14 +174,14 @@ impl Words {
     /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
     /// held, or has been for a while, is told a part at a time.
     fn say_of(&mut self, change: &Change, line: Vec<u8>) {
-        if !(self.dry_run || self.view.in_order) {
+        if !(self.view.dry_run || self.view.in_order) {
             return self.say(line);
         }
         if !self.held.push(change, &line) {
             self.say_held();
             return self.say(line);
         }
-        if self.held.bytes() > MAX_HELD_BYTES && !self.dry_run {
+        if self.held.bytes() > MAX_HELD_BYTES && !self.view.dry_run {
             self.say_held();
         }
     }
@@ -199,7 +202,7 @@ impl Words {
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
     fn say_old(&mut self, now: Duration) {
-        if self.dry_run || self.held.is_empty() {
+        if self.view.dry_run || self.held.is_empty() {
             return;
         }
         if now >= *self.held_since.get_or_insert(now) + MAX_WAIT {
@@ -212,9 +215,19 @@ impl Words {
             return self.unchanged(change);
         }
         self.tally.note(change);
-        if change.path.is_root() && matches!(change.action, Action::Created | Action::Copied) {
-            self.made_root();
+        match is_up_to_date(change, &self.setting) {
+            true if self.view.unchanged => self.unchanged(change),
+            true => {}
+            false => self.name(change),
         }
+        if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
+            && self.view.info.name > 0
+        {
+            self.say_of(change, line.into_bytes());
+        }
+    }
+
+    fn name(&mut self, change: &Change) {
         let format = match change.action {
             Action::Deleted => self.view.deletions.as_ref(),
             _ => self.view.names.as_ref().filter(|_| is_told(change, &self.view)),
@@ -222,27 +235,28 @@ impl Words {
         if let Some(format) = format {
             self.say_of(change, format.line(change, &self.setting, self.view.escape));
         }
-        if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
-            && self.view.info.name > 0
-        {
-            self.say_of(change, line.into_bytes());
-        }
-        if let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) {
+        if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
             log.change(change, &self.setting, &self.view);
         }
     }
 
-    fn made_root(&mut self) {
+    fn made_root(&mut self, made: MadeRoot) {
         let itemizes = self.view.names.as_ref().is_some_and(Format::itemizes);
-        if !self.view.quiet && (self.view.info.name > 0 || itemizes) {
-            self.say(self.setting.made_root(self.view.escape));
+        if self.view.quiet || self.view.info.name == 0 && !itemizes {
+            return;
+        }
+        for line in self.setting.made_root(made, self.view.dry_run) {
+            self.say(self.view.escape.escaped(&line));
+            if let Some(log) = &mut self.log {
+                log.line(&self.setting, Escape::Control.escaped(&line));
+            }
         }
     }
 
-    /// What is up to date is itemized, or else said in words; of directories there are none.
+    /// What is up to date is itemized, or else said in words; of directories only that an alternate has them.
     fn unchanged(&mut self, change: &Change) {
         let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
-        if !is_itemized && change.item == Item::Dir {
+        if !is_itemized && change.item == Item::Dir && change.action == Action::Unchanged {
             return;
         }
         let line = match self.view.names.as_ref().filter(|_| is_itemized) {
@@ -250,7 +264,7 @@ impl Words {
             None => format::up_to_date(change, self.view.escape),
         };
         self.say_of(change, line);
-        let Some(log) = self.log.as_mut().filter(|_| !self.dry_run) else { return };
+        let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) else { return };
         match log.names.as_ref().is_some_and(Format::itemizes) {
             true if is_itemized => log.change(change, &self.setting, &self.view),
             _ if !is_itemized => {
@@ -268,21 +282,24 @@ impl Words {
     }
 }
 
+/// Whether nothing of it was changed, or nothing of what an alternate has.
+fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
+    let is_same = change.differs == Differs::default() && !setting.retimes(change);
+    change.action == Action::Unchanged || change.action == Action::Copied && is_same
+}
+
 /// Whether rsync would name the change, in a log too. What changes in its attributes alone is named where standard output
 /// itemizes, or at the second level; a directory always is.
 fn is_told(change: &Change, view: &View) -> bool {
     let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
-    match (change.action, change.item) {
-        (Action::Copied, _) if change.differs == Differs::default() => view.unchanged,
-        (Action::Touched, item) if item != Item::Dir => itemizes() || view.info.name > 1,
-        _ => true,
-    }
+    change.action != Action::Touched || change.item == Item::Dir || itemizes() || view.info.name > 1
 }
 
 impl Teller for Words {
     fn tell(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
+            Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
             Notice::Trouble(trouble) => {
                 self.flush();
@@ -323,15 +340,17 @@ impl Teller for Words {
         match result {
             Ok(outcome) => {
                 let View { escape, numbers, .. } = self.view;
-                let (links, zone) = (self.links, self.setting.zone());
-                let style = listing::Style { links, escape, numbers, zone };
+                let (links, accessed, zone) = (self.links, self.accessed, self.setting.zone());
+                let style = listing::Style { links, accessed, escape, numbers, zone };
                 for line in std::mem::take(&mut self.listed).lines(style) {
-                    self.output.line(&line);
+                    if !self.view.quiet {
+                        self.output.line(&line);
+                    }
                 }
                 if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
                     explain.lines().iter().for_each(|line| self.output.line(line));
                 }
-                let lines = summary::lines(&self.view, outcome, &self.tally, self.dry_run);
+                let lines = summary::lines(&self.view, outcome, &self.tally);
                 lines.iter().for_each(|line| self.output.line(line));
                 if let Some(log) = &mut self.log {
                     log.end(lines, outcome, (&self.setting, &self.view));
@@ -411,7 +430,7 @@ impl Events {
     fn new(plan: &Plan, view: View, mut output: Output) -> Self {
         output.line(Event::start(plan).line());
         Self {
-            progress: Progress::new(view.live),
+            progress: Progress::new(view.live, view.numbers),
             view,
             dry_run: plan.options.dry_run,
             last: Duration::ZERO,
@@ -430,7 +449,10 @@ impl Teller for Events {
                 self.progress.aside(|| complain(trouble, &self.view));
             }
             Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
-            Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
+            Notice::Listed { .. }
+            | Notice::Settled { .. }
+            | Notice::MadeRoot(_)
+            | Notice::Finished(_) => {}
         }
     }
 
@@ -530,7 +552,7 @@ mod tests {
         let said = [created("a"), skipped(), created("b")];
         let done = || Ok(Outcome::default());
         assert_eq!(told(&["-i", "x", "y"], &said, done()), ">f+++++++++ a\n>f+++++++++ b\n");
-        let lines = told(&["-v", "x", "y"], &said, done());
+        let lines = told(&["-rv", "x", "y"], &said, done());
         assert!(lines.starts_with("sending incremental file list\na\nb\n\nsent 0 bytes  received"));
         assert_eq!(told(&["x", "y"], &said, done()), "");
     }

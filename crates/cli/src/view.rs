@@ -11,6 +11,7 @@ use crate::escape::Escape;
 use crate::format::{self, Format};
 use crate::levels::Info;
 use crate::numbers::Numbers;
+use crate::plan;
 
 /// What the user sees of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,10 @@ pub(crate) struct View {
     pub(crate) numbers: Numbers,
     /// Which bytes of names are let through.
     pub(crate) escape: Escape,
+    /// Whether nothing is to be changed.
+    pub(crate) dry_run: bool,
+    /// What is said of the list before all else.
+    pub(crate) list: ListLine,
     /// What is said at the end.
     pub(crate) summary: Summary,
     /// Whether it is said why files went as they did.
@@ -61,6 +66,16 @@ pub(crate) struct Log {
     pub(crate) path: PathBuf,
     /// How changes are named, if they are.
     pub(crate) names: Option<Format>,
+}
+
+/// What is said of the list before all else, as rsync would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListLine {
+    Nothing,
+    /// It comes while the run goes on.
+    Streams,
+    /// Where rsync has all of it before it begins.
+    Whole,
 }
 
 /// What is said at the end on standard output.
@@ -125,6 +140,8 @@ impl View {
             info,
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
+            dry_run: args.dry_run,
+            list: list_line(args, info),
             summary: summary(show, info, terminals),
             explain: show.explain && !show.quiet,
             live: live(args, info, terminals),
@@ -133,7 +150,7 @@ impl View {
             to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
             by_line,
             in_order: !(by_line || terminals.stdout),
-            deletions_last: args.remove.delete_after,
+            deletions_last: args.remove.delete_after || args.remove.delete_delay,
             log,
         })
     }
@@ -169,6 +186,24 @@ fn log_names(show: &Show) -> Option<Format> {
         Some(format) if format.is_empty() => None,
         Some(format) => Some(Format::new(format.as_encoded_bytes())),
         None => Some(Format::new(format::ITEMIZED)),
+    }
+}
+
+fn list_line(args: &SyncArgs, info: Info) -> ListLine {
+    let recursive = plan::recursive(args);
+    let select = args.select.select(args.operands.len(), recursive);
+    let (remove, accepted) = (&args.remove, &args.accepted);
+    let needs_all = remove.delete_before
+        || remove.delete_after
+        || args.writing.delay_updates
+        || select.prune_empty_dirs
+        || accepted.no_inc_recursive
+        || accepted.qsort;
+    match (recursive, select.dirs) {
+        _ if info.flist == 0 || args.show.quiet => ListLine::Nothing,
+        (true, _) if !needs_all => ListLine::Streams,
+        (true, _) | (_, true) => ListLine::Whole,
+        (false, false) => ListLine::Nothing,
     }
 }
 

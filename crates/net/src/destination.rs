@@ -17,16 +17,21 @@ use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
 use crate::place::{exists, past_missing};
 
-/// Makes a root that is not there; those above it as well, where that is asked for: what was made, the last first.
-pub(crate) fn make(root: &Path, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
-    let above = root.parent().filter(|_| options.select.mkpath);
-    let missing: Vec<_> = above
-        .into_iter()
-        .flat_map(Path::ancestors)
-        .take_while(|above| *above != Path::new("") && !exists(above))
-        .collect();
+/// A root that is not there, behind those above it that are not either, where they are to be made as well.
+pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
+    let above = root.parent().filter(|_| options.select.mkpath).into_iter();
+    let above = above.flat_map(Path::ancestors);
+    let missing = above.take_while(|above| *above != Path::new("") && !exists(above));
+    let mut lacking: Vec<_> = [root].into_iter().chain(missing).collect();
+    lacking.reverse();
+    lacking
+}
+
+/// Makes what is [lacking]: what was made, the last first.
+pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<PathBuf>, StoreError> {
     let mut made = Vec::new();
-    for dir in missing.into_iter().rev() {
+    let Some((root, above)) = lacking.split_last() else { return Ok(made) };
+    for dir in above {
         if create_above(dir, durability(options))? {
             made.insert(0, dir.to_path_buf());
         }

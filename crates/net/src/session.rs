@@ -28,7 +28,7 @@ use deltic_store::{Tree, shortened};
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
 use crate::conduct::{Conduct, Further};
-use crate::destination::{local_options, make, open_alternates};
+use crate::destination::{lacking, local_options, make, open_alternates};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
@@ -40,7 +40,7 @@ use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{
-    Resolved, exists, expand, has_parent, here, inode_of, of_destination, places, resolve, unmade,
+    Resolved, exists, expand, here, inode_of, of_destination, places, resolve, unmade,
 };
 use crate::plan::{self, Patience};
 use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
@@ -527,27 +527,26 @@ impl Session {
         let Resolved { root, rename, missing } = resolved;
         let is_privileged = is_privileged(&options.metadata);
         let user_is_here = agreed.user_is_here;
+        let lists = options.select.list_only;
+        let lacking = if missing && !lists { lacking(&root, &options) } else { Vec::new() };
         let setting = Setting {
             options: options.clone(),
             expect,
             rename,
             is_privileged,
             user_is_here,
-            root_is_new: missing,
-            makes_above: missing && !has_parent(&root),
+            made_dirs: lacking.len() as u64,
             takes_offers: agreed.terms.offers(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
         let mut made = Vec::new();
-        let store = if missing && (options.dry_run || options.select.list_only) {
+        let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
-            if missing {
-                made = make(&root, &options).map_err(|error| unmade(&root, error))?;
-            }
+            made = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
             let local = local_options(&root, &options, (see, &self.under_way))?;
             let store = LocalStore::open(&root, local).map_err(unusable)?;
             let is_new = made.first() == Some(&root);

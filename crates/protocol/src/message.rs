@@ -16,7 +16,7 @@ use deltic_core::{Entry, Key, Meta, RelPath, Tally};
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::frame_behind;
-use crate::report::{Action, Change, Differs, Question, Totals, Trouble};
+use crate::report::{Action, Change, Differs, MadeRoot, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
 use crate::wire::{Bad, Wire, closed_set, items, whole};
 
@@ -201,6 +201,8 @@ pub enum ToSender {
     Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
     /// The file is settled, and how.
     Done { file: FileNo, done: Done },
+    /// The destination was not there.
+    MadeRoot(MadeRoot),
     /// A directory, link or attribute changed, or a name was removed.
     Changed(Change),
     /// Something went wrong on the receiver's side.
@@ -537,6 +539,7 @@ frames!(ToSender {
     41 Resume { file, key, spec }
     48 Append { file, from }
     44 Arrived { files, upto, last };
+    60 MadeRoot(made)
     37 Changed(change)
     38 Trouble(trouble)
     58 Digest(files)

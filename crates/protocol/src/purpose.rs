@@ -74,6 +74,7 @@ impl ToSender {
             | Self::Settled { .. }
             | Self::Tallied { .. }
             | Self::Done { .. }
+            | Self::MadeRoot(_)
             | Self::Changed(_)
             | Self::Arrived { .. }
             | Self::Ask(_)

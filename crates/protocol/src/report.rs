@@ -117,6 +117,15 @@ pub enum TroubleKind {
     DeleteLimit,
 }
 
+/// The destination was not there, and was made (in a dry run: would be).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MadeRoot {
+    /// Directories that were made: the root, and what lacked above it.
+    pub dirs: u64,
+    /// Whether it holds the file that the destination names, and is not the destination itself.
+    pub holds_file: bool,
+}
+
 /// What a user is asked before many names are removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -191,6 +200,8 @@ pub enum Notice {
         /// What it is.
         meta: Meta,
     },
+    /// The destination was not there; told before any change.
+    MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),
     /// A name failed.

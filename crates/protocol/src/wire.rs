@@ -11,7 +11,9 @@ use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr}
 
 use crate::error::PeerError;
 use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
-use crate::report::{Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind};
+use crate::report::{
+    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
+};
 
 /// Why a payload could not be read; the caller adds which frame it was.
 #[derive(Debug)]
@@ -587,6 +589,16 @@ impl Wire for Trouble {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (kind, message) = (Wire::take(from)?, String::take(from)?);
         Ok(Self { kind, message: deltic_core::path::printable(message.as_bytes()) })
+    }
+}
+
+impl Wire for MadeRoot {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.dirs.put(to);
+        self.holds_file.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { dirs: from.varint()?, holds_file: Wire::take(from)? })
     }
 }
 

@@ -35,7 +35,7 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
 };
 use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
@@ -660,6 +660,7 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Need.beyond", ToSender::Need { file: A, chunks: one(0..u32::MAX) }),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
+        ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 1, holds_file: false })),
         (
             "Changed",
             ToSender::Changed(Change {

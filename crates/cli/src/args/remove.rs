@@ -12,11 +12,17 @@ use deltic_protocol::options::{Backup, Delete, Remove};
 pub(crate) struct RemoveArgs {
     /// Remove names that the sources do not have, when all else is in place; stops at what looks like an accident
     #[arg(long, visible_alias = "del")]
-    #[arg(aliases = ["delete-before", "delete-during"])]
+    #[arg(alias = "delete-during")]
     delete: bool,
+    /// The same
+    #[arg(long, hide = true)]
+    pub(crate) delete_before: bool,
     /// The same, and name what was removed last
-    #[arg(long, alias = "delete-delay")]
+    #[arg(long)]
     pub(crate) delete_after: bool,
+    /// The same as --delete-after
+    #[arg(long, hide = true)]
+    pub(crate) delete_delay: bool,
     /// Remove up to N names, whatever they are, instead of the guard against accidents
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_delete: Option<i64>,
@@ -55,7 +61,8 @@ pub(crate) struct RemoveArgs {
 impl RemoveArgs {
     /// Whether, and how far, names are removed at the destination; `excluded` says --delete too.
     pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool) -> Result<Delete> {
-        if !(self.delete || self.delete_after || excluded) {
+        let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
+        if !(asked.contains(&true) || excluded) {
             ensure!(self.max_delete.is_none() && !self.force_delete, "--delete is missing");
             return Ok(Delete::Never);
         }

@@ -46,7 +46,7 @@ pub(crate) struct WritingArgs {
     partial_dir: Option<OsString>,
     /// Give files their names when all are there
     #[arg(long)]
-    delay_updates: bool,
+    pub(crate) delay_updates: bool,
 }
 
 impl WritingArgs {

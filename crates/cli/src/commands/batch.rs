@@ -19,30 +19,37 @@ use crate::args::{is_rsync, options_again};
 use crate::exit::Exit;
 use crate::plan::Request;
 
-/// Runs one sync with its batch.
-pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit> {
+/// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
+pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {
     let (path, only) = match batch {
         Batch::Write(path) => (path, false),
         Batch::OnlyWrite(path) => (path, true),
         Batch::Read(path) => {
-            let file = open(path).with_context(|| format!("open {}", path.display()))?;
+            let file = open(path).with_context(|| format!("open {}", path.display()));
+            let file = file.map_err(|error| (Exit::Files, error))?;
             request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
             return Ok(sync(request).1);
         }
     };
-    let (new, file) = NewFile::create(path, Some(&Permissions::from_mode(0o600)))?;
+    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)));
+    let (new, file) = created.map_err(|error| (Exit::Selection, error))?;
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
     let script = script(path, &request.plan.destination);
     let (result, exit) = sync(request);
     if result.is_ok() {
-        new.commit()?;
-        let path: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
-        let mut output = Output::create(Path::new(&path), Some(&Permissions::from_mode(0o700)))?;
-        output.put(|bytes| bytes.extend(script))?;
-        output.commit()?;
+        put_in_place(new, path, script).map_err(|error| (Exit::Files, error))?;
     }
     Ok(exit)
+}
+
+/// Gives the batch its name, and puts its script beside it.
+fn put_in_place(new: NewFile, path: &Path, script: Vec<u8>) -> Result<()> {
+    new.commit()?;
+    let path: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
+    let mut output = Output::create(Path::new(&path), Some(&Permissions::from_mode(0o700)))?;
+    output.put(|bytes| bytes.extend(script))?;
+    output.commit()
 }
 
 /// The file that is read: one that can be read at any place, whatever was named.

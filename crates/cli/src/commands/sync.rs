@@ -27,10 +27,12 @@ pub(crate) const HELP: &str = "see `deltic sync --help`";
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match asked(args, HELP) {
         Ok(Request { batch: Some(batch), plan, view }) => {
-            batch::run(&batch, Request { plan, view, batch: None }).unwrap_or_else(|error| {
-                refuse(args, HELP, &error);
-                Exit::Files
-            })
+            batch::run(&batch, Request { plan, view, batch: None }).unwrap_or_else(
+                |(exit, error)| {
+                    refuse(args, HELP, &error);
+                    exit
+                },
+            )
         }
         Ok(request) => sync(request).1,
         Err(exit) => exit,

@@ -21,6 +21,7 @@ use crate::args::{MetadataArgs, Words};
 use crate::escape::Escape;
 use crate::events::{Event, attributes};
 use crate::exit::{self, Exit};
+use crate::numbers::Numbers;
 use crate::output::{self, Output};
 use crate::plan::ends;
 use crate::progress::Progress;
@@ -216,7 +217,7 @@ impl Differences {
             missing: HashSet::new(),
             json,
             quiet,
-            progress: Progress::new(live),
+            progress: Progress::new(live, Numbers::default()),
             output,
         }
     }
@@ -284,6 +285,7 @@ impl Teller for Differences {
             Notice::Entry { .. }
             | Notice::Listed { .. }
             | Notice::Settled { .. }
+            | Notice::MadeRoot(_)
             | Notice::Finished(_) => {}
         }
     }

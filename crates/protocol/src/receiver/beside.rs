@@ -132,7 +132,7 @@ impl Receiver {
     }
 
     /// The first of the alternates that come nearest.
-    fn best(&self, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
+    pub(super) fn best(&self, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
         let options = &self.setting.options;
         let mut best: Option<Beside> = None;
         for (alternate, is) in found.into_iter().enumerate() {
@@ -147,6 +147,8 @@ impl Receiver {
                 },
                 (new, old) if new == old && same_attributes => Likeness::All,
                 (new, old) if new == old => Likeness::Content,
+                // Another target, another number.
+                (new, old) if Item::of(new) == Item::of(old) => Likeness::Kind,
                 _ => continue,
             };
             if best.as_ref().is_none_or(|best| best.likeness < likeness) {

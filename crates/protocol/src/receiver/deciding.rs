@@ -18,7 +18,7 @@ use super::linking::first_of;
 use super::owning::Known;
 use super::sections::Lost;
 use super::tallying::gone;
-use super::{Ours, Place, Receiver, Work};
+use super::{Ours, Place, Receiver, Setting, Work};
 
 /// An entry, and what stands in its place.
 #[derive(Debug)]
@@ -167,12 +167,27 @@ impl Receiver {
         }
     }
 
-    /// Tells that the root was made. Alternates are trees like this one: where there are some, it is like theirs.
-    fn new_root(&mut self, meta: &Meta) {
-        let is_alone = self.setting.options.compare.alternates.dirs.is_empty();
-        let action = if is_alone { Action::Created } else { Action::Copied };
+    /// Whether the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
+    const fn root_is_new(&self) -> bool {
+        let Setting { options, made_dirs, .. } = &self.setting;
+        *made_dirs > 0 && (!options.select.mkpath || options.dry_run)
+    }
+
+    /// Tells that the root was made: as a new directory, or like what differs from the alternates' root.
+    fn new_root(&mut self, meta: Meta) {
+        if self.setting.options.compare.alternates.dirs.is_empty() {
+            return self.made_root(&meta, Vec::new());
+        }
+        self.jobs.ask(Work::LookBeside { path: RelPath::root() }, Place::LookBesideRoot(meta));
+    }
+
+    pub(super) fn made_root(&mut self, meta: &Meta, beside: Vec<Option<Meta>>) {
+        let (action, differs) = match self.best(meta, beside) {
+            Some(best) => (Action::Copied, self.differs_from(meta, &best.is)),
+            None => (Action::Created, Differs::default()),
+        };
         let (path, item, facts) = (RelPath::root(), Item::Dir, Facts::of(meta));
-        self.changed(Change { path, item, action, differs: Differs::default(), facts });
+        self.changed(Change { path, item, action, differs, facts });
     }
 
     /// Makes a directory, or makes ready one that is there; its metadata comes last.
@@ -203,8 +218,8 @@ impl Receiver {
 
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
         let differs = attributes(&self.setting.options, &meta, old);
-        if path.is_root() && self.setting.root_is_new && !self.setting.makes_above {
-            self.new_root(&meta);
+        if path.is_root() && self.root_is_new() {
+            self.new_root(meta.clone());
         } else if differs != Differs::default() {
             let (item, action) = (Item::Dir, Action::Touched);
             let facts = Facts::of(&meta);

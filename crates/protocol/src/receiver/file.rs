@@ -552,7 +552,8 @@ impl Receiver {
             Done::Same { .. } | Done::Failed(_) => None,
         };
         if let Some((action, differs)) = change {
-            self.notices.push_back(Notice::Changed(Change { path, item, action, differs, facts }));
+            let change = self.as_listed(Change { path, item, action, differs, facts });
+            self.notices.push_back(Notice::Changed(change));
         }
         self.frames.push_back(ToSender::Done { file, done });
         change_told.into_iter().for_each(|trouble| self.tell_trouble(trouble));

@@ -25,7 +25,7 @@ use deltic_core::{Meta, RelPath};
 use crate::error::PeerError;
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 use crate::message::FileNo;
-use crate::options::Options;
+use crate::options::{AlternateUse, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::{Setback, Then};
 
@@ -418,7 +418,12 @@ impl Receiver {
             self.report_settled(name.meta.len);
             return self.arrive(file);
         }
-        let action = if shared.is_beside { Action::Copied } else { Action::Created };
+        let action = match (shared.is_beside, self.setting.options.compare.alternates.usage) {
+            // As in rsync it is told that it was linked here.
+            (true, AlternateUse::Copy) => Action::Updated,
+            (true, _) => Action::Copied,
+            (false, _) => Action::Created,
+        };
         let change = self.change_of(&name, shared.path.clone(), action);
         let replaces_dir = seen.is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {

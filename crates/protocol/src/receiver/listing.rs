@@ -47,10 +47,15 @@ impl Receiver {
         Ok(())
     }
 
-    /// A new root of which no metadata comes gets at once what any new directory has; else it is nobody else's until the end.
+    /// A new root is told when the first comes of what goes into it. If no metadata of its own does, it gets at once what any
+    /// new directory has; else it is nobody else's until the end.
     fn show_new_root(&mut self, section: &Section) {
         let is_bare = section.own.is_none() && section.entries.is_empty();
-        if is_bare || !std::mem::take(&mut self.root_is_bare) || section.own.is_some() {
+        if is_bare || !std::mem::take(&mut self.root_is_bare) {
+            return;
+        }
+        self.tell_root();
+        if section.own.is_some() || self.setting.options.dry_run {
             return;
         }
         let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
@@ -148,10 +153,11 @@ impl Receiver {
     }
 
     /// The destination may name the one file that is listed.
-    fn rename(&self, section: &mut Section) {
+    fn rename(&mut self, section: &mut Section) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())
         {
+            self.listed_as = RelPath::root().join(&entry.name).ok();
             entry.name.clone_from(name);
         }
     }

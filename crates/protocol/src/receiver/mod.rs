@@ -92,10 +92,8 @@ pub struct Setting {
     pub user_is_here: bool,
     /// Whether this end does what the superuser may: gives files away, makes devices.
     pub is_privileged: bool,
-    /// Whether the root was made for this session.
-    pub root_is_new: bool,
-    /// Whether those above it were made as well.
-    pub makes_above: bool,
+    /// How many directories were made for this session (in a dry run: would be): the root, and what lacked above it.
+    pub made_dirs: u64,
     /// The name that the one listed file is to have here, where the destination names a file.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
@@ -123,6 +121,8 @@ pub struct Receiver {
     root_is_whole: bool,
     /// Whether the root is new and nothing came that goes into it.
     root_is_bare: bool,
+    /// The name in the list of what is renamed.
+    listed_as: Option<RelPath>,
     queue: Queue,
     moved: Moved,
     comparing: Comparing,
@@ -150,7 +150,7 @@ impl Receiver {
         Self {
             tallies: Tallies::new(setting.options.tallied()),
             queue: Queue::new(setting.most_files),
-            root_is_bare: setting.root_is_new && !setting.options.dry_run,
+            root_is_bare: setting.made_dirs > 0,
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -163,6 +163,7 @@ impl Receiver {
             dirs: Vec::new(),
             deleting: Deleting::default(),
             root_is_whole: false,
+            listed_as: None,
             moved: Moved::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),
@@ -323,6 +324,7 @@ impl Receiver {
                 self.counted_missing(path, names);
             }
             (Place::LookBeside(file), Answer::Beside(found)) => self.looked_beside(file, found),
+            (Place::LookBesideRoot(meta), Answer::Beside(found)) => self.made_root(&meta, found),
             (Place::LinkBeside { file, beside }, Answer::Done(done)) => {
                 self.linked(file, beside, done);
             }

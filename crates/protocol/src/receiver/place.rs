@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::{RelPath, Span};
+use deltic_core::{Meta, RelPath, Span};
 
 use crate::message::FileNo;
 use crate::report::Change;
@@ -20,6 +20,7 @@ pub(super) enum Place {
     Compare(u32),
     Digest(Vec<FileNo>),
     LookBeside(FileNo),
+    LookBesideRoot(Meta),
     LookMissing(Vec<RelPath>),
     CountMissing(RelPath),
     LinkBeside {

@@ -1,11 +1,11 @@
 //! What is told of names and of progress: to whoever watches here, and at the sender.
 
-use deltic_core::{Meta, RelPath};
+use deltic_core::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
-use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, Trouble, TroubleKind};
 
-use super::Receiver;
+use super::{Receiver, Setting};
 
 impl Receiver {
     /// Counts a name that failed and tells both ends' users.
@@ -27,11 +27,31 @@ impl Receiver {
         self.notices.push_back(Notice::Trouble(trouble));
     }
 
+    /// Tells both ends' users that the root was not there.
+    pub(super) fn tell_root(&mut self) {
+        let Setting { made_dirs: dirs, rename, .. } = &self.setting;
+        let made = MadeRoot { dirs: *dirs, holds_file: rename.is_some() };
+        self.frames.push_back(ToSender::MadeRoot(made));
+        self.notices.push_back(Notice::MadeRoot(made));
+    }
+
     /// Tells both ends' users of a change.
     pub(super) fn changed(&mut self, change: Change) {
         self.totals.created += u64::from(change.action == Action::Created);
+        let change = self.as_listed(change);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
+    }
+
+    /// The change of what has another name here, as the sender calls it: so does rsync.
+    pub(super) fn as_listed(&self, change: Change) -> Change {
+        let is_it = |name: &Name| change.path.as_bytes() == name.as_bytes();
+        match &self.listed_as {
+            Some(listed) if self.setting.rename.as_ref().is_some_and(is_it) => {
+                Change { path: listed.clone(), ..change }
+            }
+            _ => change,
+        }
     }
 
     /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.

@@ -279,6 +279,10 @@ impl Sender {
                 None => Ok(()),
             },
             ToSender::Done { file, done } => self.done(file, done),
+            ToSender::MadeRoot(made) => {
+                self.notices.push_back(Notice::MadeRoot(made));
+                Ok(())
+            }
             ToSender::Changed(change) => {
                 if change.action == Action::Unchanged && !self.options.tells_unchanged {
                     return Err(PeerError::Unexpected("a name that is up to date"));

@@ -61,6 +61,7 @@ impl Told {
                 self.settled += bytes;
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
+            Notice::MadeRoot(_) => {}
             Notice::Changed(change) => self.changes.push(change),
             Notice::Trouble(trouble) => self.troubles.push(format!("{trouble:?}")),
             Notice::Entry { .. } => unreachable!("no case only lists"),

@@ -23,7 +23,7 @@ use deltic_protocol::options::Writing;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, Question, Totals, Trouble, TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -398,6 +398,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Done.replaced", ToSender::Done { file, done: replaced }.encode()),
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
+        ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 3, holds_file: true }).encode()),
         ("Changed", ToSender::Changed(change).encode()),
         ("Changed.linked", ToSender::Changed(linked_change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
@@ -554,6 +555,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 ToSender::Changed(Change { path, item, action, differs, facts })
             }
         ),
+        (number(), any::<bool>())
+            .prop_map(|(dirs, holds_file)| { ToSender::MadeRoot(MadeRoot { dirs, holds_file }) }),
         trouble().prop_map(ToSender::Trouble),
         vec(number(), 13).prop_map(|n| {
             ToSender::Finished(Totals {
