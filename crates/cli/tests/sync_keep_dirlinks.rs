@@ -89,6 +89,38 @@ fn what_came_through_a_link_is_not_deleted_under_another_name() {
     }
 }
 
+/// What came by either name stays, and so does what came by neither: nobody can tell whose it was.
+#[test]
+fn what_came_under_one_of_two_names_of_a_directory_is_not_deleted_under_the_other() {
+    for way in WAYS {
+        for (links, listed) in [
+            (&[("real", "dst/d")][..], ["d/f", "real/z", "d/sub/g", "real/sub/y"]),
+            (&[(".", "dst/d")], ["d/f", "real/z", "d/sub/g", "y"]),
+            (&[("real", "dst/d"), ("real", "dst/e")], ["d/f", "e/z", "d/sub/g", "e/sub/y"]),
+            (&[("real/below", "dst/d")], ["d/f", "real/below/z", "real/y", "d/sub/g"]),
+        ] {
+            let world = World::new();
+            for name in listed {
+                world.write(format!("src/{name}"), name);
+            }
+            world.mkdir("dst/real/below");
+            world.write("dst/gone/x", "goes");
+            links.iter().for_each(|(target, name)| world.link(target, name));
+            for round in 0..4 {
+                let run = world.sync(&["-aK", "--delete", &way.from("src/"), &way.to("dst/")]);
+                assert_eq!(run.code, Some(0), "{way:?} {links:?} {run:#?}");
+                for name in listed {
+                    let is = world.exists(format!("dst/{name}"));
+                    assert!(is, "{way:?} {links:?} {name}, round {round}");
+                }
+                assert!(world.path(links[0].1).is_symlink(), "{way:?} {links:?}");
+                // Of the root itself anything may have come under the other name.
+                assert_eq!(world.exists("dst/gone"), links[0].0 == ".", "{way:?} {links:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn without_it_links_give_way_and_nothing_behind_them_is_touched() {
     for way in WAYS {

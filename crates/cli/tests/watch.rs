@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::tree::picture;
-use common::{DELTIC, Run, SHELL, Way, World};
+use common::{DELTIC, Run, SHELL, Way, World, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -288,6 +288,44 @@ fn a_source_that_is_made_anew_is_watched_anew() {
     watching.settles("src", "dst");
     drop(held);
     watching.end(Signal::TERM);
+}
+
+/// Between rounds nothing of the source is held.
+#[test]
+fn a_source_that_is_watched_can_be_unmounted_and_is_watched_when_it_is_mounted_again() {
+    let world = World::new();
+    world.mkdir("src");
+    let mount = || Run::of(&mut world.command("mount", ["-t", "tmpfs", "tmpfs", "src"])).code;
+    if !is_root() || mount() != Some(0) {
+        return skip("nothing can be mounted here");
+    }
+    world.write("src/sub/a", "a");
+    let watching = Watching::start(&world, &words(Way::Local, "--delete"));
+    world.write("src/sub/b", "b");
+    watching.settles("src", "dst");
+    for name in ["c", "d"] {
+        let start = Instant::now();
+        let unmount = || Run::of(&mut world.command("umount", ["src"])).code;
+        while unmount() != Some(0) {
+            if start.elapsed() > Duration::from_secs(10) {
+                Run::of(&mut world.command("umount", ["-l", "src"]));
+                panic!("it is held");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(mount(), Some(0));
+        for name in ["a", "b", name] {
+            world.write(format!("src/sub/{name}"), name);
+        }
+        let start = Instant::now();
+        while !world.exists(format!("dst/sub/{name}")) {
+            assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(world.exists("dst/sub/a"), "nothing goes in the place of what is not mounted");
+    }
+    watching.end(Signal::TERM);
+    Run::of(&mut world.command("umount", ["-l", "src"]));
 }
 
 #[test]

@@ -41,6 +41,12 @@ pub(crate) struct Dir {
 pub(crate) struct KeptLinks(Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>);
 
 impl KeptLinks {
+    /// How many lead to this directory.
+    fn lead_to(&self, dir: (u64, u64)) -> usize {
+        let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
+        lock(&self.0).values().filter(is_it).count()
+    }
+
     /// What the last link on the way to `path` leads to, and the path behind that.
     fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
         let links = lock(&self.0);
@@ -57,6 +63,10 @@ impl KeptLinks {
             (at, _) = at.split_last()?;
         }
     }
+}
+
+const fn inode(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// How paths below a handle are resolved.
@@ -302,11 +312,26 @@ impl Dir {
         let Some(links) = self.links.as_ref().filter(|links| !lock(&links.0).is_empty()) else {
             return false;
         };
-        let Ok(stat) = dir.stat(name) else { return false };
-        let is_it = |fd: &Arc<OwnedFd>| {
-            fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (stat.st_dev, stat.st_ino))
-        };
-        lock(&links.0).values().any(is_it)
+        dir.stat(name).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+    }
+
+    /// Whether a kept symlink leads to this directory itself.
+    pub(crate) fn is_led_to(&self) -> bool {
+        let Some(links) = &self.links else { return false };
+        fs::fstat(self).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+    }
+
+    /// Which directory the kept symlink at `path` leads to, by device and number, and how many of them do.
+    pub(crate) fn behind_link(&self, path: &RelPath) -> Option<((u64, u64), usize)> {
+        let links = self.links.as_ref()?;
+        let behind = lock(&links.0).get(path).map(Arc::clone)?;
+        let behind = inode(&fs::fstat(&behind).ok()?);
+        Some((behind, links.lead_to(behind)))
+    }
+
+    /// Whether symlinks can be kept here.
+    pub(crate) const fn may_keep_links(&self) -> bool {
+        self.links.is_some()
     }
 
     /// The directory `path` below this one.

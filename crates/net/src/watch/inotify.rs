@@ -100,14 +100,13 @@ fn events() -> WatchFlags {
 struct Kernel {
     queue: OwnedFd,
     site: Site,
-    /// Names the directories that take part.
-    tree: deltic_store::local::Sources,
+    /// Names the directories that take part. Held only while somebody asks: what is held cannot be unmounted.
+    tree: Option<deltic_store::local::Sources>,
 }
 
 impl Kernel {
     fn new(queue: OwnedFd, site: Site) -> Self {
-        let tree = site.tree();
-        Self { queue, site, tree }
+        Self { queue, site, tree: None }
     }
 
     fn add(&self, dir: &RelPath) -> Result<i32, Errno> {
@@ -180,7 +179,7 @@ impl Site {
 
 impl Ground for Kernel {
     fn renew(&mut self) {
-        self.tree = self.site.tree();
+        self.tree = None;
     }
 
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched> {
@@ -198,7 +197,8 @@ impl Ground for Kernel {
 
     fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name> {
         // What cannot be listed cannot be copied, and who copies says so.
-        let Ok(listing) = self.tree.list(dir) else { return Vec::new() };
+        let tree = self.tree.get_or_insert_with(|| self.site.tree());
+        let Ok(listing) = tree.list(dir) else { return Vec::new() };
         let dirs = listing.entries.into_iter().filter(|entry| entry.meta.is_dir());
         dirs.map(|entry| entry.name).collect()
     }
@@ -227,10 +227,12 @@ impl Watcher {
         let all = self.watches.look_again(&mut self.ground);
         self.tell(vec![all]);
         begun.send(()).ok();
+        self.ground.renew();
         while self.wait(stop) {
             let mut changes = self.read();
             changes.extend(self.look());
             self.tell(changes);
+            self.ground.renew();
         }
     }
 

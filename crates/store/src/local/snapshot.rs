@@ -122,7 +122,7 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        if now == self.version || now.has_other_names_than(self.version) {
+        if now == self.version || now.is_but_for_more_names(self.version) {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
@@ -186,9 +186,9 @@ impl Version {
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
-    /// Whether this is `other`, but has more names or fewer: then ctime tells of these.
-    fn has_other_names_than(self, other: Self) -> bool {
-        self.names != other.names && self.is_but_for_names(other)
+    /// Whether this is `other`, but has more names: then ctime tells of these. One that lost a name may have been replaced.
+    fn is_but_for_more_names(self, other: Self) -> bool {
+        self.names > other.names && self.is_but_for_names(other)
     }
 
     /// Whether this is `other` but for its attributes.

@@ -2,7 +2,7 @@
 
 mod setting;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
-use super::snapshot::{LocalSnapshot, Versions, file_type, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -102,6 +102,8 @@ pub(super) struct Inner {
     pub(super) heritages: Heritages,
     /// Directories that still lack their mode.
     unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
+    looked_at: Mutex<HashSet<(u64, u64)>>,
 }
 
 /// A directory that still lacks its mode.
@@ -246,6 +248,7 @@ impl LocalStore {
             owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
             heritages: Heritages::default(),
             unfinished: Mutex::default(),
+            looked_at: Mutex::default(),
         })))
     }
 
@@ -361,6 +364,10 @@ impl LocalStore {
             if self.has_new_root() {
                 own.mode |= 0o777 & !self.0.umask;
             }
+            if self.0.root.may_keep_links() {
+                let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
+                lock(&self.0.looked_at).insert(inode_of(&stat));
+            }
             return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
         }
         let place = self.place_after(LOOK, path, last);
@@ -389,6 +396,9 @@ impl LocalStore {
 
     fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
         let meta = place.look(self.0.see)?;
+        if meta.is_dir() && self.0.root.may_keep_links() {
+            lock(&self.0.looked_at).insert(inode_of(&place.dir.stat(&place.name)?));
+        }
         Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
 }
@@ -405,20 +415,21 @@ impl Inner {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
-    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link.
+    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or goes, but the
+    /// directory was told under another name as well. What stands there may have come under that.
     pub(super) fn is_led_to(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {
             let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
-            if self.root.keeps_link(&at) {
-                return false;
+            if let Some((behind, links)) = self.root.behind_link(&at) {
+                return links > 1 || lock(&self.looked_at).contains(&behind);
             }
             if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
                 return true;
             }
             at = above;
         }
-        false
+        self.root.is_led_to()
     }
 
     /// Whether this is on the file system of the root.
