@@ -27,6 +27,7 @@ mod size;
 mod summary;
 mod tell;
 mod view;
+mod words;
 mod zone;
 
 use std::process::ExitCode;

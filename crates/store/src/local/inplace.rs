@@ -225,7 +225,7 @@ impl Writer<'_> {
             let runs = if has_holes {
                 self.of.lacks_of(from.file, start..end, start)?.ok_or(Errno::IO)?
             } else {
-                vec![start..end]
+                std::iter::once(start..end).collect()
             };
             for run in runs {
                 let start = run.start;

@@ -378,7 +378,7 @@ impl Rebuild for LocalRebuild {
                     changing.unstage(&(new_start..new_end));
                     changing.lacks_of(source.file, old.clone(), new_start)?
                 }
-                None => Some(vec![new_start..new_end]),
+                None => Some(std::iter::once(new_start..new_end).collect()),
             };
             let Some(runs) = runs else { return Ok(false) };
             for run in runs {
