@@ -20,6 +20,7 @@ mod numbers;
 mod output;
 mod place;
 mod plan;
+mod popt;
 mod progress;
 mod question;
 mod rate;
@@ -27,6 +28,7 @@ mod size;
 mod summary;
 mod tell;
 mod view;
+mod words;
 mod zone;
 
 use std::process::ExitCode;
@@ -37,7 +39,12 @@ use args::Command;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    match args::parse(std::env::args_os()) {
+    let parsed = args::parse(std::env::args_os());
+    let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
+    if let Some(program) = std::env::args_os().next().filter(|_| !is_far) {
+        popt::warn(&program);
+    }
+    match parsed {
         Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)).into(),
         Err(error) => args::explain(&error).into(),
     }

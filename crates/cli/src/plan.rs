@@ -47,6 +47,7 @@ impl Request {
             [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
             operands => ends(operands)?,
         };
+        let (sources, destination) = args.select.split((sources, destination))?;
         // Nothing is brought there: no need to go.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
         let select = args.select.select(operands, recursive(args));

@@ -197,6 +197,28 @@ fn options_are_not_abbreviated_just_as_in_rsync() {
 }
 
 #[test]
+fn aliases_of_rsync_are_not_read_and_that_is_said() {
+    let world = World::new();
+    world.write("src/file", "x");
+    world.link(DELTIC, "rsync");
+    let called = |program: &str, popt: &str, words: &[&str]| {
+        world.write(".popt", popt);
+        Run::of(&mut world.command(&world.path(program).display().to_string(), words))
+    };
+    let aliases = "# aliases\nrsync\talias --mirror -a --delete\n";
+    let words = ["-a", "src/", "dst"];
+    let run = called("rsync", aliases, &words);
+    assert_eq!((run.code, run.stderr.lines().count()), (Some(0), 1), "{run:#?}");
+    assert!(run.stderr.contains(".popt: aliases of rsync are not read"), "{run:#?}");
+    let run = called("rsync", aliases, &["--mirror", "src/", "dst"]);
+    assert!(run.code == Some(1) && run.stderr.contains("aliases of rsync"), "{run:#?}");
+    let run = called("rsync", "other alias -x --y\n# rsync alias\n", &words);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    let run = called(DELTIC, aliases, &["sync", "-a", "src/", "dst"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+}
+
+#[test]
 fn called_as_rsync_it_is_sync() {
     let world = world();
     std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();

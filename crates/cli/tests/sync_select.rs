@@ -203,10 +203,10 @@ fn mkpath_makes_every_directory_on_the_way() {
 #[test]
 fn a_list_of_names_says_what_is_taken() {
     for way in WAYS {
-        for (list, zero) in [("# no\na/b\n\n/c/file\r\n../top\n", ""), ("a/b\0c/file\0top\0", "-0")]
-        {
+        for (list, zero) in [("a/b\n\n/c/file\r\n../top\n", ""), ("a/b\0c/file\0top\0", "-0")] {
             let world = world();
-            world.write("list", list);
+            let comment = if way == Way::Pull || zero == "-0" { "" } else { "# no\n" };
+            world.write("list", format!("{comment}{list}"));
             sync(&world, way, &format!("-t {zero} --files-from=list"), &["src"]);
             let names = ["a", "a/b", "c", "c/file", "top"];
             assert_eq!(all(&world, "dst"), names, "{way:?}: directories come empty without -r");
@@ -390,8 +390,92 @@ fn patterns_of_remote_sources_are_expanded_there() {
     assert!(world.exists("dst/src/a/other") && world.exists("dst/src/x.h"));
     world.fails(23, "h:src/*.zip dst/");
     world.write("src/with space", "x");
-    world.ok("-s --old-args h:src/with* dst/");
+    world.ok("-s h:src/with* dst/");
     assert!(world.exists("dst/with space"));
+}
+
+/// As with rsync, which sends a list of this machine on as it is; but for comments in lists that end in NULs.
+#[test]
+fn a_comment_in_a_list_is_a_name_where_the_list_goes_to_the_sources_or_ends_in_nuls() {
+    for way in WAYS {
+        let world = World::new();
+        for name in ["src/#a", "src/;b", "src/c"] {
+            world.write(name, name);
+        }
+        world.write("list", "#a\n;b\nc\n");
+        world.write("list0", "#a\0;b\0c\0");
+        let names = |words: &str| {
+            let to = format!("dst{}/", words.len());
+            world.ok(&format!("-a {words} {} {}", way.from("src"), way.to(&to)));
+            let mut names = world.names(&to);
+            names.sort();
+            names
+        };
+        let all = ["#a", ";b", "c"];
+        let lines = if way == Way::Pull { &all[..] } else { &["c"] };
+        assert_eq!(names("--files-from=list"), lines, "{way:?}");
+        assert_eq!(names("-0 --files-from=list0"), all, "{way:?}");
+        if way == Way::Pull {
+            assert_eq!(names("--files-from=:list"), ["c"]);
+            assert_eq!(names("-0 --files-from=:list0"), all);
+        }
+    }
+}
+
+/// As a shell would have them over there.
+#[test]
+fn old_words_are_split_for_the_other_machine() {
+    let made = || {
+        let world = World::new();
+        for name in ["docs/a", "media/b", "my dir/c", "x*/d", "docs media/e"] {
+            world.write(name, name);
+        }
+        world
+    };
+    let run = |world: &World, told: Option<&str>, words: &[&str]| {
+        let all = ["sync", "-a", "-e", SHELL, "--deltic-path", DELTIC];
+        let mut command = world.command(DELTIC, all.iter().chain(words));
+        if let Some(told) = told {
+            command.env("RSYNC_OLD_ARGS", told);
+        }
+        Run::of(&mut command)
+    };
+    for (told, words, wanted) in [
+        (None, &["--old-args", "h:docs media", "dst"][..], "docs media"),
+        (Some("1"), &["h:do*s med*", "dst"], "docs media"),
+        (Some("1"), &["--no-old-args", "h:docs media", "dst"], "docs media/e"),
+        (Some("1"), &["-s", "h:docs media", "dst"], "docs media/e"),
+        (Some("0"), &["h:docs media", "dst"], "docs media/e"),
+        (None, &["--old-args", "--no-old-args", "h:docs media", "dst"], "docs media/e"),
+        (None, &["--old-args", r"h:my\ dir 'x*'", ":docs", "dst"], "my dir|x*|docs"),
+        (None, &["--old-args", "docs", r"h:dst/\ new"], ""),
+    ] {
+        let world = made();
+        world.mkdir("dst");
+        let run = run(&world, told, words);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words:?} {run:#?}");
+        let mut wanted: Vec<_> = match wanted {
+            "docs media" => vec!["docs", "media"],
+            "docs media/e" => vec!["docs media"],
+            "" => vec![" new"],
+            names => names.split('|').collect(),
+        };
+        let mut names = world.names("dst");
+        names.sort();
+        wanted.sort_unstable();
+        assert_eq!(names, wanted, "{words:?}");
+    }
+    let world = made();
+    for words in [["h:$HOME/docs", "dst"], ["h:`ls`", "dst"], ["docs", "h:d*"]] {
+        let run = run(&world, Some("1"), &words);
+        assert_eq!(run.code, Some(4), "{words:?} {run:#?}");
+        assert!(run.stderr.contains("no shell is run on paths"), "{run:#?}");
+    }
+    for words in [&["docs", "h:one two"][..], &["-s", "--old-args", "docs", "h:x"]] {
+        let run = run(&world, (words.len() == 2).then_some("1"), words);
+        assert_eq!(run.code, Some(1), "{words:?} {run:#?}");
+    }
+    assert!(!world.exists("dst") && !world.exists("one"));
 }
 
 #[test]

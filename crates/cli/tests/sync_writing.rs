@@ -481,6 +481,31 @@ fn a_tail_grows_from_front_to_back_whenever_its_run_is_killed() {
     }
 }
 
+/// Where all is zeros, each chunk equals each: which of them comes from where does not count.
+#[test]
+fn what_equals_what_lies_there_is_not_written_in_place() {
+    const LEN: u64 = 48 << 20;
+    for way in WAYS {
+        for (at, len) in [(0, 4096), (LEN / 2 + 1000, 12_000), (LEN - 10, 10)] {
+            for words in ["--no-whole-file", "--no-whole-file -S", "-W"] {
+                let world = World::new();
+                world.mkdir("dst");
+                for name in ["src/image", "dst/image"] {
+                    fs::File::create(world.path(name)).unwrap().set_len(LEN).unwrap();
+                    world.set_time(name, 1_000_000_000);
+                }
+                let source = fs::OpenOptions::new().write(true).open(world.path("src/image"));
+                source.unwrap().write_all_at(&noise(len, 1), at).unwrap();
+                let ends = format!("{} {}", way.from("src/"), way.to("dst/"));
+                world.ok(&format!("-a --inplace --no-fsync {words} {ends}"));
+                assert_eq!(world.read("src/image"), world.read("dst/image"), "{way:?} {words}");
+                let most = (len as u64 + 2 * 4096) / 512;
+                assert!(blocks(&world, "dst/image") <= most, "{way:?} {words} {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn only_tails_are_added_and_what_is_not_shorter_stays() {
     for option in ["--append", "--append-verify"] {

@@ -38,7 +38,7 @@ pub use deltic_store::reason;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
-pub use sources::read_names;
+pub use sources::{ListForm, read_names};
 pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};

@@ -121,13 +121,26 @@ fn source_options(options: &Options) -> SourceOptions {
     }
 }
 
-/// The names of a list in a file: lines, or what ends in a NUL. Empty ones and comments are none.
+/// How a list holds names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListForm {
+    /// Each ends in a NUL.
+    Nuls,
+    /// Each is a line.
+    Lines,
+    /// The same, where a line that begins with `#` or `;` is a comment.
+    Commented,
+}
+
+/// The names of a list in a file. Empty ones are none.
 ///
 /// # Errors
 /// Where it cannot be read, or is too long for one session.
-pub fn read_names(from: impl Read, nul: bool) -> io::Result<Packed> {
+pub fn read_names(from: impl Read, form: ListForm) -> io::Result<Packed> {
+    let nul = form == ListForm::Nuls;
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
-    let is_name = |line: &&[u8]| !matches!(line, [] | [b'#' | b';', ..]);
+    let is_comment = |line: &[u8]| form == ListForm::Commented && matches!(line, [b'#' | b';', ..]);
+    let is_name = |line: &&[u8]| !line.is_empty() && !is_comment(line);
     let mut from = BufReader::new(from.take(MAX_NAMES_BYTES as u64 + 1));
     let (mut names, mut bytes, mut text) = (Packed::default(), 0, Vec::new());
     while from.read_until(if nul { 0 } else { b'\n' }, &mut text)? > 0 {
@@ -144,7 +157,8 @@ pub fn read_names(from: impl Read, nul: bool) -> io::Result<Packed> {
 
 /// The names of the list in the file `path` on this machine.
 pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Packed, SyncError> {
-    let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, nul));
+    let form = if nul { ListForm::Nuls } else { ListForm::Commented };
+    let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, form));
     read.map_err(|error| {
         SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))
     })
@@ -237,12 +251,13 @@ mod tests {
 
     #[test]
     fn lists_are_lines_or_end_in_nul_and_have_comments() {
-        let names = |text: &str, nul| {
-            let names = read_names(text.as_bytes(), nul).unwrap();
+        let names = |text: &str, form| {
+            let names = read_names(text.as_bytes(), form).unwrap();
             names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!(names("a\r\n\n# no\n;no\nb c", false), ["a", "b c"]);
-        assert_eq!(names("a\nb\0c\0", true), ["a\nb", "c"]);
+        assert_eq!(names("a\r\n\n# no\n;no\nb c", ListForm::Commented), ["a", "b c"]);
+        assert_eq!(names("a\n#b\n\n;c", ListForm::Lines), ["a", "#b", ";c"]);
+        assert_eq!(names("a\nb\0\0#c\0", ListForm::Nuls), ["a\nb", "#c"]);
     }
 
     #[test]

@@ -4,15 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ArgAction;
 use deltic_core::Mounts;
 use deltic_core::path::printable;
-use deltic_net::plan::{Names, Sources};
-use deltic_net::read_names;
+use deltic_net::plan::{Destination, Names, Sources};
+use deltic_net::{ListForm, read_names};
 use deltic_protocol::options::{Missing, Select};
 
 use crate::place::Place;
+use crate::words;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,13 +73,19 @@ pub(crate) struct SelectArgs {
     /// Remove at the destination what the sources name and is not there
     #[arg(long)]
     delete_missing_args: bool,
-    /// Accepted as in rsync: no remote shell sees a path, so none is split
-    #[arg(long, alias = "no-old-args", action = ArgAction::Count, hide = true)]
+    /// Split paths on the other machine at blanks, as its shell would; it sees none, so what only a shell can do is refused
+    #[arg(long, action = ArgAction::Count, overrides_with = "no_old_args", hide = true)]
     old_args: u8,
+    /// Take back --old-args, also of RSYNC_OLD_ARGS
+    #[arg(long, overrides_with = "old_args", hide = true)]
+    no_old_args: bool,
     /// Accepted as in rsync: paths never travel in a command line
     #[arg(short = 's', long, action = ArgAction::Count, hide = true)]
-    #[arg(aliases = ["protect-args", "no-s", "no-secluded-args", "no-protect-args"])]
+    #[arg(alias = "protect-args", overrides_with = "no_secluded_args")]
     secluded_args: u8,
+    /// Take back --secluded-args
+    #[arg(long, aliases = ["no-s", "no-protect-args"], overrides_with = "secluded_args", hide = true)]
+    no_secluded_args: bool,
 }
 
 impl SelectArgs {
@@ -107,6 +114,37 @@ impl SelectArgs {
         }
     }
 
+    /// The same ends, with paths on the other machine split as its shell would, where that is asked for.
+    pub(crate) fn split(
+        &self,
+        (sources, destination): (Sources, Destination),
+    ) -> Result<(Sources, Destination)> {
+        if self.old_args > 0 && self.secluded_args > 0 {
+            bail!("--secluded-args cannot be used with --old-args");
+        }
+        let told = || std::env::var("RSYNC_OLD_ARGS").ok()?.parse::<i32>().ok();
+        let is_open = self.secluded_args == 0 && !self.no_old_args;
+        if self.old_args == 0 && !(is_open && told().is_some_and(|times| times != 0)) {
+            return Ok((sources, destination));
+        }
+        let sources = match sources {
+            Sources::Remote { host, paths } => {
+                let words = paths.iter().map(|path| words::split(path));
+                let paths = words.collect::<Result<Vec<_>>>()?.concat();
+                ensure!(!paths.is_empty(), "--old-args: no source after the host");
+                Sources::Remote { host, paths }
+            }
+            here => here,
+        };
+        let destination = match destination {
+            Destination::Remote { host, path } => {
+                Destination::Remote { host, path: words::only(&path)? }
+            }
+            here => here,
+        };
+        Ok((sources, destination))
+    }
+
     /// Whether what files list ends in NULs.
     pub(crate) const fn ends_in_nuls(&self) -> bool {
         self.from0
@@ -132,13 +170,19 @@ impl SelectArgs {
         if count != 1 {
             bail!("--files-from takes one source and a destination");
         }
+        let form = match sources {
+            _ if self.from0 => ListForm::Nuls,
+            Sources::Local(_) => ListForm::Commented,
+            // It goes there as it is.
+            Sources::Remote { .. } => ListForm::Lines,
+        };
         if file == "-" {
-            let names = read_names(std::io::stdin(), self.from0);
+            let names = read_names(std::io::stdin(), form);
             return Ok(Names::Here(names.context("read standard input")?));
         }
         match (remote(file)?, sources) {
             (None, _) => {
-                let names = File::open(file).and_then(|open| read_names(open, self.from0));
+                let names = File::open(file).and_then(|open| read_names(open, form));
                 let shown = printable(file.as_bytes());
                 Ok(Names::Here(names.with_context(|| format!("read {shown}"))?))
             }

@@ -1,6 +1,6 @@
 //! A file that is changed where it is (`--inplace`): it keeps its inode, its other names and whoever has it open.
 //!
-//! What lies where it lay is not touched. All else is staged, and written into the file once the whole new version is
+//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file once the whole new version is
 //! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
 //! leaves the old version. Whoever ends a session waits for the files that are [changing](UnderWay). Only a kill
 //! while the staged bytes are written leaves neither version. Each write gives the file the present for its time, which
@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::attrs::set_mode;
-use super::copy::{Copier, End, read_through};
+use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
@@ -120,6 +120,39 @@ impl Changing {
         }
     }
 
+    /// Which of `bytes`, which are for `start` on, the file does not have there: runs of whole blocks, but for the ends. What it
+    /// has is not written over, and a hole that is to hold zeros stays one.
+    pub(super) fn lacks(&self, start: u64, bytes: &[u8]) -> Result<Vec<Range<u64>>, Errno> {
+        let mut here = vec![0; bytes.len()];
+        let has = read_at(&self.file, start, &mut here)?;
+        let (mut runs, mut done) = (Vec::new(), 0);
+        while done < bytes.len() {
+            let at = start + done as u64;
+            let end = bytes.len().min(done + (BLOCK_BYTES - at % BLOCK_BYTES) as usize);
+            if end > has || bytes[done..end] != here[done..end] {
+                join(&mut runs, at..start + end as u64);
+            }
+            done = end;
+        }
+        Ok(runs)
+    }
+
+    /// The same of the bytes `old` of `from`; `None` where that ends before.
+    pub(super) fn lacks_of(
+        &self,
+        from: BorrowedFd<'_>,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<Option<Vec<Range<u64>>>, Errno> {
+        let (start, mut runs) = (old.start, Vec::new());
+        let whole = read_through(from, old, |at, bytes| {
+            let more = self.lacks(new_start + (at - start), bytes)?;
+            more.into_iter().for_each(|run| join(&mut runs, run));
+            Ok(())
+        })?;
+        Ok(whole.then_some(runs))
+    }
+
     /// Whether all of these bytes are staged.
     pub(super) fn has_staged(&self, range: &Range<u64>) -> bool {
         let staged = lock(&self.staged);
@@ -192,15 +225,26 @@ impl Writer<'_> {
     ) -> Result<(), Errno> {
         let from = End { file: staged.as_fd(), device };
         let to = End { file: self.file().as_fd(), device: self.of.version.device() };
+        let is = fs::fstat(self.file())?;
+        // Zeros that were sent would fill them.
+        let has_holes = (is.st_blocks as u64).saturating_mul(512) < is.st_size as u64;
         for (&start, &end) in lock(&self.of.staged).iter() {
-            let whole = if writing.sparse {
-                let write = |at, bytes: &[u8]| write_sparse(to.file, at, bytes, Under::Blocks);
-                read_through(from.file, start..end, write)?
+            let runs = if has_holes {
+                self.of.lacks_of(from.file, start..end, start)?.ok_or(Errno::IO)?
             } else {
-                copier.copy(from, start..end, to, start)?
+                std::iter::once(start..end).collect()
             };
-            if !whole {
-                return Err(Errno::IO);
+            for run in runs {
+                let start = run.start;
+                let whole = if writing.sparse {
+                    let write = |at, bytes: &[u8]| write_sparse(to.file, at, bytes, Under::Blocks);
+                    read_through(from.file, run, write)?
+                } else {
+                    copier.copy(from, run, to, start)?
+                };
+                if !whole {
+                    return Err(Errno::IO);
+                }
             }
         }
         if fs::fstat(self.file())?.st_size as u64 == len {
@@ -208,6 +252,14 @@ impl Writer<'_> {
         } else {
             fs::ftruncate(self.file(), len)
         }
+    }
+}
+
+/// Adds a run behind others.
+fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
+    match runs.last_mut() {
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
     }
 }
 

@@ -375,16 +375,34 @@ impl Rebuild for LocalRebuild {
         let source = End { file: from.as_fd(), device: from.version().device() };
         let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
         self.room.reserve(&self.staged.file, new_start..new_end);
-        let copied = if self.store.writing.sparse {
-            let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
-            read_through(source.file, old, put)
-        } else {
-            self.store.copier.copy(source, old, to, new_start)
+        let copied = || {
+            let runs = match &self.changing {
+                Some(changing) => {
+                    changing.unstage(&(new_start..new_end));
+                    changing.lacks_of(source.file, old.clone(), new_start)?
+                }
+                None => Some(std::iter::once(new_start..new_end).collect()),
+            };
+            let Some(runs) = runs else { return Ok(false) };
+            for run in runs {
+                let old_at = |at: u64| start + (at - new_start);
+                let old = old_at(run.start)..old_at(run.end);
+                let whole = if self.store.writing.sparse {
+                    let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
+                    read_through(source.file, old, put)
+                } else {
+                    self.store.copier.copy(source, old, to, run.start)
+                };
+                if let Some(changing) = &self.changing {
+                    changing.stage(run);
+                }
+                if !whole? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         };
-        if let Some(changing) = &self.changing {
-            changing.stage(new_start..new_end);
-        }
-        let whole = copied.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
         from.check_unchanged()?;
         if whole { Ok(()) } else { Err(StoreError::new("copy to", &self.path, Errno::INVAL)) }
@@ -404,8 +422,14 @@ impl Rebuild for LocalRebuild {
         if content == Content::OldAndSent {
             return self.write(new_start, bytes);
         }
-        let written = self.put(new_start, bytes);
-        written.at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+        let written = || {
+            let Some(changing) = &self.changing else { return self.put(new_start, bytes) };
+            changing.unstage(&(new_start..new_start + bytes.len() as u64));
+            let part = |at: u64| (at - new_start) as usize;
+            let mut runs = changing.lacks(new_start, bytes)?.into_iter();
+            runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
+        };
+        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {

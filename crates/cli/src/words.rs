@@ -1,0 +1,116 @@
+//! A remote path as old scripts write it (`--old-args`): words for the far end's shell, which splits and unquotes them. Here
+//! no shell sees them: blanks and quotes are read as one would, wildcards are the far end's, and what only a shell can do is
+//! refused.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use anyhow::{Result, bail};
+use deltic_core::path::printable;
+
+use crate::args::accepted::Unsupported;
+
+/// A byte of a word, and whether it was quoted.
+type Quotable = (u8, bool);
+
+/// The words of `path`, with wildcards for the far end.
+///
+/// # Errors
+/// [`Unsupported`], where there is something in it that a shell would run or fill in.
+pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
+    let (mut words, mut word): (Vec<OsString>, Option<Vec<Quotable>>) = (Vec::new(), None);
+    let mut quote = None;
+    let mut bytes = path.as_bytes().iter().copied();
+    let refuse = || bail!(Unsupported::new(format!("--old-args '{}'", show(path)), NO_SHELL));
+    while let Some(byte) = bytes.next() {
+        let is_escape = byte == b'\\' && quote != Some(b'\'');
+        let is_for_shell = match quote {
+            Some(b'\'') => false,
+            Some(_) => b"$`".contains(&byte),
+            None => b"$`;&|<>(){}\n".contains(&byte) || byte == b'#' && word.is_none(),
+        };
+        match (byte, quote) {
+            _ if is_for_shell => return refuse(),
+            _ if is_escape => {
+                let Some(next) = bytes.next() else { return refuse() };
+                let word = word.get_or_insert_default();
+                // Between double quotes it stands for itself, but before these.
+                if quote.is_some() && !b"$`\"\\".contains(&next) {
+                    word.push((byte, true));
+                }
+                word.push((next, true));
+            }
+            (_, Some(open)) if byte == open => quote = None,
+            (b'"' | b'\'', None) => {
+                word.get_or_insert_default();
+                quote = Some(byte);
+            }
+            (b' ' | b'\t', None) => words.extend(word.take().map(finish)),
+            _ => word.get_or_insert_default().push((byte, quote.is_some())),
+        }
+    }
+    if quote.is_some() {
+        return refuse();
+    }
+    words.extend(word.map(finish));
+    Ok(words)
+}
+
+/// The word of `path`, a destination, if it is one and no pattern.
+///
+/// # Errors
+/// As [`split`].
+pub(crate) fn only(path: &OsStr) -> Result<OsString> {
+    let mut words = split(path)?;
+    match (words.pop(), &words[..]) {
+        (Some(word), []) if !deltic_core::glob::has_wildcards(word.as_bytes()) => Ok(word),
+        (_, []) => bail!(Unsupported::new(format!("--old-args '{}'", show(path)), NO_SHELL)),
+        _ => bail!("--old-args: '{}' is more than one destination", show(path)),
+    }
+}
+
+/// A word as the far end takes it: with a backslash before what is no wildcard, where it is taken for a pattern.
+fn finish(word: Vec<Quotable>) -> OsString {
+    let is_pattern = word.iter().any(|(byte, _)| b"*?[".contains(byte));
+    let of = |(byte, quoted): Quotable| {
+        let stands_for_itself = is_pattern && quoted && b"*?[]\\".contains(&byte);
+        stands_for_itself.then_some(b'\\').into_iter().chain([byte])
+    };
+    OsString::from_vec(word.into_iter().flat_map(of).collect())
+}
+
+fn show(path: &OsStr) -> String {
+    printable(path.as_bytes())
+}
+
+const NO_SHELL: &str =
+    "no shell is run on paths: write them out, each by itself, and leave out --old-args";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        for (path, wanted) in [
+            ("docs media", &["docs", "media"][..]),
+            ("  a\t b  ", &["a", "b"]),
+            (r#"my\ file 'and this' "or this""#, &["my file", "and this", "or this"]),
+            ("do*s me'd ia'", &["do*s", "med ia"]),
+            (r"a\*b", &[r"a\*b"]),
+            (r"'*'x? y", &[r"\*x?", "y"]),
+            (r"a\\b", &[r"a\b"]),
+            ("''", &[""]),
+            ("a#b 'c$d'", &["a#b", "c$d"]),
+            ("", &[]),
+        ] {
+            assert_eq!(split(OsStr::new(path)).unwrap(), wanted, "{path}");
+        }
+        for path in ["$HOME/x", "`ls`", "a;b", "a {b,c}", "a > b", "\"$x\"", "'a", "a\\", "#a"] {
+            let refused = split(OsStr::new(path)).unwrap_err();
+            assert!(refused.is::<Unsupported>(), "{path}");
+        }
+        assert_eq!(only(OsStr::new("'my dir'")).unwrap(), "my dir");
+        assert!(["a b", "a*", ""].iter().all(|path| only(OsStr::new(path)).is_err()));
+    }
+}
