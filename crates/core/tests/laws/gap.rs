@@ -218,6 +218,9 @@ proptest! {
         len in all_block_lens(),
     ) {
         let (old, new) = (random(seed, lens.0), random(!seed, lens.1));
+        // The last block may be of a byte, and that the same.
+        let last = &old[old.len() - old.len() % len.get() as usize..];
+        prop_assume!(last.is_empty() || !new.ends_with(last));
         let is_literal = seeds(seed).map(|seed| {
             let delta = GapDelta::of(&new, &GapSums::of(&old, len, seed), seed);
             delta.literal_len() == new.len() && delta.ops().count() == 1
