@@ -414,7 +414,7 @@ impl Both<'_> {
             [("told", &ours.stdout, &theirs.stdout), ("logged", &log(ours), &log(theirs))]
         {
             let (mut ours, mut theirs) = (self.told_lines(ours), self.told_lines(theirs));
-            theirs.retain(|line| !is_meant(line));
+            theirs.retain(|line| !is_meant(line) || ours.contains(line));
             // A dry run names what the limit spares.
             ours.retain(|line| !limited || !line.starts_with("*deleting "));
             for (who, one, other) in [("deltic", &ours, &theirs), ("rsync", &theirs, &ours)] {
