@@ -12,6 +12,7 @@ use deltic_net::plan::{Names, Sources};
 use deltic_net::read_names;
 use deltic_protocol::options::{Missing, Select};
 
+use super::COMPATIBLE;
 use crate::place::Place;
 
 /// The words of it.
@@ -19,7 +20,7 @@ use crate::place::Place;
 #[command(next_help_heading = "Which names take part")]
 pub(crate) struct SelectArgs {
     /// Take directories without what is in them (but for those that end in a slash)
-    #[arg(short = 'd', long, aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
+    #[arg(short = 'd', long, visible_aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
     dirs: bool,
     /// Skip directories, though --files-from or --list-only says otherwise
     #[arg(long, alias = "no-d", overrides_with = "dirs", hide = true)]
@@ -73,10 +74,10 @@ pub(crate) struct SelectArgs {
     #[arg(long)]
     delete_missing_args: bool,
     /// Accepted as in rsync: no remote shell sees a path, so none is split
-    #[arg(long, alias = "no-old-args", action = ArgAction::Count, hide = true)]
+    #[arg(long, alias = "no-old-args", action = ArgAction::Count, help_heading = COMPATIBLE)]
     old_args: u8,
     /// Accepted as in rsync: paths never travel in a command line
-    #[arg(short = 's', long, action = ArgAction::Count, hide = true)]
+    #[arg(short = 's', long, action = ArgAction::Count, help_heading = COMPATIBLE)]
     #[arg(aliases = ["protect-args", "no-s", "no-secluded-args", "no-protect-args"])]
     secluded_args: u8,
 }
