@@ -200,6 +200,11 @@ fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             words.insert(1, "sync".into());
         }
     }
+    if words.get(1).is_some_and(|word| word == "help") {
+        // `help sync` is `sync --help`.
+        words.remove(1);
+        words.push("--help".into());
+    }
     if let [_, command, help] = &mut words[..]
         && (command == "sync" || command == "rsync")
         && help == "-h"
@@ -352,7 +357,7 @@ pub(crate) struct SyncArgs {
     #[arg(short = 'W', long, overrides_with = "no_whole_file", help_heading = TRAVEL)]
     pub(crate) whole_file: bool,
     /// Send only what changed of a file; the default over a connection
-    #[arg(long, overrides_with = "whole_file", help_heading = TRAVEL)]
+    #[arg(long, visible_alias = "no-W", overrides_with = "whole_file", help_heading = TRAVEL)]
     pub(crate) no_whole_file: bool,
     /// How files go that do not go whole: Deltic's own way, or that of a system of the papers, to compare with (no journal to resume by)
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]

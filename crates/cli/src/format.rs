@@ -103,10 +103,10 @@ impl Setting {
             (None, source) => source.map(PathBuf::as_path),
         };
         let above = above.map_or(&b""[..], |above| above.as_os_str().as_bytes());
-        let above = above.strip_prefix(b"/").unwrap_or(above);
-        let above = above.strip_suffix(b"/").unwrap_or(above);
+        let parts = above.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        let above = parts.collect::<Vec<_>>().join(&b'/');
         let name = if path.is_empty() { b"." } else { path };
-        if above.is_empty() { name.to_vec() } else { [above, b"/", name].concat() }
+        if above.is_empty() { name.to_vec() } else { [&above[..], b"/", name].concat() }
     }
 }
 
@@ -169,6 +169,11 @@ impl Format {
     }
 }
 
+/// The name alone, which is what rsync says of what changed in its attributes, where nothing itemizes it.
+pub(crate) fn plain(change: &Change, escape: Escape) -> Vec<u8> {
+    escape.escaped(&name(change))
+}
+
 /// What rsync says of a name that is up to date, where nothing itemizes it.
 pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
     [&*escape.escaped(&name(change)), b" is uptodate"].concat()
@@ -209,9 +214,13 @@ impl Place {
     /// What it stands for.
     fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
         let mut text = self.value(change, setting);
-        let missing = self.width.saturating_sub(text.len());
+        // As in rsync an arrow has its own width, and so has what stands for one.
+        let arrow =
+            if self.what == b'L' && (self.width > 0 || self.left) { ARROW_BYTES } else { 0 };
+        text.resize(text.len().max(arrow), b' ');
+        let missing = (self.width + arrow).saturating_sub(text.len());
         let blanks = std::iter::repeat_n(b' ', missing);
-        let at = if self.left { text.len() } else { 0 };
+        let at = if self.left { text.len() } else { arrow };
         text.splice(at..at, blanks);
         text
     }
@@ -290,6 +299,8 @@ fn permissions(mode: u32) -> String {
 
 /// Escapes with a meaning; `%a`, `%h`, `%P` and `%u` are for rsync's daemons and stand for themselves, as in rsync.
 const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
+/// Length of ` -> ` and ` => `.
+const ARROW_BYTES: usize = 4;
 /// Widest column.
 const MAX_WIDTH: usize = 4096;
 /// Length of a checksum in rsync's default.

@@ -12,6 +12,8 @@ pub(crate) struct Style {
     arrow: char,
     /// How a new time shows on a file that is replaced: `T` where it becomes the time of the transfer.
     time: char,
+    /// Whether links keep the time of the transfer all the same.
+    omits_link_times: bool,
 }
 
 impl Style {
@@ -20,6 +22,7 @@ impl Style {
         Self {
             arrow: if matches!(plan.destination, Destination::Remote { .. }) { '<' } else { '>' },
             time: if plan.options.times { 't' } else { 'T' },
+            omits_link_times: plan.options.metadata.omit_link_times,
         }
     }
 
@@ -37,7 +40,8 @@ impl Style {
     /// Whether it gives the name the time of the run: as rsync tells, where times are not carried.
     pub(crate) fn retimes(self, change: &Change) -> bool {
         let copied = change.action == Action::Copied && change.item == Item::File;
-        self.time == 'T' && (copied || change.action == Action::Updated)
+        let omits = self.omits_link_times && change.item == Item::Symlink;
+        (self.time == 'T' || omits) && (copied || change.action == Action::Updated)
     }
 
     /// `Y`: content crosses over, something is made here, a name is linked, or only attributes are set.
@@ -88,7 +92,7 @@ fn kind(item: Item) -> char {
 #[cfg(test)]
 impl Style {
     /// The style of a push that carries times.
-    pub(crate) const SENDING: Self = Self { arrow: '<', time: 't' };
+    pub(crate) const SENDING: Self = Self { arrow: '<', time: 't', omits_link_times: false };
 }
 
 #[cfg(test)]
@@ -97,9 +101,9 @@ mod tests {
     use deltic_core::RelPath;
     use deltic_protocol::report::Facts;
 
-    const PULL: Style = Style { arrow: '>', time: 't' };
+    const PULL: Style = Style { arrow: '>', time: 't', omits_link_times: false };
     const PUSH: Style = Style::SENDING;
-    const TIMELESS: Style = Style { arrow: '>', time: 'T' };
+    const TIMELESS: Style = Style { arrow: '>', time: 'T', omits_link_times: false };
 
     fn change(item: Item, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
@@ -140,6 +144,7 @@ mod tests {
             (PULL, Symlink, Created, "", "cL+++++++++"),
             (PULL, Symlink, Updated, "", "cLc........"),
             (PULL, Symlink, Updated, "st", "cLc.t......"),
+            (Style { omits_link_times: true, ..PULL }, Symlink, Updated, "", "cLc.t......"),
             (TIMELESS, Symlink, Updated, "", "cLc.T......"),
             (PULL, File, Touched, "og", ".f....og..."),
             (PULL, Dir, Touched, "tpogax", ".d..tpog.ax"),

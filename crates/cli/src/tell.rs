@@ -233,7 +233,8 @@ impl Words {
             _ => self.view.names.as_ref().filter(|_| is_told(change, &self.view)),
         };
         if let Some(format) = format {
-            self.say_of(change, format.line(change, &self.setting, self.view.escape));
+            let line = line(format, change, (&self.setting, &self.view), self.view.escape);
+            self.say_of(change, line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
             log.change(change, &self.setting, &self.view);
@@ -293,6 +294,21 @@ fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
 fn is_told(change: &Change, view: &View) -> bool {
     let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
     change.action != Action::Touched || change.item == Item::Dir || itemizes() || view.info.name > 1
+}
+
+/// The line for a change that is told. What changed in its attributes alone has only its name, unless standard output
+/// itemizes it.
+fn line(
+    format: &Format,
+    change: &Change,
+    (setting, view): (&Setting, &View),
+    escape: Escape,
+) -> Vec<u8> {
+    let itemizes = view.names.as_ref().is_some_and(Format::itemizes);
+    match (change.action, change.item) {
+        (Action::Touched, item) if item != Item::Dir && !itemizes => format::plain(change, escape),
+        _ => format.line(change, setting, escape),
+    }
 }
 
 impl Teller for Words {
@@ -399,7 +415,7 @@ impl Journal {
         let Some(format) = &self.names else { return };
         if is_told(change, view) {
             // A log is no terminal: text in any encoding stays as it is.
-            let line = format.line(change, setting, Escape::Control);
+            let line = line(format, change, (setting, view), Escape::Control);
             self.line(setting, line);
         }
     }

@@ -162,7 +162,6 @@ fn names(show: &Show, info: Info) -> Option<Format> {
         return None;
     }
     match &show.out_format {
-        Some(format) if format.is_empty() => None,
         Some(format) => Some(Format::new(format.as_encoded_bytes())),
         None if show.itemize_changes > 0 => Some(Format::new(format::ITEMIZED)),
         None => (info.name > 0).then(|| Format::new(format::NAMES)),

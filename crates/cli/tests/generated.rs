@@ -77,3 +77,69 @@ fn manual_pages_hold_every_option_and_every_command() {
     let run = Run::of(&mut world.command(DELTIC, ["man", "--dir", "file"]));
     assert_eq!(run.code, Some(11));
 }
+
+#[test]
+fn examples_rules_and_exit_codes_stand_in_the_manual_line_by_line() {
+    let world = World::new();
+    let page = Run::of(&mut world.command(DELTIC, ["man"])).stdout;
+    for section in ["EXAMPLES", "EXIT CODES", "FILTER RULES", "ENVIRONMENT", "FILES"] {
+        assert!(page.contains(&format!(".SH {section}\n.nf\n")), "{section}\n{page}");
+    }
+    assert!(!page.contains(".SH EXTRA"), "{page}");
+    assert_eq!(page.matches(".nf\n").count(), page.matches("\n.fi\n").count());
+    let line = "\\&  deltic sync \\-av photos/ backup:/srv/photos/\n";
+    assert!(page.contains(line), "{page}");
+    assert!(page.contains("\\&  . FILE      merge: the rules in FILE\n"), "{page}");
+}
+
+#[test]
+fn completions_know_no_internal_command_and_serve_the_name_rsync() {
+    let world = World::new();
+    let bash = |words: &[&str]| {
+        let run = Run::of(&mut world.command(DELTIC, [&["completions", "bash"], words].concat()));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words:?}");
+        run.stdout
+    };
+    let own = bash(&[]);
+    assert!(own.contains("--delete-during") && !own.contains("agent"), "{own}");
+    let rsync = bash(&["--name", "rsync"]);
+    assert!(rsync.contains("--delete-during") && rsync.contains("_rsync"), "{rsync}");
+    assert!(!rsync.contains("deltic__"), "{rsync}");
+}
+
+#[test]
+fn help_is_given_by_the_word_too() {
+    let world = World::new();
+    let said = |words: &[&str]| {
+        let run = Run::of(&mut world.command(DELTIC, words));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words:?}");
+        run.stdout
+    };
+    assert_eq!(said(&["help"]), said(&["--help"]));
+    assert_eq!(said(&["help", "sync"]), said(&["sync", "--help"]));
+    assert_eq!(said(&["help", "verify"]), said(&["verify", "--help"]));
+    let run = Run::of(&mut world.command(DELTIC, ["help", "nothing"]));
+    assert_eq!(run.code, Some(1));
+}
+
+/// Scripts look for an option in the help to know whether they may use it.
+#[test]
+fn the_help_shows_every_option_of_rsync_that_is_taken() {
+    if !is_installed("rsync") {
+        return common::skip("rsync is not installed: nobody says which options it has");
+    }
+    let world = World::new();
+    std::os::unix::fs::symlink(DELTIC, world.path("rsync")).expect("the name is free");
+    let options = |program: &str| {
+        let help = Run::of(&mut world.command(program, ["--help"])).stdout;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let words = help.split(|c: char| !is_name(c)).filter(|word| word.starts_with("--"));
+        words.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let ours = options(world.path("rsync").to_str().expect("the path is text"));
+    let mut missing: Vec<_> = options("rsync").difference(&ours).cloned().collect();
+    // The word for all that take an option back.
+    missing.retain(|word| word != "--no-OPTION");
+    let refused = ["--confine-root", "--copy-devices", "--crtimes", "--drop-D", "--write-devices"];
+    assert_eq!(missing, refused);
+}

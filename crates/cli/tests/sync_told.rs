@@ -23,7 +23,7 @@ fn lines(run: &Run) -> Vec<String> {
 #[track_caller]
 fn assert_alike(way: Way, words: &str, make: impl Fn(&World)) {
     let words: Vec<_> = words.split(' ').collect();
-    let sources = words.iter().position(|word| word.starts_with("src")).expect("there is a source");
+    let sources = words.iter().position(|word| !word.starts_with('-')).expect("there is a source");
     let (options, operands) = words.split_at(sources);
     let mut operands: Vec<_> = operands.iter().map(|word| way.from(word)).collect();
     if let (Some(last), Way::Push | Way::Local) = (operands.last_mut(), way) {
@@ -276,4 +276,109 @@ fn ends_have_the_numbers_of_rsync() {
     world.fails(3, "-a --only-write-batch=/nowhere/x src/ dst");
     world.fails(11, "--read-batch=/nowhere/x dst");
     assert!(!world.exists("dst"));
+}
+
+#[test]
+fn directories_on_the_way_are_not_told_with_no_implied_dirs() {
+    let deep = |world: &World| {
+        world.write("src/b/c/f", "x");
+        world.write("src/b/c/g/h", "x");
+        world.mkdir("dst");
+    };
+    for way in WAYS {
+        for options in ["-aRi", "-aRv", "-aRin", "-rRi"] {
+            for source in ["src/b/c/f", "src/b/c", "src/./b/c"] {
+                let words = format!("{options} --no-implied-dirs {source} dst");
+                assert_alike(way, &words, deep);
+            }
+        }
+    }
+    let world = World::new();
+    deep(&world);
+    let run = world.ok("-aR --stats --no-implied-dirs src/b/c dst");
+    assert!(run.stdout.contains("Number of created files: 4 (reg: 2, dir: 2)\n"), "{run:#?}");
+}
+
+#[test]
+fn formats_are_filled_in_as_by_rsync() {
+    let files = |world: &World| {
+        tree(world);
+        world.link("a", "src/link");
+        world.set_time("src/link", 1_000_000_000);
+        world.set_time("src", 1_000_000_000);
+    };
+    for words in [
+        "-a --out-format=%f ./src/ dst",
+        "-a --out-format=%f ././src dst",
+        "-a --out-format=%f src/.//b/./ dst",
+        "-aR --out-format=%f src/./b dst",
+        "-a --out-format=[%L] src/ dst",
+        "-a --out-format=[%5L] src/ dst",
+        "-a --out-format=[%-9L] src/ dst",
+        "-a --out-format=[%-L] src/ dst",
+        "-a --out-format= src/ dst",
+        "-av --out-format= src/ dst",
+    ] {
+        // Where the sources are elsewhere, neither program knows their names.
+        for way in [Way::Local, Way::Push] {
+            assert_alike(way, words, files);
+        }
+    }
+}
+
+#[test]
+fn attributes_alone_are_told_by_the_name_alone() {
+    let links = |world: &World| {
+        for (dir, time) in [("src", 1_000_000_000), ("dst", 1_100_000_000)] {
+            world.write(format!("{dir}/file"), "x");
+            world.link("nowhere", &format!("{dir}/link"));
+            for name in ["link", "file"] {
+                world.set_time(format!("{dir}/{name}"), time);
+            }
+            world.set_time(dir, 1_000_000_000);
+        }
+        world.chmod("src/file", 0o600);
+        world.set_time("dst/file", 1_000_000_000);
+    };
+    for way in WAYS {
+        for words in [
+            "-a --info=name2 src/ dst",
+            "-a --info=name2 --out-format=%n%L src/ dst",
+            "-a --info=name2 --out-format=%i:%n%L src/ dst",
+            "-ai src/ dst",
+        ] {
+            assert_alike(way, words, links);
+        }
+    }
+    let log = |program: &dyn Fn(&World, &[&str])| {
+        let world = World::new();
+        links(&world);
+        program(&world, &["-a", "--info=name2", "--log-file=log", "src/", "dst"]);
+        let log = String::from_utf8(world.read("log")).expect("it is text");
+        let line = |line: &str| line.split("] ").nth(1).unwrap_or_default().to_owned();
+        let lines = log.lines().map(line).filter(|line| !line.starts_with("sent "));
+        // A log has no order.
+        lines.collect::<std::collections::BTreeSet<_>>()
+    };
+    let ours = log(&|world, words| assert_eq!(world.sync(words).code, Some(0)));
+    assert!(ours.iter().eq(["building file list", "file", "link"]), "{ours:?}");
+    if common::is_installed("rsync") {
+        assert_eq!(ours, log(&|world, words| drop(rsync(world, words))));
+    }
+}
+
+#[test]
+fn a_link_whose_time_is_omitted_gets_another() {
+    for way in WAYS {
+        for options in ["-rlti -J", "-rlti", "-rli"] {
+            assert_alike(way, &format!("{options} src/ dst"), |world| {
+                world.link("here", "src/link");
+                world.mkdir("dst");
+                world.link("there", "dst/link");
+                for name in ["src/link", "dst/link", "src", "dst"] {
+                    world.set_time(name, 1_000_000_000);
+                }
+            });
+        }
+    }
 }

@@ -185,7 +185,7 @@ fn compression_has_a_choice_and_levels_that_count() {
         let sent = sent(words);
         assert!(close(sent, like), "{words}: {sent}, not {like}");
     }
-    world().fails(1, "-a --zc=foo src/ h:dst/");
+    world().fails(4, "-a --zc=foo src/ h:dst/");
 }
 
 #[test]

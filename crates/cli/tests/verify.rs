@@ -176,7 +176,7 @@ fn files_are_compared_too() {
         let files = |a, b| verify(&world, &format!("{} {}", way.from(a), way.to(b)));
         assert_eq!(files("a/big", "b/big").code, Some(0), "{way:?}");
         let other = files("a/big", "b/d/e/small");
-        assert_eq!((&*other.stdout, other.code), ("content small\n", Some(26)), "{way:?}");
+        assert_eq!((&*other.stdout, other.code), ("content big\n", Some(26)), "{way:?}");
     }
 }
 

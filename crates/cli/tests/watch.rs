@@ -480,7 +480,7 @@ fn people_are_told_what_it_came_to() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<_> = stdout.lines().map_while(Result::ok).collect();
     assert!(
-        rest[0].starts_with("watched for ") && rest[0].contains(": 1 rounds, 5 files"),
+        rest[0].starts_with("watched for ") && rest[0].contains(": 1 round, 5 files"),
         "{rest:?}"
     );
     assert!(rest[1].starts_with("sent "), "{rest:?}");

@@ -35,11 +35,11 @@ impl std::error::Error for Unsupported {}
 #[derive(Debug, clap::Args)]
 pub(crate) struct Accepted {
     /// Accepted: the list always streams
-    #[arg(long, alias = "i-r", help_heading = COMPATIBLE)]
+    #[arg(long, visible_alias = "i-r", help_heading = COMPATIBLE)]
     #[arg(overrides_with = "no_inc_recursive")]
     pub(crate) inc_recursive: bool,
     /// Accepted: the list streams nevertheless
-    #[arg(long, alias = "no-i-r", help_heading = COMPATIBLE)]
+    #[arg(long, visible_alias = "no-i-r", help_heading = COMPATIBLE)]
     pub(crate) no_inc_recursive: bool,
     /// Accepted: the other end must be Deltic, whose protocol has no numbers
     #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]

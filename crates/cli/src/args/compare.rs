@@ -33,7 +33,7 @@ pub(crate) struct CompareArgs {
     #[arg(short = 'u', long)]
     update: bool,
     /// Change what is there, make nothing new
-    #[arg(long, alias = "ignore-non-existing")]
+    #[arg(long, visible_alias = "ignore-non-existing")]
     existing: bool,
     /// Make what is new, change nothing that is there
     #[arg(long)]

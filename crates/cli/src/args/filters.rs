@@ -182,7 +182,7 @@ impl clap::Args for Filters {
         let sprinkled = Arg::new("F").short('F').action(ArgAction::Append).num_args(0);
         let sprinkled = sprinkled.default_missing_value("").help_heading(CHOOSE);
         command
-            .arg(text("filter", "RULE", "Add a rule of rsync's: '- PATTERN', ': .rules', 'P PATTERN' and so on; see the manual").short('f'))
+            .arg(text("filter", "RULE", "Add a rule of rsync's: '- PATTERN', ': .rules', 'P PATTERN' and so on; see deltic-sync(1)").short('f'))
             .arg(text("exclude", "PATTERN", "Leave out names that match; of all rules the first that matches wins"))
             .arg(text("include", "PATTERN", "Take names that match, whatever a later rule says"))
             .arg(text("exclude-from", "FILE", "Read patterns to leave out from FILE, one a line; '-' is standard input"))

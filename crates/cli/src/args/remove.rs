@@ -11,17 +11,16 @@ use deltic_protocol::options::{Backup, Delete, Remove};
 #[command(next_help_heading = "What is removed and what is kept of it")]
 pub(crate) struct RemoveArgs {
     /// Remove names that the sources do not have, when all else is in place; stops at what looks like an accident
-    #[arg(long, visible_alias = "del")]
-    #[arg(alias = "delete-during")]
+    #[arg(long, visible_aliases = ["del", "delete-during"])]
     delete: bool,
-    /// The same
-    #[arg(long, hide = true)]
+    /// The same: whatever the word, names are removed when all else is in place
+    #[arg(long)]
     pub(crate) delete_before: bool,
     /// The same, and name what was removed last
     #[arg(long)]
     pub(crate) delete_after: bool,
     /// The same as --delete-after
-    #[arg(long, hide = true)]
+    #[arg(long)]
     pub(crate) delete_delay: bool,
     /// Remove up to N names, whatever they are, instead of the guard against accidents
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

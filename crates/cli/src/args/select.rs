@@ -12,6 +12,7 @@ use deltic_net::plan::{Destination, Names, Sources};
 use deltic_net::{ListForm, read_names};
 use deltic_protocol::options::{Missing, Select};
 
+use super::COMPATIBLE;
 use crate::place::Place;
 use crate::words;
 
@@ -20,7 +21,7 @@ use crate::words;
 #[command(next_help_heading = "Which names take part")]
 pub(crate) struct SelectArgs {
     /// Take directories without what is in them (but for those that end in a slash)
-    #[arg(short = 'd', long, aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
+    #[arg(short = 'd', long, visible_aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
     dirs: bool,
     /// Skip directories, though --files-from or --list-only says otherwise
     #[arg(long, alias = "no-d", overrides_with = "dirs", hide = true)]
@@ -74,13 +75,13 @@ pub(crate) struct SelectArgs {
     #[arg(long)]
     delete_missing_args: bool,
     /// Split paths on the other machine at blanks, as its shell would; it sees none, so what only a shell can do is refused
-    #[arg(long, action = ArgAction::Count, overrides_with = "no_old_args", hide = true)]
+    #[arg(long, action = ArgAction::Count, overrides_with = "no_old_args", help_heading = COMPATIBLE)]
     old_args: u8,
     /// Take back --old-args, also of RSYNC_OLD_ARGS
     #[arg(long, overrides_with = "old_args", hide = true)]
     no_old_args: bool,
     /// Accepted as in rsync: paths never travel in a command line
-    #[arg(short = 's', long, action = ArgAction::Count, hide = true)]
+    #[arg(short = 's', long, action = ArgAction::Count, help_heading = COMPATIBLE)]
     #[arg(alias = "protect-args", overrides_with = "no_secluded_args")]
     secluded_args: u8,
     /// Take back --secluded-args

@@ -13,17 +13,33 @@ use crate::exit::Exit;
 ///   deltic completions bash > ~/.local/share/bash-completion/completions/deltic
 ///   deltic completions zsh  > ~/.zfunc/_deltic
 ///   deltic completions fish > ~/.config/fish/completions/deltic.fish
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Which shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
+    /// Under which name: as rsync it completes what `deltic sync` takes
+    #[arg(long, default_value = "deltic", value_parser = ["deltic", "rsync"])]
+    name: String,
 }
 
 /// Prints them.
 pub(crate) fn run(args: &Args) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "deltic", &mut script);
+    clap_complete::generate(args.shell, &mut completed(&args.name), &args.name, &mut script);
     version::print_text(&String::from_utf8_lossy(&script))
+}
+
+/// What is completed: nothing that is internal.
+fn completed(name: &str) -> clap::Command {
+    let all = args::command();
+    match all.find_subcommand("sync").filter(|_| name == "rsync") {
+        Some(sync) => sync.clone().name("rsync"),
+        None => {
+            let shown = all.get_subcommands().filter(|one| !one.is_hide_set()).cloned();
+            let deltic = clap::Command::new("deltic").version(env!("CARGO_PKG_VERSION"));
+            deltic.disable_help_subcommand(true).subcommands(shown)
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::builder::Resettable;
 
 use super::version;
 use crate::args;
@@ -43,9 +44,79 @@ fn page(mut command: clap::Command) -> Result<String> {
     let name = named(&command);
     let mut text = Vec::new();
     let usage = usage(&mut command);
-    clap_mangen::Man::new(command.name(name)).render(&mut text).context("write a manual page")?;
-    Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage))
+    let mut behind = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if command.get_name() == "sync" {
+        behind += BEHIND_SYNC;
+    }
+    let command = command.name(name).after_help(Resettable::Reset);
+    clap_mangen::Man::new(command).render(&mut text).context("write a manual page")?;
+    Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage) + &sections(&behind))
 }
+
+/// Sections whose lines stay as they are: each begins with a line like `EXAMPLES:`.
+fn sections(text: &str) -> String {
+    let (mut page, mut is_open) = (String::new(), false);
+    for line in text.lines() {
+        let heading = line
+            .strip_suffix(':')
+            .filter(|name| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == ' '));
+        let escaped = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+        let line = match heading {
+            Some(name) if is_open => format!(".fi\n.SH {name}\n.nf\n"),
+            Some(name) => format!(".SH {name}\n.nf\n"),
+            // At the start of a line a full stop would be a command.
+            None => format!("\\&{escaped}\n"),
+        };
+        is_open |= heading.is_some();
+        page += &line;
+    }
+    if is_open { page + ".fi\n" } else { page }
+}
+
+/// What the page of `sync` says that no option's help has room for.
+const BEHIND_SYNC: &str = "
+FILTER RULES:
+A rule is a letter or a word, modifiers, a blank and a pattern. The first that matches decides.
+  - PATTERN   exclude: left out, and not deleted at the destination
+  + PATTERN   include
+  H PATTERN   hide: left out          S PATTERN   show
+  P PATTERN   protect: not deleted    R PATTERN   risk: deleted
+  . FILE      merge: the rules in FILE
+  : FILE      dir-merge: the rules in the FILE of each directory
+  !           clear: no rule before it counts
+Modifiers, behind the letter or behind a comma:
+  /  the pattern is of the whole path    !  of what does not match
+  C  the rules of --cvs-exclude          s  for the sender   r  for the receiver
+  p  not in directories that are removed  x  names of extended attributes
+of files of rules too:
+  e  leave the file out                  n  not in directories below
+  w  rules end at blanks                 -  +  each line is a pattern to exclude, to include
+  g  as in .gitignore
+Patterns:
+  /name       where the transfer starts, or where the file of rules is
+  name/       directories only
+  a/b         the end of a path          name        the last name in a path
+  *  anything but a slash    **  anything    ?  one character but a slash    [a-z]  one of these
+  dir/***     the directory and all in it
+
+ENVIRONMENT:
+  DELTIC_RSH, RSYNC_RSH       the remote shell (-e)
+  DELTIC_CACHE_DIR            where digests are kept, else XDG_CACHE_HOME
+  DELTIC_ISA                  the instruction set that chunkers use
+  RSYNC_PARTIAL_DIR           --partial-dir for --partial
+  CVSIGNORE, HOME             rules of --cvs-exclude
+  NO_COLOR                    no colours
+  TZ                          the zone of times that are shown
+
+FILES:
+  DEST/.deltic                new versions while they grow; removed at the end of a run
+  ~/.cache/deltic             digests of files for -c
+  .rsync-filter, .gitignore   rules of each directory (-F, --gitignore)
+  ~/.cvsignore, .cvsignore    rules of --cvs-exclude
+
+SEE ALSO:
+  deltic(1), deltic-verify(1), deltic-watch(1), ssh(1)
+";
 
 /// `deltic sync [OPTIONS] SRC... DEST`, as `--help` has it.
 fn usage(command: &mut clap::Command) -> String {

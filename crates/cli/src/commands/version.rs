@@ -34,8 +34,10 @@ fn for_people() -> String {
     format!(
         "{}deltic  version {}  protocol {}\n\
          Capabilities:\n    \
-         symlinks, hard links, devices, owners, ACLs, xattrs, atimes, nanosecond times,\n    \
-         sparse files, in place, append, resumed transfers, moved files, several streams\n\
+         64-bit files, 64-bit timestamps, symlinks, symtimes, hardlinks, hardlink-specials,\n    \
+         hardlink-symlinks, atimes, batchfiles, inplace, append, ACLs, xattrs, prealloc, stop-at,\n    \
+         devices, owners, nanosecond times, sparse files, resumed transfers, moved files,\n    \
+         several streams, no iconv, no crtimes\n\
          Instruction sets of this machine:\n    {}\n\
          Strategies:\n    {}\n\
          Checksum list:\n    blake3 (proof of every file)\n\

@@ -154,10 +154,11 @@ fn lines(all: &Watched) -> [String; 2] {
         0 => String::new(),
         failed => format!(" ({} of them not complete)", HumanCount(failed)),
     };
+    let rounds = if all.rounds == 1 { "round" } else { "rounds" };
     let waits = if all.complete { "" } else { "; not everything is at the destination" };
     [
         format!(
-            "watched for {}: {} rounds{failed}, {} files transferred, {} names removed{waits}",
+            "watched for {}: {} {rounds}{failed}, {} files transferred, {} names removed{waits}",
             duration(Duration::from_millis(all.elapsed_ms)),
             HumanCount(all.rounds),
             HumanCount(all.transferred),
@@ -211,6 +212,8 @@ mod tests {
             lines(&all)[0],
             "watched for 0.00 s: 3 rounds, 2 files transferred, 0 names removed"
         );
+        let one = lines(&Watched { rounds: 1, ..all });
+        assert!(one[0].starts_with("watched for 0.00 s: 1 round, "), "{one:?}");
         let all = Watched { failed_rounds: 1, complete: false, ..all };
         assert!(lines(&all)[0].contains("(1 of them not complete)"));
         assert!(lines(&all)[0].ends_with("not everything is at the destination"));

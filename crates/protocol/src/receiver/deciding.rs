@@ -154,7 +154,7 @@ impl Receiver {
         (action, differs): (Action, Differs),
     ) {
         let (item, facts) = (Item::Dir, Facts::of(&meta));
-        self.changed(Change { path: path.clone(), item, action, differs, facts });
+        self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         if self.is_alike(&path) {
             self.sections.release(&path);
             return self.trouble(gone(&path));
