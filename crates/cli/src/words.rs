@@ -76,7 +76,9 @@ fn finish(word: Vec<Quotable>) -> OsString {
         let stands_for_itself = is_pattern && quoted && b"*?[]\\".contains(&byte);
         stands_for_itself.then_some(b'\\').into_iter().chain([byte])
     };
-    OsString::from_vec(word.into_iter().flat_map(of).collect())
+    // One that was quoted is no home directory.
+    let here: &[u8] = if word.first() == Some(&(b'~', true)) { b"./" } else { b"" };
+    OsString::from_vec(here.iter().copied().chain(word.into_iter().flat_map(of)).collect())
 }
 
 fn show(path: &OsStr) -> String {
@@ -101,6 +103,7 @@ mod tests {
             (r"'*'x? y", &[r"\*x?", "y"]),
             (r"a\\b", &[r"a\b"]),
             ("''", &[""]),
+            (r"~/a '~/a' \~ a~", &["~/a", "./~/a", "./~", "a~"]),
             ("a#b 'c$d'", &["a#b", "c$d"]),
             ("", &[]),
         ] {

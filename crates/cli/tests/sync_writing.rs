@@ -313,6 +313,19 @@ fn is_staged(world: &World, dir: &str) -> bool {
     entries.flatten().any(|entry| entry.metadata().is_ok_and(is_long))
 }
 
+/// The next one would take what it finds for what the user wants.
+#[test]
+fn a_killed_run_leaves_no_new_root_closed_nor_does_one_that_never_began() {
+    let world = World::new();
+    world.write("src/file", noise(16 << 20, 1));
+    world.chmod("src", 0o711);
+    kill_when(slow(&world, "--no-p src/ dst/"), || is_staged(&world, "dst"));
+    world.mkdir("like");
+    assert_eq!(world.mode("dst") & 0o777, 0o711 & world.mode("like"));
+    world.fails(3, "-r --mkpath -T /missing src/ deep/new/");
+    assert!(!world.exists("deep"));
+}
+
 #[test]
 fn a_killed_run_in_place_leaves_old_or_is_repaired_by_the_next() {
     for words in ["-W", ""] {
@@ -433,34 +446,6 @@ fn slowed() -> Option<[&'static str; 8]> {
     }
     let slow = "inject=copy_file_range:delay_exit=1000000";
     Some(["strace", "-D", "-f", "-o", "/dev/null", "-e", slow, DELTIC])
-}
-
-#[test]
-fn a_file_that_was_changing_in_place_when_its_run_was_killed_is_not_newer_and_no_old_version() {
-    let Some(slowed) = slowed() else { return };
-    let backups = [("", ""), ("-b", "dst/file~"), ("-b --backup-dir=../kept", "kept/file")];
-    for ((words, kept), later) in backups.into_iter().zip(["--inplace", "", "--inplace -c"]) {
-        let world = World::new();
-        let (old, new) = (noise(4 << 20, 1), noise(40 << 20, 2));
-        world.write("src/file", &new);
-        world.write("dst/file", &old);
-        world.set_time("src/file", 1_600_000_000);
-        world.set_time("dst/file", 1_500_000_000);
-        let all = format!("-auW --inplace {words} src/ dst/");
-        let run = starting(&world, &slowed, &all.split_whitespace().collect::<Vec<_>>());
-        kill_when(run, || world.path("dst/file").metadata().expect("it is there").len() != 4 << 20);
-        let torn = world.time("dst/file");
-        assert_ne!(torn, world.time("src/file"));
-        // Who only looks changes nothing of it.
-        world.ok(&format!("-aun {words} src/ dst/"));
-        assert_eq!(world.time("dst/file"), torn);
-        world.ok(&format!("-au {later} {words} src/ dst/"));
-        assert!(world.read("dst/file") == new, "{later} {words}");
-        assert_eq!(world.time("dst/file"), world.time("src/file"), "{later} {words}");
-        assert_eq!(world.path("dst/file").metadata().expect("it is there").nlink(), 1);
-        assert!(kept.is_empty() || world.read(kept) == old, "{words}");
-        world.assert_clean("dst");
-    }
 }
 
 #[test]

@@ -89,6 +89,22 @@ struct Agreed {
     user_is_here: bool,
 }
 
+/// A root that was made, and those above it, the last first. Where nothing was to be in it, or the session did not begin, they
+/// go again, unless something is in them after all.
+#[derive(Default)]
+struct Made {
+    dirs: Vec<PathBuf>,
+    store: Option<LocalStore>,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.store.as_ref().is_none_or(LocalStore::was_made_in_vain) {
+            let _ = self.dirs.iter().try_for_each(|dir| remove_root(dir));
+        }
+    }
+}
+
 /// How a machine is to be run.
 struct Course {
     joining: Joining,
@@ -541,22 +557,18 @@ impl Session {
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| SyncError::Selection(of_destination(&root, error));
-        let mut made = Vec::new();
+        let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
-            made = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
+            made.dirs = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
             let local = local_options(&root, &options, (see, &self.under_way))?;
             let store = LocalStore::open(&root, local).map_err(unusable)?;
-            let is_new = made.first() == Some(&root);
-            let store = if is_new { store.with_new_root() } else { store };
-            if !options.dry_run && !options.select.list_only {
-                store.find_torn();
-            }
-            store
+            let is_new = made.dirs.first() == Some(&root);
+            if is_new { store.with_new_root() } else { store }
         };
-        let held = store.clone();
+        made.store = Some(store.clone());
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let threads = options.threads;
@@ -569,12 +581,7 @@ impl Session {
         let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        let result = self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await;
-        if held.was_made_in_vain() {
-            // If something is in it after all, it stays.
-            let _ = made.iter().try_for_each(|dir| remove_root(dir));
-        }
-        result
+        self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

@@ -1,5 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
+use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
@@ -47,18 +48,20 @@ impl Receiver {
         Ok(())
     }
 
-    /// A new root is told when the first comes of what goes into it. If no metadata of its own does, it gets at once what any
-    /// new directory has; else it is nobody else's until the end.
+    /// A new root is told when the first comes of what goes into it, and gets the mode at once that a new directory has, unless
+    /// its owner could not work in it: else a run that is interrupted would leave it closed, and the next one take that for
+    /// what the user wants.
     fn show_new_root(&mut self, section: &Section) {
         let is_bare = section.own.is_none() && section.entries.is_empty();
         if is_bare || !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        if section.own.is_some() || self.setting.options.dry_run {
+        let mode = section.own.as_ref().map_or(0o777, |own| own.mode & 0o777);
+        if self.setting.options.dry_run || mode & OWNER_BITS != OWNER_BITS {
             return;
         }
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), mode);
         let dirs = vec![(RelPath::root(), meta)];
         self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
     }

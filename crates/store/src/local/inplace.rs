@@ -1,11 +1,10 @@
 //! A file that is changed where it is (`--inplace`): it keeps its inode, its other names and whoever has it open.
 //!
-//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file once the whole new version is
-//! proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
+//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file once the
+//! whole new version is proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
 //! leaves the old version. Whoever ends a session waits for the files that are [changing](UnderWay). Only a kill
-//! while the staged bytes are written leaves neither version. Each write gives the file the present for its time, which
-//! `--update` takes for newer: so the file has a second name in the staging directory meanwhile, by which the next run finds it
-//! and gives it a [time](is_torn) that no source has (docs/decisions/0020).
+//! while the staged bytes are written leaves neither version; the file's time is the present then, which `--update` takes for
+//! newer. After an error it is a [time](is_torn) that no source has, so that the next run sees to it (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -309,11 +308,11 @@ impl Drop for Begun<'_> {
 }
 
 /// The time of a file that is neither old nor new.
-pub(super) fn torn() -> Timestamps {
+fn torn() -> Timestamps {
     modified_at(0, TORN_NANOS)
 }
 
-/// Whether an earlier run left it neither old nor new.
+/// Whether an earlier run left it neither old nor new, and nobody wrote to it since.
 pub(super) fn is_torn(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())

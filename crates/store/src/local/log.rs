@@ -98,22 +98,13 @@ pub(super) fn remove_log(dir: &Dir, name: &Name) {
 
 /// What the log of the staged file `name` is called.
 fn log_name(name: &Name) -> Name {
-    beside(name, LOG_SUFFIX)
-}
-
-/// What the mark is called of the file that the staged file `name` goes into.
-pub(super) fn mark_name(name: &Name) -> Name {
-    beside(name, MARK_SUFFIX)
-}
-
-fn beside(name: &Name, suffix: &[u8]) -> Name {
     let stem = name.as_bytes().len() - STAGED_SUFFIX.len();
-    Name::new(&[&name.as_bytes()[..stem], suffix].concat()).expect("a suffix makes no bad name")
+    Name::new(&[&name.as_bytes()[..stem], LOG_SUFFIX].concat()).expect("a suffix makes no bad name")
 }
 
-/// What the staged file is called that a log or a mark, which has this `suffix`, would be about.
-pub(super) fn staged_name(name: &Name, suffix: &[u8]) -> Option<Name> {
-    let stem = name.as_bytes().strip_suffix(suffix)?;
+/// What the staged file is called that `log` would be about.
+pub(super) fn staged_name(log: &Name) -> Option<Name> {
+    let stem = log.as_bytes().strip_suffix(LOG_SUFFIX)?;
     Name::new(&[stem, STAGED_SUFFIX].concat()).ok()
 }
 
@@ -185,7 +176,6 @@ fn boot() -> Option<&'static [u8]> {
 
 pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 pub(super) const LOG_SUFFIX: &[u8] = b".log";
-pub(super) const MARK_SUFFIX: &[u8] = b".old";
 /// Its own, and that under which it is shown.
 const STAGED_NAMES: u64 = 2;
 const MAGIC: &[u8] = b"deltic log 1";

@@ -303,7 +303,6 @@ impl LocalRebuild {
         let begun = self.store.under_way.begin(&self.path);
         // Nobody hears this any more.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
-        let mark = self.store.stages.mark(place, (&self.staged.name, version.inode()));
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;
         }
@@ -326,8 +325,6 @@ impl LocalRebuild {
         if lasts {
             fs::fsync(changing.file()).at("flush", &self.path)?;
         }
-        // As long as it is marked, what is staged for it says that we live.
-        drop(mark);
         if let Ok(dir) = self.stages().dir(&self.staged.home) {
             discard(&dir, &self.staged.name);
         }

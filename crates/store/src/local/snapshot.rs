@@ -25,6 +25,8 @@ pub struct LocalSnapshot {
     version: Version,
     /// Until when its version may say too little: see [`restless`].
     restless: Option<Instant>,
+    /// Whether it may get more names meanwhile: we make some ourselves.
+    gets_names: bool,
 }
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
@@ -91,8 +93,13 @@ impl LocalSnapshot {
         let (path, version) = (path.clone(), Version::of(&stat));
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
-        let snapshot = Self { file, path, meta, version, restless };
+        let snapshot = Self { file, path, meta, version, restless, gets_names: false };
         Ok(file_type(&stat).is_file().then_some(snapshot))
+    }
+
+    /// The same, which is no change of it where it gets more names.
+    pub(crate) fn while_it_gets_names(self) -> Self {
+        Self { gets_names: true, ..self }
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -122,7 +129,8 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
-        if now == self.version || now.is_but_for_more_names(self.version) {
+        let is_linked = || self.gets_names && now.is_but_for_more_names(self.version);
+        if now == self.version || is_linked() {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })

@@ -23,13 +23,10 @@ use rustix::fs::{self, Access, AtFlags, FlockOperation, Mode, OFlags, Stat, Stat
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
-use super::inplace::torn;
-use super::log::{
-    LOG_SUFFIX, Log, MARK_SUFFIX, Notes, STAGED_SUFFIX, mark_name, remove_log, staged_name,
-};
+use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::{COMMIT, Place};
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
+use super::snapshot::{LocalSnapshot, Version, file_type};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::{STAGING_NAME, StoreError, lock};
@@ -325,23 +322,6 @@ impl Stages {
         }
     }
 
-    /// Marks the file at `place`, of this inode, as changing where it is, as long as what is given back is held: a second name
-    /// of it, beside what is `staged` for it. Where it can have none, its time alone says what becomes of it.
-    pub(super) fn mark(&self, place: &Place, (staged, inode): (&Name, (u64, u64))) -> Option<Mark> {
-        let dir = self.dir_for(place).ok()?;
-        let name = mark_name(staged);
-        place.dir.link(&place.name, &dir, &name).ok()?;
-        let mark = Mark { dir, name };
-        let is_it = mark.dir.stat(&mark.name).is_ok_and(|stat| inode_of(&stat) == inode);
-        is_it.then_some(mark)
-    }
-
-    /// Gives files that were changing where they are when their run was killed the time of torn ones.
-    pub(super) fn find_torn(&self) {
-        // Where that fails, making something there says why.
-        let _ = self.open(&RelPath::root()).and_then(|(_, dir)| find_torn(&dir));
-    }
-
     /// Removes the leftovers of `path`, which is committed.
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
         let known = lock(&self.homes).get_mut(home).and_then(|known| {
@@ -393,19 +373,6 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     }
 }
 
-/// A second name of a file that is changing where it is.
-#[derive(Debug)]
-pub(super) struct Mark {
-    dir: Arc<Dir>,
-    name: Name,
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        let _ = self.dir.remove_file(&self.name);
-    }
-}
-
 /// The directory that `open` opens, under `lock`: nobody sweeps where somebody makes something. `open` may ask to be
 /// called again. `None` where there is no directory, or others keep it locked: a sweep can be left to them.
 fn lock_dir(
@@ -428,25 +395,8 @@ fn lock_dir(
     Ok(None)
 }
 
-/// Gives the files whose marks are nobody's the time of torn ones, and removes the marks.
-fn find_torn(dir: &Dir) -> Result<(), Errno> {
-    for name in names_of(dir, MARK_SUFFIX)? {
-        let staged = staged_name(&name, MARK_SUFFIX);
-        let is_held = |staged: Name| {
-            dir.find(&staged).is_ok_and(|it| it.is_some()) && !is_nobodys(dir, &staged)
-        };
-        if !staged.is_some_and(is_held) {
-            // What is another's to date stays as it is.
-            let _ = dir.set_times(&name, &torn());
-            let _ = dir.remove_file(&name);
-        }
-    }
-    Ok(())
-}
-
 fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
     let mut removed = 0;
-    find_torn(dir)?;
     for name in names_of(dir, STAGED_SUFFIX)? {
         if is_nobodys(dir, &name) {
             match dir.remove_file(&name) {
@@ -457,7 +407,7 @@ fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
         }
     }
     for log in names_of(dir, LOG_SUFFIX)? {
-        if let Some(staged) = staged_name(&log, LOG_SUFFIX)
+        if let Some(staged) = staged_name(&log)
             && dir.find(&staged)?.is_none()
         {
             remove_log(dir, &staged);

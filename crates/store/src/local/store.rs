@@ -252,11 +252,6 @@ impl LocalStore {
         })))
     }
 
-    /// Sees to what a run left neither old nor new that was killed while it changed files where they are.
-    pub fn find_torn(&self) {
-        self.0.stages.find_torn();
-    }
-
     #[cfg(test)]
     pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
         self.0.touched.dirs()
@@ -347,7 +342,8 @@ impl LocalStore {
     ) -> Result<LocalSnapshot, StoreError> {
         let place = self.place_after("open", path, last)?;
         let place = last.insert(place);
-        LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)
+        let snapshot = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)?;
+        Ok(snapshot.while_it_gets_names())
     }
 
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.

@@ -222,3 +222,16 @@ fn an_argument_is_read_as_it_is_written() {
         b"Cargo.toml"
     );
 }
+
+/// A link that we make to an alternate is no change of it. What a source gets may hide one.
+#[test]
+fn more_names_are_a_change_of_a_source_alone() {
+    let (root, text) = tree();
+    let store = open_store(root.path());
+    let held = store.open(&path("a/one")).unwrap();
+    let sources = sources(&[&format!("{text}/a/")], Filter::default());
+    let source = sources.open(&path("one")).unwrap();
+    fs::hard_link(root.path().join("a/one"), root.path().join("more")).unwrap();
+    assert!(held.check_unchanged().is_ok());
+    assert!(matches!(source.check_unchanged(), Err(StoreError::Changed { .. })));
+}
