@@ -3,10 +3,10 @@
 use deltic_core::links::{MUNGED, leaves_root};
 use deltic_core::meta::{OWNER_BITS, SETGID};
 use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::options::{Append, Links};
+use crate::options::{Append, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::Setback;
 
@@ -163,8 +163,24 @@ impl Receiver {
             self.dirs.push((path.clone(), meta));
             self.release(&path);
         } else {
-            self.make_dir(path, meta);
+            let shown = self.shown_mode(&meta);
+            self.make_dir(path, meta, shown);
         }
+    }
+
+    /// The mode that a new directory gets at once: else a run that is interrupted would leave it closed, and the next one take
+    /// that for what the user wants. None where the next one sets it anyway, or its owner could not work in it.
+    fn shown_mode(&self, meta: &Meta) -> Option<u32> {
+        let Options { modes, select, .. } = &self.setting.options;
+        let is_open = meta.mode & OWNER_BITS == OWNER_BITS;
+        (is_open && !modes && !select.plain_implied_dirs).then_some(meta.mode & 0o777)
+    }
+
+    /// Gives a new directory this mode, as far as it gets one.
+    pub(super) fn show_dir(&mut self, path: &RelPath, mode: u32) {
+        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), mode);
+        let dirs = vec![(path.clone(), meta)];
+        self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
     }
 
     /// Whether the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
@@ -190,11 +206,11 @@ impl Receiver {
         self.changed(Change { path, item, action, differs, facts });
     }
 
-    /// Makes a directory, or makes ready one that is there; its metadata comes last.
-    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
+    /// Makes a directory, or makes ready one that is there; its metadata comes last, but for the mode that is `shown`.
+    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta, shown: Option<u32>) {
         let mode = self.carries_dir_modes().then_some(meta.mode);
         self.dirs.push((path.clone(), meta));
-        self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path));
+        self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path, shown));
     }
 
     /// Whether every directory that is listed gets its mode: not those that are on the way only.
@@ -202,9 +218,16 @@ impl Receiver {
         self.setting.options.modes && !self.setting.options.select.plain_implied_dirs
     }
 
-    pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
+    pub(super) fn made_dir(
+        &mut self,
+        (path, shown): (&RelPath, Option<u32>),
+        made: Result<(), Setback>,
+    ) {
         match made {
-            Ok(()) => self.release(path),
+            Ok(()) => {
+                shown.into_iter().for_each(|mode| self.show_dir(path, mode));
+                self.release(path);
+            }
             Err(setback) => {
                 // It is one of the last: a tree full of such costs no more than its names.
                 if let Some(at) = self.dirs.iter().rposition(|(dir, _)| dir == path) {
@@ -233,7 +256,7 @@ impl Receiver {
             if path.is_root() {
                 self.sections.wait_for(path.clone());
             }
-            return self.make_dir(path, meta);
+            return self.make_dir(path, meta, None);
         }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
             self.dirs.push((path.clone(), meta));

@@ -1,7 +1,7 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
 use deltic_core::meta::OWNER_BITS;
-use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
+use deltic_core::{Entry, Kind, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -61,9 +61,7 @@ impl Receiver {
         if self.setting.options.dry_run || mode & OWNER_BITS != OWNER_BITS {
             return;
         }
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), mode);
-        let dirs = vec![(RelPath::root(), meta)];
-        self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
+        self.show_dir(&RelPath::root(), mode);
     }
 
     /// Tells entries, and does nothing else with them.

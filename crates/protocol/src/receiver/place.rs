@@ -47,7 +47,7 @@ pub(super) enum Place {
     },
     /// So many would go by what was known when it was listed.
     CountGoing(u64),
-    MakeDir(RelPath),
+    MakeDir(RelPath, Option<u32>),
     Make {
         change: Change,
     },
