@@ -170,7 +170,7 @@ impl Receiver {
 
     /// The mode that a new directory gets at once: else a run that is interrupted would leave it closed, and the next one take
     /// that for what the user wants. None where the next one sets it anyway, or its owner could not work in it.
-    fn shown_mode(&self, meta: &Meta) -> Option<u32> {
+    pub(super) fn shown_mode(&self, meta: &Meta) -> Option<u32> {
         let Options { modes, select, .. } = &self.setting.options;
         let is_open = meta.mode & OWNER_BITS == OWNER_BITS;
         (is_open && !modes && !select.plain_implied_dirs).then_some(meta.mode & 0o777)

@@ -1,6 +1,5 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::meta::OWNER_BITS;
 use deltic_core::{Entry, Kind, RelPath};
 
 use crate::error::PeerError;
@@ -48,20 +47,17 @@ impl Receiver {
         Ok(())
     }
 
-    /// A new root is told when the first comes of what goes into it, and gets the mode at once that a new directory has, unless
-    /// its owner could not work in it: else a run that is interrupted would leave it closed, and the next one take that for
-    /// what the user wants.
+    /// A new root is told when the first comes of what goes into it, and shown as other new directories are.
     fn show_new_root(&mut self, section: &Section) {
         let is_bare = section.own.is_none() && section.entries.is_empty();
         if is_bare || !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        let mode = section.own.as_ref().map_or(0o777, |own| own.mode & 0o777);
-        if self.setting.options.dry_run || mode & OWNER_BITS != OWNER_BITS {
-            return;
+        let shown = section.own.as_ref().map_or(Some(0o777), |own| self.shown_mode(own));
+        if let Some(mode) = shown.filter(|_| !self.setting.options.dry_run) {
+            self.show_dir(&RelPath::root(), mode);
         }
-        self.show_dir(&RelPath::root(), mode);
     }
 
     /// Tells entries, and does nothing else with them.
