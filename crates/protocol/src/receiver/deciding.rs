@@ -292,14 +292,14 @@ impl Receiver {
         self.will_arrive(file, &path);
         let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
-        let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
+        let clears = self.setting.options.clears() && old.as_ref().is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
-            if replaces_dir && self.setting.options.clears() {
+            if clears {
                 self.would_clear(path);
             }
             self.changed(change);
             self.came(file);
-        } else if replaces_dir && self.setting.options.clears() {
+        } else if clears {
             self.clear(file, path, Cleared::Other { meta, change });
         } else {
             self.make_other(meta, change);
@@ -347,7 +347,7 @@ impl Receiver {
         beside: Option<Beside>,
     ) {
         let options = &self.setting.options;
-        let replaces_dir = old.as_ref().is_some_and(Meta::is_dir);
+        let clears = self.setting.options.clears() && old.as_ref().is_some_and(Meta::is_dir);
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = Differs {
             kind: seen.is_some() && old_file.is_none(),
@@ -378,11 +378,11 @@ impl Receiver {
         if looks == Some(Quick::Unknown) {
             self.compare(candidate);
         } else if options.dry_run && !beside_is_it {
-            if replaces_dir && options.clears() {
+            if clears {
                 self.would_clear(candidate.path.clone());
             }
             self.would_replace(candidate);
-        } else if replaces_dir && options.clears() {
+        } else if clears {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
         } else {
             self.enqueue(candidate);

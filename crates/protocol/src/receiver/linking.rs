@@ -425,15 +425,15 @@ impl Receiver {
             (false, _) => Action::Created,
         };
         let change = self.change_of(&name, shared.path.clone(), action);
-        let replaces_dir = seen.is_some_and(Meta::is_dir);
+        let clears = self.setting.options.clears() && seen.is_some_and(Meta::is_dir);
         if self.setting.options.dry_run {
-            if replaces_dir && self.setting.options.clears() {
+            if clears {
                 self.would_clear(name.path.clone());
             }
             self.report_settled(name.meta.len);
             self.arrive(file);
             self.changed(change);
-        } else if replaces_dir && self.setting.options.clears() {
+        } else if clears {
             let path = name.path.clone();
             self.clear(file, path, Cleared::Name { name, change });
         } else {

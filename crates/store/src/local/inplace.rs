@@ -186,7 +186,7 @@ impl Changing {
     /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
     pub(super) fn mark_torn(&self) {
         // Else it has the present.
-        let _ = fs::futimens(&self.file, &torn());
+        let _ = fs::futimens(&self.file, &modified_at(0, TORN_NANOS));
     }
 }
 
@@ -305,11 +305,6 @@ impl Drop for Begun<'_> {
             paths.swap_remove(at);
         }
     }
-}
-
-/// The time of a file that is neither old nor new.
-fn torn() -> Timestamps {
-    modified_at(0, TORN_NANOS)
 }
 
 /// Whether an earlier run left it neither old nor new, and nobody wrote to it since.

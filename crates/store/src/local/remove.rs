@@ -26,9 +26,8 @@ pub(super) struct Removals(Mutex<HashMap<RelPath, Removal>>);
 #[derive(Debug)]
 struct Removal {
     going: Going,
-    /// What is removed, and the directory that it is in.
+    /// What is removed.
     path: RelPath,
-    dir_path: RelPath,
     /// Directories that are being emptied, each in the one before.
     frames: Vec<Frame>,
     /// Why `path` stays, once it is known.
@@ -74,7 +73,7 @@ pub(super) fn remove_unchanged(
 ) -> Result<(), StoreError> {
     let found = match found {
         Err(Errno::NOENT) => return Ok(()),
-        found => found.at("remove", &place.path)?,
+        found => found.at(REMOVE, &place.path)?,
     };
     let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
     if !same || found.is_dir() {
@@ -82,7 +81,7 @@ pub(super) fn remove_unchanged(
     }
     match place.dir.remove_file(&place.name) {
         Err(Errno::NOENT) => Ok(()),
-        removed => removed.at("remove", &place.path),
+        removed => removed.at(REMOVE, &place.path),
     }
 }
 
@@ -101,11 +100,11 @@ impl Site {
         let (place, last) = match last {
             Some(Self { place, scope, judges, is_led_to }) => {
                 let dir = place.dir_path.clone();
-                let place = place.next(&store.root, "remove", path)?;
+                let place = place.next(&store.root, REMOVE, path)?;
                 let is_there = place.dir_path == dir;
                 (place, is_there.then_some((scope, judges, is_led_to)))
             }
-            None => (Place::of(&store.root, "remove", path)?, None),
+            None => (Place::of(&store.root, REMOVE, path)?, None),
         };
         let (scope, judges, is_led_to) = match last {
             Some(last) => last,
@@ -150,18 +149,16 @@ fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], 
 }
 
 fn bad_name(dir: &RelPath) -> StoreError {
-    StoreError::BadName { action: "remove", path: dir.clone() }
+    StoreError::BadName { action: REMOVE, path: dir.clone() }
 }
 
 impl Removal {
     /// Removes what is at `site` where it is no directory, else sees what is in it.
     fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
         let Site { place, scope, judges, is_led_to } = site;
-        let Place { path, dir, dir_path, name } = place;
+        let Place { path, dir, name, .. } = place;
         let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
-        let (path, dir_path) = (path.clone(), dir_path.clone());
-        let mut removal = Self { going, path, dir_path, frames, stays, done };
-        let path = &place.path;
+        let mut removal = Self { going, path: path.clone(), frames, stays, done };
         let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
         if going.gives_way && item == Item::Dir && store.is_mount(dir, name) {
             return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
@@ -191,7 +188,7 @@ impl Removal {
             self.note(step);
         }
         if !self.going.dry_run {
-            store.touched.add(&self.dir_path);
+            self.path.split_last().inspect(|(dir, _)| store.touched.add(dir));
         }
         let path = || self.path.clone();
         self.done.stayed.extend(match self.stays {
@@ -268,16 +265,16 @@ impl Removal {
         let (entries, left, stays) = (Packed::default(), Vec::new(), Stays::No);
         let mut frame =
             Frame { path: path.clone(), scope, judges, entries, left, unread: None, stays };
-        let read = frame.read(store);
-        self.frames.push(frame);
-        match read {
+        let read = match frame.read(store) {
             // What is empty goes all the same.
             Err(error @ StoreError::Denied { .. }) => {
-                self.frames.last_mut().expect("it was pushed").unread = Some(error);
+                frame.unread = Some(error);
                 Ok(())
             }
             read => read,
-        }
+        };
+        self.frames.push(frame);
+        read
     }
 
     /// Removes the directory of the last frame, whose entries are gone, unless it stays for some that are not.
