@@ -35,6 +35,7 @@ use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic,
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
+use crate::hands::recipes::Recipes;
 use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
@@ -573,6 +574,7 @@ impl Session {
         let Agreed { terms, joining, .. } = agreed;
         let threads = options.threads;
         let digests = Digests::new(self.cache.clone(), &options);
+        let recipes = Recipes::new(self.cache.clone(), &options);
         let asked = (terms, &options, terms.part());
         let hands = ReceivingHands::new(store, alternates, asked)?;
         let hands = hands.with_user(self.user.clone());
@@ -581,7 +583,7 @@ impl Session {
         let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(hands.knowing(digests))), course, watch).await
+        self.run((machine, Arc::new(hands.knowing(digests, recipes))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

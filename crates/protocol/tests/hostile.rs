@@ -2464,6 +2464,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             }),
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
+            recipe: (luck % 3 == 1).then(|| any_kept(luck)),
         })),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
         Work::Index { spec, segment, .. } => {

@@ -468,6 +468,21 @@ fn a_transfer_that_lacks_nothing_reads_nothing_of_old() {
     assert_eq!((totals.literal, totals.matched), (0, 700_000));
 }
 
+/// What an earlier session knows of old serves this one: it is copied from, and not read to be cut, but for what a killed
+/// run left besides.
+#[test]
+fn a_version_whose_recipe_is_known_is_not_read() {
+    let old = Dice::new(8).bytes(700_000);
+    let new = [&old[..300_000], b"something else", &old[300_000..]].concat();
+    let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", old)]));
+    // Whoever cuts it fails, and so does who asks for it.
+    case.destination_faults = DestinationFaults { known: 100, index: 100, ..Default::default() };
+    let mut session = Session::new(&case, &mut Dice::new(9));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert!(totals.literal < 20_000, "{}", totals.literal);
+}
+
 /// Another time: it is another version, which is matched against what was left. The same time and other bytes, as where a
 /// time was set back: what is in place and wrong is written over.
 #[test]

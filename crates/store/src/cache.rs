@@ -1,10 +1,11 @@
-//! What is known of files without reading them again: digests of whole files, kept between runs outside of every tree.
+//! What is known of files without reading them again, kept between runs outside of every tree: digests of whole files, and
+//! [recipes](Recipes) of large ones.
 //!
 //! The law: an answer is what reading the file would give, or there is none. A [`Version`] is what an answer is found by, and
 //! what is changed within a tick of the clock before it was read is not noted at all ([`Moment`]), as git holds it with what it
 //! calls racy entries. Whatever is wrong with the cache, the file is read: no call here fails.
 //!
-//! It is one file, a table whose buckets are found by a hash of device and inode (docs/decisions/0023):
+//! Digests are in one file, a table whose buckets are found by a hash of device and inode (docs/decisions/0023):
 //!
 //! ```text
 //! bucket = the lowest bits of the hash, as many as there are buckets      both are powers of two; the file's length says it
@@ -28,6 +29,9 @@ use rustix::io;
 
 use crate::dir::Dir;
 use crate::local::{Version, read_at};
+mod recipes;
+
+pub use recipes::Recipes;
 
 /// Digests of files that were read in this run or in one before, by any process of this user.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use deltic_core::{Meta, Name, RelPath};
 
 use crate::{
     Commit, Content, Going, Keep, Listing, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,
-    StoreError, Tree,
+    StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -264,7 +264,7 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
         self.inner.read_at(start, buf)
     }
 
-    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError> {
+    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError> {
         self.plan.enter(Call::Commit, &self.path)?;
         let Commit { meta, keep, replaces } = commit;
         let replaces = match replaces {

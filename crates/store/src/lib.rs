@@ -242,7 +242,7 @@ pub trait Store: Tree {
     fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<(), StoreError> {
         let rebuild = self.create(file.path, file.bytes.len() as u64)?;
         rebuild.write(0, file.bytes)?;
-        rebuild.commit(file.commit(keep))
+        rebuild.commit(file.commit(keep)).map(drop)
     }
 
     /// What unfinished rebuilds of `path` left behind, newest first: sources of bytes, of no proven content.
@@ -453,12 +453,13 @@ pub trait Rebuild: Send + Sync + 'static {
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
     /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
-    /// where it is takes more steps than one.
+    /// where it is takes more steps than one. Tells which version it is now, if it is in place and that can be relied on, as
+    /// [`Snapshot::identity`] has it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`] where it
     /// does now, but for attributes that could not be set.
-    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<(), StoreError>;
+    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError>;
 
     /// Gives up, and leaves nothing behind.
     ///

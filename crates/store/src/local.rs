@@ -34,6 +34,7 @@ mod tests;
 
 pub use attrs::umask;
 pub use backup::Backup;
+pub(crate) use copy::write_at;
 pub use inplace::UnderWay;
 pub use named::NamedDir;
 pub use rebuild::LocalRebuild;

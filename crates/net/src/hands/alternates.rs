@@ -63,7 +63,7 @@ impl<S: Store> Alternates<S> {
         let rebuild = store.create(path, is.len)?;
         rebuild.copy(&old, 0..is.len, 0)?;
         let replaces = seen.map_or(Replaces::Nothing, Replaces::Seen);
-        rebuild.commit(Commit { meta, keep, replaces })
+        rebuild.commit(Commit { meta, keep, replaces }).map(drop)
     }
 
     /// Old versions of `path` that are not in place: that of the alternate, or one of a similar name, and that name.

@@ -29,9 +29,9 @@ pub(super) const fn is_kept(len: u64) -> bool {
 }
 
 /// What the notes of `new` begin with.
-pub(super) fn version(new: &New, terms: Terms) -> Vec<u8> {
+pub(super) fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     let mut note = vec![VERSION, form(terms)];
-    note.put_bytes(terms.key().as_bytes());
+    note.put_bytes(key.as_bytes());
     new.spec.encode(&mut note);
     note.put_varint(new.len);
     note.put_signed(new.modified.secs);
@@ -206,7 +206,7 @@ mod tests {
             let told =
                 [kept(0, "one", terms), kept(9, "two", terms), kept(LEN - 5, "three", terms)];
             let notes = [
-                version(&new(), terms),
+                version(&new(), &terms.key(), terms),
                 chunks([told[2], told[0]], terms),
                 chunks([told[1]], terms),
             ];
@@ -223,7 +223,7 @@ mod tests {
         let terms = terms(true);
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
-        let notes = [version(&new(), terms), chunks(notes, terms)];
+        let notes = [version(&new(), &terms.key(), terms), chunks(notes, terms)];
         let (found, noted) = read(&notes, &meta(), terms).unwrap();
         assert_eq!(found.chunks.len(), INDEX_BUDGET_CHUNKS);
         assert_eq!(noted, std::iter::once(0..end).collect::<Vec<_>>());
@@ -240,7 +240,7 @@ mod tests {
         };
         let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
         let read = |later: Vec<u8>| {
-            let notes = [version(&new(), terms), chunks(first, terms), later];
+            let notes = [version(&new(), &terms.key(), terms), chunks(first, terms), later];
             read(&notes, &meta(), terms).unwrap().0.chunks
         };
         assert_eq!(read(void(20, 5)), first);
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn notes_of_another_version_or_of_no_use_are_not_read() {
         let (here, there) = (terms(true), terms(false));
-        let good = version(&new(), here);
+        let good = version(&new(), &here.key(), here);
         assert!(read(std::slice::from_ref(&good), &meta(), here).is_some());
         assert!(read(&[], &meta(), here).is_none());
         assert!(read(std::slice::from_ref(&good), &meta(), there).is_none());
@@ -264,7 +264,10 @@ mod tests {
         other = Meta { len: LEN + 1, ..meta() };
         assert!(read(std::slice::from_ref(&good), &other, here).is_none());
         let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
-        assert!(read(&[version(&New { spec: fine, ..new() }, here)], &meta(), here).is_none());
+        assert!(
+            read(&[version(&New { spec: fine, ..new() }, &here.key(), here)], &meta(), here)
+                .is_none()
+        );
         for bad in [&[][..], &[7], &[CHUNKS, 1], &[VOID, 1, 0], &[VOID, 0xff, 0xff, 0xff, 0x7f, 1]]
         {
             assert!(read(&[good.clone(), bad.to_vec()], &meta(), here).is_none(), "{bad:?}");

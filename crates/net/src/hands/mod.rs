@@ -7,6 +7,7 @@ mod journal;
 pub(crate) mod owners;
 pub(crate) mod packing;
 pub(crate) mod receiving;
+pub(crate) mod recipes;
 pub(crate) mod sending;
 mod strategies;
 

@@ -25,6 +25,7 @@ use super::alternates::Alternates;
 use super::chart::Chart;
 use super::digests::Digests;
 use super::owners::Owners;
+use super::recipes::Recipes;
 use super::sending::cut_segment;
 use super::{Buffers, failed, setback};
 use crate::error::SyncError;
@@ -62,6 +63,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     digests: Digests,
+    recipes: Recipes,
     partings: Partings,
 }
 
@@ -211,8 +213,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Chart { near, names } => {
                 Answer::Charted(self.chart.draw(&self.store, near, names))
             }
-            Work::OpenOld { handle, path, most, goes_on, elsewhere } => {
-                let opened = self.open_old(handle, (&path, &elsewhere), (most, goes_on.as_ref()));
+            Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
+                let known = (most, goes_on.as_ref(), recipe);
+                let opened = self.open_old(handle, (&path, &elsewhere), known);
                 Answer::Opened(opened.map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, segment, spec } => {
@@ -333,13 +336,14 @@ impl<S: Store> ReceivingHands<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
             digests: Digests::default(),
+            recipes: Recipes::default(),
             partings: Partings::default(),
         })
     }
 
     /// The same, with what is known of files.
-    pub(crate) fn knowing(self, digests: Digests) -> Self {
-        Self { digests, ..self }
+    pub(crate) fn knowing(self, digests: Digests, recipes: Recipes) -> Self {
+        Self { digests, recipes, ..self }
     }
 
     /// Asks this user.

@@ -77,13 +77,15 @@ pub enum Work {
     Chart { near: Vec<RelPath>, names: u64 },
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
     /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
-    /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Answer with
+    /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Of the one
+    /// in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Answer with
     /// [`Answer::Opened`].
     OpenOld {
         handle: Handle,
         path: RelPath,
         most: u64,
         goes_on: Option<Meta>,
+        recipe: Option<ChunkerSpec>,
         elsewhere: Elsewhere,
     },
     /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
@@ -205,18 +207,18 @@ pub struct New {
     pub spec: ChunkerSpec,
 }
 
-/// An interrupted transfer that can go on.
+/// Chunks that are known from an earlier session, whose key and chunker this file goes by again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What its chunks are named with.
+    /// What they are named with.
     pub key: Key,
     /// What they are cut by.
     pub spec: ChunkerSpec,
-    /// Those that are in place. What overlaps another, or reaches beyond the new version, is as good as not in here.
+    /// Those that are in place. What overlaps another, or reaches beyond the version, is as good as not in here.
     pub chunks: Vec<KeptChunk>,
 }
 
-/// A chunk in its place in the new version.
+/// A chunk in its place in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptChunk {
     /// Where it starts.
@@ -429,6 +431,8 @@ pub struct OldLens {
     pub leftovers: Vec<u64>,
     /// What one of them left that goes on as the new version.
     pub kept: Option<Kept>,
+    /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no recipe.
+    pub recipe: Option<Kept>,
 }
 
 /// A file of another name that may be an old version.

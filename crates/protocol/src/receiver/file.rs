@@ -1,7 +1,7 @@
 //! A file that is wanted, from its first attempt to its end.
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Meta, RelPath, Strategy};
+use deltic_core::{ChunkerSpec, Key, Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -14,7 +14,7 @@ use crate::work::{Handle, Setback, Then};
 
 use super::attempt::{Attempt, Old};
 use super::beside::Beside;
-use super::{Elsewhere, Kept, Kinship, OldLens, Place, Receiver, Similar, Work};
+use super::{Elsewhere, Kept, KeptChunk, Kinship, OldLens, Place, Receiver, Similar, Work};
 
 /// A file that is to be brought up to date.
 #[derive(Debug)]
@@ -89,8 +89,10 @@ pub(super) struct Incoming {
     pub(super) is_beside: bool,
     /// Another file that it is matched against.
     pub(super) similar: Option<Similar>,
+    /// What the sender was asked to cut by, as in an earlier session, until `Start`.
+    pub(super) asked_spec: Option<ChunkerSpec>,
     /// What an interrupted transfer left that goes on, until `Start`.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<Vec<KeptChunk>>,
     /// What is known of old, from a `Want` by recipe until `Start`: it most likely says what the list lets expect.
     pub(super) ahead: Option<Old>,
     /// Present from `Start` until the attempt ends.
@@ -122,7 +124,7 @@ impl Incoming {
     /// Whether it was asked for once, by recipe and from its first byte, and nothing has come of it.
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_first = self.wants == 1 && self.asked && self.attempt.is_none();
-        is_first && self.how == How::Recipe && self.kept.is_none()
+        is_first && self.how == How::Recipe && self.asked_spec.is_none()
     }
 
     /// Whether it is on its way in order.
@@ -138,6 +140,11 @@ impl Incoming {
         let is_comparison = may_be_same && !compared;
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.sought && worthwhile && !is_comparison).then(|| meta.clone())
+    }
+
+    /// What the sender will most likely cut it by.
+    fn expected_spec(&self, strategy: &Strategy) -> ChunkerSpec {
+        strategy.chunker(self.candidate.meta.len, None)
     }
 
     /// Where else an old version may be, unless one is in place or nothing is to be matched against.
@@ -208,6 +215,7 @@ impl Receiver {
                 leaves_names: false,
                 is_beside: false,
                 similar: None,
+                asked_spec: None,
                 kept: None,
                 ahead: None,
                 attempt: None,
@@ -262,7 +270,7 @@ impl Receiver {
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.files.begin(file);
         incoming.asked = false;
-        (incoming.kept, incoming.ahead) = (None, None);
+        (incoming.asked_spec, incoming.kept, incoming.ahead) = (None, None, None);
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
         if incoming.how == How::Tail {
             let from = incoming.candidate.tail_from();
@@ -280,7 +288,8 @@ impl Receiver {
             How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
             How::Whole | How::Tail => 0,
         };
-        let work = Work::OpenOld { handle, path, most, goes_on, elsewhere };
+        let recipe = (incoming.how == How::Recipe).then(|| incoming.expected_spec(&strategy));
+        let work = Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere };
         self.jobs.ask(work, Place::OpenOld(handle));
     }
 
@@ -311,17 +320,22 @@ impl Receiver {
             incoming.parts = lens.in_place.into_iter().chain(others).collect();
         }
         let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
-        if let Some(kept) = lens.kept {
+        let recipe = lens.recipe.filter(|_| how == How::Recipe).and_then(|recipe| {
+            let known = Old::of(recipe.spec, &recipe.chunks, lens.in_place?)?;
+            Some((recipe.key, recipe.spec, known))
+        });
+        if let Some(Kept { key, spec, chunks }) = lens.kept {
             incoming.how = How::Recipe;
-            let (key, spec) = (kept.key, kept.spec);
-            incoming.kept = Some(kept);
-            self.asked_for(file);
-            self.take_offer(file);
-            self.frames.push_back(ToSender::Resume { file, key, spec });
+            incoming.kept = Some(chunks);
+            self.resume(file, key, spec);
+        } else if let Some((key, spec, known)) = recipe {
+            incoming.ahead = Some(known);
+            self.resume(file, key, spec);
+            // What killed runs left is read.
+            self.index_more(handle);
         } else if first > 0 && can_tell(&strategy, first) {
             if how == How::Recipe {
-                let expected = strategy.chunker(incoming.candidate.meta.len, None);
-                incoming.ahead = Some(Old::new(expected));
+                incoming.ahead = Some(Old::new(incoming.expected_spec(&strategy)));
             }
             self.want(file, how);
             self.index_more(handle);
@@ -346,6 +360,14 @@ impl Receiver {
         let incoming = self.files.asked(file);
         incoming.wants += 1;
         incoming.asked = true;
+    }
+
+    /// Wants it by recipe, cut and named as in an earlier session.
+    fn resume(&mut self, file: FileNo, key: Key, spec: ChunkerSpec) {
+        self.asked_for(file);
+        self.take_offer(file);
+        self.files.asked(file).asked_spec = Some(spec);
+        self.frames.push_back(ToSender::Resume { file, key, spec });
     }
 
     fn want(&mut self, file: FileNo, how: How) {

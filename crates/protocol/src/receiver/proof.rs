@@ -43,6 +43,20 @@ impl Proof {
         };
         Ok(digest == self.digest)
     }
+
+    /// The chunks of new, in order, where they are what its digest is taken of.
+    pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
+        let ProofOf::Chunks { index, parts } = &self.of else { return None };
+        Some(parts.iter().flat_map(|part| {
+            let (old, new) = match part {
+                ProofPart::Old(range) => (Some(range), &[][..]),
+                ProofPart::New(chunks) => (None, &chunks[..]),
+            };
+            let old = old.into_iter().flat_map(|range| index.chunks(range.clone()));
+            let old = old.map(|(span, fingerprint)| Chunk { len: span.len, fingerprint });
+            old.chain(new.iter().copied())
+        }))
+    }
 }
 
 fn digest_of_parts(index: &Index, parts: &[ProofPart]) -> Digest {

@@ -63,6 +63,7 @@ impl Case {
         if matches!(case.options.delete, Delete::AtMost(_)) && case.has_dirs_in_the_way() {
             case.options.delete = Delete::Guarded;
         }
+        case.destination_faults.known = 30;
         case.add_faults(&mut dice);
         case
     }
@@ -100,6 +101,7 @@ impl Case {
             write: chance(40),
             commit: chance(40),
             unproven: chance(60),
+            ..self.destination_faults
         };
         if dice.percent(30) {
             self.cut = Some(dice.below(120));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use deltic_core::gap::apply;
 use deltic_core::meta::{Inode, Linked};
-use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of};
+use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Name,
@@ -31,6 +31,8 @@ pub struct DestinationFaults {
     pub look: u64,
     pub make: u64,
     pub open: u64,
+    /// The recipe of what is in place is known, which is no fault.
+    pub known: u64,
     /// A file that is nothing like it is taken for one that moved.
     pub guess: u64,
     pub index: u64,
@@ -87,6 +89,8 @@ struct Slot {
     /// What is read of another name.
     lent: Option<(RelPath, Node)>,
     old: Vec<Arc<Vec<u8>>>,
+    /// Whether the recipe of the first was known.
+    is_known: bool,
     /// The old versions, end to end.
     joined: Arc<Vec<u8>>,
     stage: Option<Stage>,
@@ -106,6 +110,18 @@ pub struct Stage {
 }
 
 type Done = Result<(), Setback>;
+
+/// The whole recipe of a version.
+fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
+    let mut start = 0;
+    let place = |chunk: Chunk| {
+        let place = KeptChunk { start, chunk };
+        start = place.end();
+        place
+    };
+    let chunks = scan(&spec.build(), bytes, AtEnd::Yes).chunks.into_iter().map(place).collect();
+    Kept { key: Key::from_bytes([9; 32]), spec, chunks }
+}
 
 fn setback(message: &str, retry: bool) -> Setback {
     let kind = TroubleKind::Failed;
@@ -413,9 +429,10 @@ impl Destination {
 
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path, goes_on, elsewhere, .. } => {
+            Work::OpenOld { handle, path, goes_on, recipe, elsewhere, .. } => {
                 let similar = self.similar(&path, &elsewhere);
-                let opened = self.open(handle, (&path, similar.clone()), goes_on.as_ref());
+                let known = (goes_on.as_ref(), recipe.as_ref());
+                let opened = self.open(handle, (&path, similar.clone()), known);
                 if let (Ok(OldLens { similar: Some(_), .. }), Some((similar, _))) =
                     (&opened, similar)
                 {
@@ -427,7 +444,9 @@ impl Destination {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
                 }
-                let old = self.slot(handle).old[part].clone();
+                let slot = self.slot(handle);
+                assert!(part > 0 || !slot.is_known, "what is known is not read");
+                let old = slot.old[part].clone();
                 let read = &old[segment.own.start as usize..segment.read_end as usize];
                 Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
             }
@@ -558,6 +577,14 @@ impl Destination {
                     if !holds || deceived {
                         return Err(setback("unproven", true));
                     }
+                    // What is kept of it for the next session is true.
+                    let staged = self.slot(handle).stage.as_ref();
+                    let mut rest = staged.map_or(&[][..], |stage| &stage.bytes);
+                    for chunk in proof.chunks().into_iter().flatten() {
+                        let (bytes, behind) = rest.split_at(chunk.len as usize);
+                        assert_eq!(chunk, Chunk::of(bytes));
+                        rest = behind;
+                    }
                     self.commit(handle, &path, &meta)
                 }))
             }
@@ -684,7 +711,7 @@ impl Destination {
         &mut self,
         handle: Handle,
         (path, similar): (&RelPath, Option<(Similar, Node)>),
-        goes_on: Option<&Meta>,
+        (goes_on, recipe): (Option<&Meta>, Option<&ChunkerSpec>),
     ) -> Result<OldLens, Setback> {
         self.fails(self.faults.open)?;
         if let Some(stage) = goes_on.and_then(|meta| self.go_on(path, meta)) {
@@ -708,8 +735,12 @@ impl Destination {
             in_place: in_place.as_ref().map(|node| node.meta.len),
             similar: similar.as_ref().map(|(similar, _)| similar.clone()),
             leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
+            recipe: (in_place.as_ref().zip(recipe))
+                .filter(|_| self.dice.percent(self.faults.known))
+                .map(|(node, spec)| recipe_of(&node.bytes, *spec)),
             ..OldLens::default()
         };
+        self.slot(handle).is_known = lens.recipe.is_some() && lens.in_place != Some(0);
         let slot = self.slot(handle);
         slot.lent = similar.clone().map(|(similar, node)| (similar.path, node));
         let others = in_place.iter().chain(similar.as_ref().map(|(_, node)| node));

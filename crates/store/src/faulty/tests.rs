@@ -63,5 +63,5 @@ fn replace(store: &impl Store) -> Result<(), StoreError> {
     rebuild.copy(&old, 3..9, 3)?;
     let meta = Meta::plain(Kind::File, 9, Timestamp::default(), 0o644);
     let replaces = Replaces::Version(&old);
-    rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })
+    rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces }).map(drop)
 }

@@ -138,7 +138,7 @@ thread_local! {
 }
 
 /// Writes all of `bytes`.
-pub(super) fn write_at(file: BorrowedFd<'_>, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+pub(crate) fn write_at(file: BorrowedFd<'_>, start: u64, bytes: &[u8]) -> Result<(), Errno> {
     let mut written = 0;
     while written < bytes.len() {
         match io::pwrite(file, &bytes[written..], start + written as u64) {

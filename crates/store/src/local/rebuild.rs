@@ -19,7 +19,7 @@ use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at, version_of};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
@@ -462,11 +462,12 @@ impl Rebuild for LocalRebuild {
         .at("read", &self.path)
     }
 
-    fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<(), StoreError> {
+    fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
         let place = Place::of(&self.store.root, COMMIT, &self.path)?;
         let expected = Expected::of(&commit.replaces);
         if let Some(changing) = self.changing.take() {
-            return self.take_turn(&changing, &commit, (&place, &expected));
+            self.take_turn(&changing, &commit, (&place, &expected))?;
+            return Ok(version_of(changing.file()));
         }
         let old = expected.check(&place, &self.store)?;
         if self.store.writing.delay {
@@ -478,11 +479,11 @@ impl Rebuild for LocalRebuild {
         if self.store.writing.delay {
             self.doom(Fate::Gone);
             lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;
-            return unset.of(&self.path);
+            return unset.of(&self.path).map(|()| None);
         }
         finished.land(&self.store, &place)?;
         self.doom(Fate::Gone);
-        unset.of(&self.path)
+        unset.of(&self.path).map(|()| version_of(&self.staged.file))
     }
 
     fn discard(self) -> Result<(), StoreError> {

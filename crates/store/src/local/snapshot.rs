@@ -268,6 +268,12 @@ pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
     is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
 }
 
+/// The version that a file is now, where that can be relied on.
+pub(super) fn version_of(file: &OwnedFd) -> Option<Version> {
+    let stat = is_lasting(file).then(|| fs::fstat(file).ok()).flatten();
+    stat.as_ref().map(Version::of)
+}
+
 fn is_lasting(of: impl AsFd) -> bool {
     let system = fs::fstatfs(of).map(|system| system.f_type as u64 & u64::from(u32::MAX));
     system.is_ok_and(|system| LASTING.contains(&system))

@@ -62,7 +62,7 @@ fn put(store: &impl Store, at: &str, bytes: &[u8]) -> Result<(), StoreError> {
     rebuild.write(0, bytes)?;
     let seen = store.look(&path(at))?;
     let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
-    rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces })
+    rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces }).map(drop)
 }
 
 fn names_in(dir: &Path) -> Vec<String> {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::tree::{Node, TreeState, give};
 use super::{MemorySnapshot, MemoryStore};
 use crate::error::At;
-use crate::{Commit, Content, Rebuild, Replaces, Snapshot, StoreError, lock};
+use crate::{Commit, Content, Rebuild, Replaces, Snapshot, StoreError, Version, lock};
 
 /// A new version of a file in memory.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Rebuild for MemoryRebuild {
         Ok(read)
     }
 
-    fn commit(self, commit: Commit<'_, MemorySnapshot>) -> Result<(), StoreError> {
+    fn commit(self, commit: Commit<'_, MemorySnapshot>) -> Result<Option<Version>, StoreError> {
         let mut state = lock(&self.store.state);
         let old = state.find(&self.path).at("commit", &self.path)?;
         if !is_expected(&commit.replaces, old) {
@@ -109,7 +109,7 @@ impl Rebuild for MemoryRebuild {
         let meta = Meta { len: bytes.len() as u64, ..meta };
         state.put(&self.path, meta, bytes.into()).at("commit", &self.path)?;
         state.clear(self.id);
-        Ok(())
+        Ok(None)
     }
 
     fn discard(self) -> Result<(), StoreError> {

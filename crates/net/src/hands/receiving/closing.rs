@@ -7,6 +7,7 @@ use deltic_core::recipe::digest_of;
 use deltic_core::{Meta, RelPath};
 use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
+use deltic_store::cache::Moment;
 use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 use super::panes::Panes;
@@ -42,10 +43,13 @@ impl<S: Store> ReceivingHands<S> {
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
+        let (mut new, begun) = (None, Moment::now());
         let rebuild = match staged {
             Some(growing) => {
                 let growing = Arc::into_inner(growing);
-                growing.expect("the last work of an attempt has it alone").rebuild
+                let growing = growing.expect("the last work of an attempt has it alone");
+                new = Some(growing.new);
+                growing.rebuild
             }
             None => {
                 let created = self.partings.with_room(|| self.store.create(path, meta.len));
@@ -61,11 +65,19 @@ impl<S: Store> ReceivingHands<S> {
         self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = rebuild.commit(commit).map_err(|error| setback(&error));
+        if let (Ok(Some(version)), Some(new)) = (&committed, &new)
+            && self.keeps_notes
+        {
+            let old = slot.old.first().filter(|_| slot.in_place);
+            old.inspect(|old| self.recipes.forget(*old));
+            let named = (&self.key_of(&slot), self.terms);
+            self.recipes.note((version, begun), new, named, &proof);
+        }
         // One of them may have lost its last name. What was known of them goes along.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
             self.partings.let_go((slot, proof));
         }
-        committed
+        committed.map(drop)
     }
 
     /// Whole small files at once: nothing of one is staged before all of it is proven.

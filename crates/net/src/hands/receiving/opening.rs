@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::names::Rest;
-use deltic_core::{Entry, Meta, Names, RelPath};
-use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, OldLens, Similar};
+use deltic_core::{ChunkerSpec, Entry, Fingerprinter, Key, Meta, Names, RelPath};
+use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, New, OldLens, Similar};
 use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
@@ -46,7 +46,7 @@ impl<S: Store> ReceivingHands<S> {
         &self,
         handle: Handle,
         (path, elsewhere): (&RelPath, &Elsewhere),
-        (most, goes_on): (u64, Option<&Meta>),
+        (most, goes_on, recipe): (u64, Option<&Meta>, Option<ChunkerSpec>),
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
@@ -60,15 +60,15 @@ impl<S: Store> ReceivingHands<S> {
             None => self.elsewhere(path, elsewhere),
         };
         let (similar, snapshot) = similar.unzip();
-        if let Some((rebuild, kept, noted)) = goes_on.and_then(|meta| self.resume(path, meta)) {
+        if let Some((growing, kept, noted)) = goes_on.and_then(|meta| self.resume(path, meta)) {
             let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
             let slot = Slot {
                 noted: AtomicBool::new(true),
                 in_place: in_place.is_some(),
                 old: in_place.into_iter().chain(snapshot).collect(),
-                resumed: Some(self.terms.fingerprinter_with(&kept.key)),
+                named: Some(self.named(&kept)),
                 kept: noted,
-                growing: Mutex::new(Some(Arc::new(Growing { rebuild, panes: None }))),
+                growing: Mutex::new(Some(Arc::new(growing))),
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
             let kept = Some(kept);
@@ -77,6 +77,9 @@ impl<S: Store> ReceivingHands<S> {
         let mut leftovers = self.store.leftovers(path)?;
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
         let len = |snapshot: &S::Snapshot| snapshot.meta().len;
+        let recipe = in_place.as_ref().zip(recipe);
+        let recipe = recipe.and_then(|(old, spec)| self.recipes.find(old, spec, self.terms));
+        let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
@@ -84,10 +87,11 @@ impl<S: Store> ReceivingHands<S> {
             similar,
             leftovers: leftovers.iter().map(len).collect(),
             kept: None,
+            recipe,
         };
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
-        let slot = Slot { old, in_place: lens.in_place.is_some(), ..Slot::default() };
+        let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
     }
@@ -108,7 +112,7 @@ impl<S: Store> ReceivingHands<S> {
     }
 
     /// The interrupted transfer of just this version, if there is one and its journal can be read.
-    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(S::Rebuild, Kept, Vec<Range<u64>>)> {
+    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(Growing<S>, Kept, Vec<Range<u64>>)> {
         if !journal::is_kept(meta.len) {
             return None;
         }
@@ -116,7 +120,13 @@ impl<S: Store> ReceivingHands<S> {
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(&notes, meta, self.terms)?;
         noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
-        Some((rebuild, kept, noted))
+        let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
+        Some((Growing { rebuild, new, panes: None }, kept, noted))
+    }
+
+    /// How chunks are named that are known from another session.
+    fn named(&self, kept: &Kept) -> (Key, Fingerprinter) {
+        (kept.key, self.terms.fingerprinter_with(&kept.key))
     }
 }
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, Span};
+use deltic_core::{Fingerprinter, Key, Span};
+use deltic_protocol::receiver::New;
 use deltic_store::{Snapshot, Store, StoreError};
 
 use super::panes::Panes;
@@ -14,8 +15,9 @@ use crate::monitor::{Stage, within};
 pub(super) struct Slot<S: Store> {
     pub(super) old: Vec<S::Snapshot>,
     pub(super) in_place: bool,
-    /// How chunks are named that were written in another session, and where they are.
-    pub(super) resumed: Option<Fingerprinter>,
+    /// How chunks are named where that is as in another session.
+    pub(super) named: Option<(Key, Fingerprinter)>,
+    /// Where those are that were written in it.
     pub(super) kept: Vec<Range<u64>>,
     /// Whether what is written is noted, so that another session may go on.
     pub(super) noted: AtomicBool,
@@ -25,6 +27,7 @@ pub(super) struct Slot<S: Store> {
 /// A new version in the making.
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
+    pub(super) new: New,
     /// None where it goes on from another session, or from an old version: not all panes will be complete.
     pub(super) panes: Option<Panes>,
 }
@@ -77,7 +80,7 @@ impl<S: Store> Default for Slot<S> {
         Self {
             old: Vec::new(),
             in_place: false,
-            resumed: None,
+            named: None,
             kept: Vec::new(),
             noted: AtomicBool::new(false),
             growing: Mutex::new(None),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use deltic_core::gap::{GapDelta, apply};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Fingerprint, Fingerprinter, Reader, RelPath, Span};
+use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, RelPath, Span};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
@@ -39,12 +39,12 @@ impl<S: Store> ReceivingHands<S> {
         let rebuild = self.partings.with_room(|| self.store.create(path, new.len))?;
         // Of a tail nothing says that what it follows is the same in another session.
         if self.keeps_notes && new.from == 0 && journal::is_kept(new.len) {
-            let noted = rebuild.note(&journal::version(&new, self.terms));
+            let noted = rebuild.note(&journal::version(&new, &self.key_of(&slot), self.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // Of a tail the first pane would wait for what is before it.
         let panes = (new.from == 0).then(|| Panes::new(new.len));
-        let made = Arc::new(Growing { rebuild, panes });
+        let made = Arc::new(Growing { rebuild, new, panes });
         *growing = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -258,7 +258,11 @@ impl<S: Store> ReceivingHands<S> {
     }
 
     pub(super) fn names<'a>(&'a self, slot: &'a Slot<S>) -> &'a Fingerprinter {
-        slot.resumed.as_ref().unwrap_or(&self.names)
+        slot.named.as_ref().map_or(&self.names, |(_, names)| names)
+    }
+
+    pub(super) fn key_of(&self, slot: &Slot<S>) -> Key {
+        slot.named.as_ref().map_or_else(|| self.terms.key(), |(key, _)| *key)
     }
 }
 

@@ -6,6 +6,7 @@ use deltic_core::recipe::Chunk;
 
 use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
+use crate::receiver::KeptChunk;
 use crate::work::Setback;
 
 /// Chunks that room is made for beforehand; more take theirs when they come.
@@ -44,6 +45,27 @@ impl Old {
     pub(in crate::receiver) fn new(spec: ChunkerSpec) -> Self {
         let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
         Self { spec, index, is_known: false, indexing: None }
+    }
+
+    /// The first version's recipe is known: these chunks, `len` bytes in all; `None` where they are not all of it.
+    pub(in crate::receiver) fn of(
+        spec: ChunkerSpec,
+        chunks: &[KeptChunk],
+        len: u64,
+    ) -> Option<Self> {
+        let mut old = Self::new(spec);
+        old.index.expect(chunks.len());
+        let mut at = 0;
+        for KeptChunk { start, chunk } in chunks {
+            if *start != at {
+                return None;
+            }
+            old.index.push(at, *chunk);
+            at = at.checked_add(chunk.len.into())?;
+        }
+        // As if it had been cut.
+        old.indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
+        (at == len && len > 0).then_some(old)
     }
 
     pub(super) const fn index(&self) -> &Index {

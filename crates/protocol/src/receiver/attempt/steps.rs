@@ -56,6 +56,9 @@ impl Receiver {
             }
             attempt.begin_at(from);
         }
+        if incoming.asked_spec.take().is_some_and(|asked| asked != spec) {
+            return Err(PeerError::Unexpected("chunker"));
+        }
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
@@ -64,10 +67,7 @@ impl Receiver {
                 self.fail(handle, Setback { trouble, then: Then::Retry });
                 return Ok(());
             }
-            if spec != kept.spec {
-                return Err(PeerError::Unexpected("chunker"));
-            }
-            attempt.go_on_with(kept.chunks);
+            attempt.go_on_with(kept);
             if incoming.parts.is_empty() {
                 attempt.knows_all();
             }
