@@ -97,7 +97,7 @@ fn places(len: u64, percent: f64, random: &mut Random) -> Vec<u64> {
     places
 }
 
-const PIECE: usize = 256;
+pub(crate) const PIECE: usize = 256;
 const BUFFER: usize = 1 << 18;
 
 #[cfg(test)]

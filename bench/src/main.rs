@@ -3,6 +3,7 @@
 //! Every subcommand runs the real programs through pipes, prints a table and writes it to `bench/out`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "these programs talk to a terminal")]
 
+mod again;
 mod data;
 mod e2e;
 mod enospc;
@@ -30,6 +31,8 @@ use clap::Parser;
 enum Program {
     /// One changed file: time, processor time, memory, bytes each way
     E2e(e2e::Options),
+    /// One large file that changes a little before each of many syncs
+    Again(again::Options),
     /// A tree of real files: first copy, no change, a few files edited
     Tree(tree::Options),
     /// SIGKILL at random moments, then the same sync again
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
 fn run(program: Program) -> Result<ExitCode> {
     match program {
         Program::E2e(options) => e2e::e2e(&options)?,
+        Program::Again(options) => again::again(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,
         Program::Enospc(options) => enospc::enospc(&options)?,

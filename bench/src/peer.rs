@@ -14,6 +14,8 @@ pub(crate) enum Peer {
     Deltic,
     /// Deltic without flushing to the disk, as rsync runs by default.
     DelticNoFsync,
+    /// Deltic that knows nothing of files from earlier runs.
+    DelticNoCache,
     /// rsync as it is.
     Rsync,
     /// rsync that flushes each file (not their directories).
@@ -40,6 +42,7 @@ impl Peer {
         match self {
             Self::Deltic => "deltic",
             Self::DelticNoFsync => "deltic --no-fsync",
+            Self::DelticNoCache => "deltic --no-cache",
             Self::Rsync => "rsync",
             Self::RsyncFsync => "rsync --fsync",
             Self::RsyncPartial => "rsync --partial",
@@ -48,7 +51,7 @@ impl Peer {
     }
 
     pub(crate) fn is_deltic(self) -> bool {
-        matches!(self, Self::Deltic | Self::DelticNoFsync)
+        matches!(self, Self::Deltic | Self::DelticNoFsync | Self::DelticNoCache)
     }
 
     fn is_rsync(self) -> bool {
@@ -93,6 +96,7 @@ impl Peer {
         match self {
             Self::Deltic | Self::Rsync | Self::Cp => None,
             Self::DelticNoFsync => Some("--no-fsync"),
+            Self::DelticNoCache => Some("--no-cache"),
             Self::RsyncFsync => Some("--fsync"),
             Self::RsyncPartial => Some("--partial"),
         }

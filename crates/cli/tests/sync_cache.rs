@@ -1,4 +1,5 @@
-//! What is known of files from an earlier run: `-c` reads them once, and never believes what is not so any more.
+//! What is known of files from an earlier run: `-c` reads them once, what is matched against is cut once, and nothing is
+//! believed that is not so any more.
 
 mod common;
 
@@ -177,4 +178,128 @@ fn where_contents_are_known_directories_are_told_in_a_few_bytes_and_each_change_
         assert_eq!(world.read(format!("src/{name}")), world.read(format!("dst/{name}")));
         rest();
     }
+}
+
+/// Long enough that its recipe is kept.
+const LARGE: usize = 40 << 20;
+
+/// A large file whose destination is matched against, and is cut for the first time when it has [changed](change).
+fn image() -> World {
+    let world = World::new();
+    world.write("src/image", noise(LARGE, 3));
+    world.set_time("src/image", 1_000_000_000);
+    world.ok("-a src/ dst");
+    world
+}
+
+/// Some bytes here and there; the file of each `n` has a time of its own.
+fn change(world: &World, n: usize) {
+    let mut bytes = world.read("src/image");
+    for at in (0..10).map(|part| part * LARGE / 10 + n * 1000) {
+        bytes[at] ^= 1;
+    }
+    world.write("src/image", bytes);
+    world.set_time("src/image", 1_000_000_000 + n as i64);
+}
+
+fn recipes(world: &World) -> Vec<std::path::PathBuf> {
+    let Ok(all) = world.path(".cache/deltic/recipes-1").read_dir() else { return Vec::new() };
+    all.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+#[test]
+fn what_is_matched_against_is_cut_once_and_its_recipe_is_known_then() {
+    let world = image();
+    let (once, twice) = (LARGE as u64 * 5 / 4, 2 * LARGE as u64);
+    let read = |n, more: &str| {
+        change(&world, n);
+        let words = format!("sync -a --no-whole-file --inplace {more} src/ dst");
+        let read = bytes_read(&world, &words)?;
+        if !more.contains("-n") {
+            world.assert_same("src", "dst");
+        }
+        Some(read)
+    };
+    let Some(first) = read(1, "") else { return };
+    assert!(first >= twice, "{first}");
+    for (n, more, is_known) in [
+        (2, "", true),
+        (3, "-n", true),
+        (4, "--no-cache", false),
+        // Nothing is known of what came without it.
+        (5, "", false),
+        (6, "", true),
+        // Another mean length of chunks may be asked for: what is known is of no use.
+        (7, "--block-size=65536", false),
+    ] {
+        let read = read(n, more).unwrap();
+        assert!(if is_known { read < once } else { read >= twice }, "{n}: {more}: {read}");
+    }
+}
+
+#[test]
+fn one_recipe_is_kept_of_a_file_and_none_of_what_has_the_present_for_its_time() {
+    for way in WAYS {
+        let world = image();
+        let run = |n, more: &str| {
+            change(&world, n);
+            let ends = format!("{} {}", way.from("src/"), way.to("dst"));
+            world.ok(&format!("--no-whole-file {more} {ends}"));
+            assert_eq!(world.read("src/image"), world.read("dst/image"), "{way:?}");
+            recipes(&world).len()
+        };
+        assert_eq!(run(1, "-r --no-times"), 0, "{way:?}");
+        assert_eq!((run(2, "-a"), run(3, "-a"), run(4, "-a --inplace")), (1, 1, 1), "{way:?}");
+        // It waits for its name; the one that it takes the place of is known no more.
+        assert_eq!(run(5, "-a --delay-updates"), 0, "{way:?}");
+    }
+}
+
+#[test]
+fn a_change_that_hides_behind_its_time_is_found_though_a_recipe_is_known() {
+    for way in WAYS {
+        let world = image();
+        let run = |n| {
+            change(&world, n);
+            let ends = format!("{} {}", way.from("src/"), way.to("dst"));
+            world.ok(&format!("-a --no-whole-file --inplace {ends}"));
+            world.assert_same("src", "dst");
+        };
+        run(1);
+        run(2);
+        let mut bytes = world.read("dst/image");
+        bytes[LARGE / 3] ^= 1;
+        let time = 1_000_000_002;
+        world.write("dst/image", bytes);
+        world.set_time("dst/image", time);
+        run(3);
+        run(4);
+    }
+}
+
+#[test]
+fn recipes_that_are_damaged_or_of_another_file_are_not_believed() {
+    let world = image();
+    let run = |n| {
+        change(&world, n);
+        world.ok("-a --no-whole-file --inplace src/ dst");
+        world.assert_same("src", "dst");
+        let [recipe] = &recipes(&world)[..] else { panic!("one recipe") };
+        recipe.clone()
+    };
+    let recipe = run(1);
+    let other = std::fs::read(&recipe).unwrap();
+    let whole = other.len();
+    for n in 2..8 {
+        let recipe = run(n);
+        let mut bytes = std::fs::read(&recipe).unwrap();
+        match n {
+            2 => bytes.clone_from(&other),
+            3 => bytes.truncate(whole / 2),
+            4 => bytes.clear(),
+            _ => bytes[[10, 70, whole / 2][n - 5]] ^= 1,
+        }
+        std::fs::write(recipe, bytes).unwrap();
+    }
+    run(8);
 }

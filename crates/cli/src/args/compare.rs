@@ -23,10 +23,10 @@ pub(crate) struct CompareArgs {
     /// Take times as equal that are up to N seconds apart; -1, the default: only what is equal to the nanosecond
     #[arg(short = '@', long, value_name = "N", allow_negative_numbers = true)]
     modify_window: Option<i64>,
-    /// With -c, read every file, whatever is known of it from an earlier run; and keep nothing of what is read
+    /// Believe nothing that is known of files from earlier runs (digests for -c, how large files are cut), and keep nothing
     #[arg(long, overrides_with = "cache")]
     no_cache: bool,
-    /// With -c, believe what is known of files that did not change since they were read: the default
+    /// Believe what is known of files that did not change since: the default
     #[arg(long, overrides_with = "no_cache")]
     cache: bool,
     /// Leave files alone that are newer at the destination

@@ -101,7 +101,7 @@ Patterns:
 
 ENVIRONMENT:
   DELTIC_RSH, RSYNC_RSH       the remote shell (-e)
-  DELTIC_CACHE_DIR            where digests are kept, else XDG_CACHE_HOME
+  DELTIC_CACHE_DIR            where what is known of files is kept, else XDG_CACHE_HOME
   DELTIC_ISA                  the instruction set that chunkers use
   RSYNC_PARTIAL_DIR           --partial-dir for --partial
   CVSIGNORE, HOME             rules of --cvs-exclude
@@ -110,7 +110,7 @@ ENVIRONMENT:
 
 FILES:
   DEST/.deltic                new versions while they grow; removed at the end of a run
-  ~/.cache/deltic             digests of files for -c
+  ~/.cache/deltic             what is known of files: digests for -c, recipes of large ones; may be removed
   .rsync-filter, .gitignore   rules of each directory (-F, --gitignore)
   ~/.cvsignore, .cvsignore    rules of --cvs-exclude
 

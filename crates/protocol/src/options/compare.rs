@@ -19,7 +19,8 @@ pub struct Compare {
     pub existing: bool,
     /// Change nothing that is there (`--ignore-existing`).
     pub ignore_existing: bool,
-    /// Digests that contents are compared by may be known from an earlier run; off with `--no-cache`.
+    /// Digests that contents are compared by, and recipes of old versions, may be known from an earlier run; off with
+    /// `--no-cache`.
     pub cached: bool,
     /// How near times are the same time (`--modify-window`).
     pub window: Window,

@@ -65,13 +65,13 @@ impl<S: Store> ReceivingHands<S> {
         self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = rebuild.commit(commit).map_err(|error| setback(&error));
-        if let (Ok(Some(version)), Some(new)) = (&committed, &new)
-            && self.keeps_notes
-        {
+        if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.recipes.forget(*old));
-            let named = (&self.key_of(&slot), self.terms);
-            self.recipes.note((version, begun), new, named, &proof);
+            if let (Some(version), Some(new)) = (version, &new) {
+                let named = (&self.key_of(&slot), self.terms);
+                self.recipes.note((version, begun), new, named, &proof);
+            }
         }
         // One of them may have lost its last name. What was known of them goes along.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
