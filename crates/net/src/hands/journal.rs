@@ -95,7 +95,8 @@ fn runs(chunks: &[KeptChunk]) -> Vec<Range<u64>> {
     runs.map(|run| run[0].start..run[run.len() - 1].end()).collect()
 }
 
-fn read_version(
+/// What [`version`] wrote, if it is of this version and of use in a session of these terms.
+pub(super) fn read_version(
     note: &[u8],
     meta: &Meta,
     terms: Terms,
@@ -124,11 +125,8 @@ fn read_note(
         CHUNKS => {
             while !from.is_empty() {
                 let span = read_span(&mut from, len)?;
-                let mut name = [0; FINGERPRINT_BYTES];
-                let told = name_bytes(terms);
-                name[..told].copy_from_slice(from.bytes(told)?);
+                let fingerprint = read_name(&mut from, terms)?;
                 clear(places, span);
-                let fingerprint = Fingerprint::from_bytes(name);
                 places.insert(span.start, Chunk { len: span.len, fingerprint });
             }
         }
@@ -136,6 +134,13 @@ fn read_note(
         _ => return Err(CodecError::OutOfRange),
     }
     Ok(())
+}
+
+pub(super) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerprint, CodecError> {
+    let mut name = [0; FINGERPRINT_BYTES];
+    let told = name_bytes(terms);
+    name[..told].copy_from_slice(from.bytes(told)?);
+    Ok(Fingerprint::from_bytes(name))
 }
 
 /// A span within the first `len` bytes.
@@ -159,7 +164,8 @@ fn form(terms: Terms) -> u8 {
     u8::from(terms.is_keyed())
 }
 
-fn name_bytes(terms: Terms) -> usize {
+/// How much of a fingerprint is noted.
+pub(super) fn name_bytes(terms: Terms) -> usize {
     if terms.is_keyed() { SUM_BYTES } else { FINGERPRINT_BYTES }
 }
 
@@ -168,7 +174,7 @@ const CHUNKS: u8 = 1;
 const VOID: u8 = 2;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use deltic_core::chunk::FixedLen;
     use deltic_core::{Fingerprinter, Kind, Timestamp};
@@ -176,7 +182,7 @@ mod tests {
 
     const LEN: u64 = LARGE_FILE_BYTES + 1;
 
-    fn terms(keyed: bool) -> Terms {
+    pub(in crate::hands) fn terms(keyed: bool) -> Terms {
         let mut hello = Hello::ours(Key::from_bytes([3; 32]));
         if keyed {
             hello.capabilities.insert("names:keyed".into());

@@ -1,11 +1,14 @@
 //! Recipes of large files that came in earlier runs: who has one need not read the file to cut it (docs/decisions/0023).
 //!
-//! What is kept is what a journal of all of the file would say ([`journal`]): its key and chunker, and its chunks.
+//! ```text
+//! recipe   length and bytes of what a journal begins with ([`journal::version`]), then for each chunk: length, fingerprint as there
+//! ```
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use deltic_core::{ChunkerSpec, Key, Put, Reader};
+use deltic_core::recipe::Chunk;
+use deltic_core::{ChunkerSpec, Key, Meta, Put, Reader};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::INDEX_BUDGET_CHUNKS;
 use deltic_protocol::options::Options;
@@ -39,9 +42,8 @@ impl Recipes {
         if !journal::is_kept(old.meta().len) {
             return None;
         }
-        let bytes = self.kept()?.find(&old.identity()?)?;
-        let (kept, _) = journal::read(&unframed(&bytes)?, old.meta(), terms)?;
-        (kept.spec == spec).then_some(kept)
+        let notes = self.kept()?.find(&old.identity()?)?;
+        read(&notes, (old.meta(), terms)).filter(|recipe| recipe.spec == spec)
     }
 
     /// Keeps that of the version `is`, which was put in place from `begun` on: `new`, whose chunks `proof` has, with this key.
@@ -57,16 +59,8 @@ impl Recipes {
             return;
         }
         let (Some(kept), Some(chunks)) = (self.kept(), proof.chunks()) else { return };
-        let mut start = 0;
-        let place = |chunk| {
-            let kept = KeptChunk { start, chunk };
-            start = kept.end();
-            kept
-        };
-        let chunks: Vec<_> = chunks.map(place).take(INDEX_BUDGET_CHUNKS + 1).collect();
-        if chunks.len() <= INDEX_BUDGET_CHUNKS && start == new.len {
-            let notes = [journal::version(new, key, terms), journal::chunks(chunks, terms)];
-            kept.note(is, begun, &framed(&notes));
+        if let Some(notes) = written((new, key, terms), chunks) {
+            kept.note(is, begun, &notes);
         }
     }
 
@@ -83,21 +77,93 @@ impl Recipes {
     }
 }
 
-/// Notes one behind the other, each behind its length in bytes.
-fn framed(notes: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for note in notes {
-        bytes.put_varint(note.len() as u64);
-        bytes.put_bytes(note);
+/// A recipe in bytes; `None` where it is too long to be of use, or is not all of `new`.
+fn written(
+    (new, key, terms): (&New, &Key, Terms),
+    chunks: impl Iterator<Item = Chunk>,
+) -> Option<Vec<u8>> {
+    let mut notes = Vec::new();
+    let version = journal::version(new, key, terms);
+    notes.put_varint(version.len() as u64);
+    notes.put_bytes(&version);
+    let (mut count, mut end) = (0, 0);
+    for Chunk { len, fingerprint } in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
+        notes.put_varint(len.into());
+        notes.put_bytes(&fingerprint.as_bytes()[..journal::name_bytes(terms)]);
+        (count, end) = (count + 1, end + u64::from(len));
     }
-    bytes
+    (count <= INDEX_BUDGET_CHUNKS && end == new.len).then_some(notes)
 }
 
-fn unframed(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let (mut from, mut notes) = (Reader::new(bytes), Vec::new());
+/// What [`written`] wrote of the version with this metadata, if it is of use in a session of these terms.
+fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
+    let mut from = Reader::new(notes);
+    let version = usize::try_from(from.varint().ok()?).ok()?;
+    let version = journal::read_version(from.bytes(version).ok()?, meta, terms);
+    let (key, spec) = version.ok()??;
+    let (mut chunks, mut start) = (Vec::new(), 0);
     while !from.is_empty() {
-        let len = usize::try_from(from.varint().ok()?).ok()?;
-        notes.push(from.bytes(len).ok()?.to_vec());
+        let len = from.varint_u32().ok()?;
+        let fingerprint = journal::read_name(&mut from, terms).ok()?;
+        let kept = KeptChunk { start, chunk: Chunk { len, fingerprint } };
+        start = kept.end();
+        chunks.push(kept);
     }
-    Some(notes)
+    let fits = chunks.len() <= INDEX_BUDGET_CHUNKS && start == meta.len;
+    fits.then_some(Kept { key, spec, chunks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hands::journal::tests::terms;
+    use deltic_core::{Kind, Timestamp};
+    use deltic_protocol::limits::LARGE_FILE_BYTES;
+
+    const LEN: u64 = LARGE_FILE_BYTES + 1000;
+    const MODIFIED: Timestamp = Timestamp { secs: 7, nanos: 8 };
+    const KEY: [u8; 32] = [5; 32];
+
+    fn new() -> New {
+        New { len: LEN, modified: MODIFIED, from: 0, spec: ChunkerSpec::for_len(LEN) }
+    }
+
+    fn chunks(terms: Terms) -> Vec<Chunk> {
+        let names = terms.fingerprinter_with(&Key::from_bytes(KEY));
+        let part = |n: u64| Chunk { len: (LEN / 4 + n) as u32, ..names.chunk(&[n as u8]) };
+        let last = Chunk { len: (LEN - LEN / 4 * 3 - 3) as u32, ..names.chunk(b"last") };
+        (0..3).map(part).chain([last]).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_in_a_session_of_its_form_only() {
+        for form in [true, false] {
+            let terms_here = terms(form);
+            let told = chunks(terms_here);
+            let key = Key::from_bytes(KEY);
+            let notes = written((&new(), &key, terms_here), told.iter().copied()).unwrap();
+            let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
+            let Kept { key, spec, chunks } = read(&notes, (&meta, terms_here)).unwrap();
+            assert_eq!((key, spec), (Key::from_bytes(KEY), new().spec));
+            assert_eq!(chunks.iter().map(|kept| kept.chunk).collect::<Vec<_>>(), told);
+            assert!(chunks.windows(2).all(|two| two[0].end() == two[1].start));
+            assert_eq!(read(&notes, (&meta, terms(!form))), None);
+            assert_eq!(read(&notes, (&Meta { len: LEN - 1, ..meta.clone() }, terms_here)), None);
+            for end in 0..notes.len() {
+                assert_eq!(read(&notes[..end], (&meta, terms_here)), None, "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_all_of_a_file_is_not_written() {
+        let (terms, key) = (terms(true), Key::from_bytes(KEY));
+        let all = chunks(terms);
+        for part in [&all[1..], &all[..3], &[]] {
+            assert_eq!(written((&new(), &key, terms), part.iter().copied()), None);
+        }
+        let endless = std::iter::repeat_n(all[0], INDEX_BUDGET_CHUNKS + 1);
+        let len = u64::from(all[0].len) * (INDEX_BUDGET_CHUNKS as u64 + 1);
+        assert_eq!(written((&New { len, ..new() }, &key, terms), endless), None);
+    }
 }
