@@ -95,7 +95,13 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::
     let cli = (WITH_OPPOSITES.iter())
         .filter(|name| words.iter().any(|word| word == *name))
         .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
-    Cli::from_arg_matches(&cli.try_get_matches_from(words)?)
+    let mut cli = Cli::from_arg_matches(&cli.try_get_matches_from(words)?)?;
+    match &mut cli.command {
+        Command::Sync(args) => args.split_path(),
+        Command::Watch(args) => args.sync.split_path(),
+        _ => {}
+    }
+    Ok(cli)
 }
 
 /// The commands with options that can be taken back.
@@ -405,6 +411,21 @@ pub(crate) struct SyncArgs {
     /// What scripts for rsync may say.
     #[command(flatten)]
     pub(crate) accepted: Accepted,
+}
+
+impl SyncArgs {
+    /// Takes options behind the program's name for what rsync would do with them: `--rsync-path='sudo rsync --fake-super'`.
+    fn split_path(&mut self) {
+        let words = self.deltic_path.as_bytes();
+        let Some(at) = words.windows(3).position(|word| word == b" --") else { return };
+        let (program, options) = words.split_at(at);
+        let options = options.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        if options.clone().all(|word| word.starts_with(b"--")) {
+            let options = options.map(|word| OsStr::from_bytes(word).to_owned());
+            self.travel.remote_option.extend(options);
+            self.deltic_path = OsStr::from_bytes(program).to_owned();
+        }
+    }
 }
 
 /// The remote shell where no word names one: that of the environment, or ssh.

@@ -76,6 +76,30 @@ impl Exit {
         self as u8
     }
 
+    /// What it means, in rsync's words where it has some.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Usage => "syntax or usage error",
+            Self::Incompatible => "protocol incompatibility",
+            Self::Selection => "errors selecting input/output files, dirs",
+            Self::Unsupported => "requested action not supported",
+            Self::Transport => "error in socket IO",
+            Self::Files => "error in file IO",
+            Self::Stream => "error in rsync protocol data stream",
+            Self::Start => "error in IPC code",
+            Self::Interrupted => "received SIGINT, SIGTERM, or SIGHUP",
+            Self::Partial => "some files/attrs were not transferred (see previous errors)",
+            Self::Vanished => "some files vanished before they could be transferred",
+            Self::DeleteLimit => "the --max-delete limit stopped deletions",
+            Self::Different => "the trees are not equal",
+            Self::Timeout => "timeout in data send/receive",
+            Self::ConnectTimeout => "timeout waiting for daemon connection",
+            Self::NoRemoteProgram => "remote command not found",
+            Self::RemoteShell => "unexplained error",
+        }
+    }
+
     /// How a run ends that never began.
     pub(crate) fn of_refusal(refusal: &anyhow::Error) -> Self {
         match refusal {

@@ -44,10 +44,14 @@ fn main() -> ExitCode {
     if let Some(program) = std::env::args_os().next().filter(|_| !is_far) {
         popt::warn(&program);
     }
-    match parsed {
-        Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)).into(),
-        Err(error) => args::explain(&error).into(),
+    let exit = match parsed {
+        Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)),
+        Err(error) => args::explain(&error),
+    };
+    if exit != Exit::Success && !is_far && output::stands_in() {
+        output::note(&format!("{}\n", output::ending(exit)));
     }
+    exit.into()
 }
 
 fn run(command: Command) -> Exit {

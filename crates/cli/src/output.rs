@@ -6,8 +6,12 @@
 
 use std::io::{self, Write};
 use std::mem;
+use std::sync::OnceLock;
 
 use deltic_net::reason;
+
+use crate::args::is_rsync;
+use crate::exit::Exit;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {
@@ -81,10 +85,34 @@ impl Output {
     }
 }
 
-/// Writes `deltic: what` to standard error, and what to do about it.
+/// Writes what went wrong to standard error, [in our name](complaint), and what to do about it.
 pub(crate) fn complain(what: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
-    note(&format!("deltic: {what}\n{hint}"));
+    note(&format!("{}\n{hint}", complaint(what)));
+}
+
+/// `deltic: what`, or as those look for it who call us rsync.
+pub(crate) fn complaint(what: &str) -> String {
+    if stands_in() {
+        // Scripts make room when they read this.
+        let what = what.replace("no space left on device", "No space left on device (28)");
+        return format!("rsync: {what}");
+    }
+    format!("deltic: {what}")
+}
+
+/// How a run ended that did not succeed, as rsync's last line says it.
+pub(crate) fn ending(exit: Exit) -> String {
+    let name = if stands_in() { "rsync" } else { "deltic" };
+    let weight = if exit == Exit::Vanished { "warning" } else { "error" };
+    let (words, version) = (exit.words(), env!("CARGO_PKG_VERSION"));
+    format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
+}
+
+/// Whether we are called by the name of rsync.
+pub(crate) fn stands_in() -> bool {
+    static STANDS_IN: OnceLock<bool> = OnceLock::new();
+    *STANDS_IN.get_or_init(|| std::env::args_os().next().is_some_and(|name| is_rsync(&name)))
 }
 
 /// What went wrong, from the outside in; the system's own words without their numbers.

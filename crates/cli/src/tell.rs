@@ -321,7 +321,7 @@ impl Teller for Words {
                 self.flush();
                 self.progress.aside(|| complain(trouble, &self.view));
                 if let Some(log) = &mut self.log {
-                    log.line(&self.setting, &trouble.message);
+                    log.line(&self.setting, output::complaint(&trouble.message));
                 }
             }
             Notice::Entry { path, meta } => self.listed.add(path, meta),
@@ -348,7 +348,7 @@ impl Teller for Words {
         }
     }
 
-    fn finish(&mut self, result: &Result<Outcome, SyncError>, _: Exit) -> std::io::Result<()> {
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
         self.say_held();
         self.flush();
@@ -370,6 +370,7 @@ impl Teller for Words {
                 lines.iter().for_each(|line| self.output.line(line));
                 if let Some(log) = &mut self.log {
                     log.end(lines, outcome, (&self.setting, &self.view));
+                    log.ending(&self.setting, exit);
                 }
                 self.output.finish()
             }
@@ -377,8 +378,8 @@ impl Teller for Words {
                 let written = self.output.finish();
                 output::complain(&error.to_string(), exit::hint(error, self.view.help));
                 if let Some(log) = &mut self.log {
-                    log.line(&self.setting, error.to_string());
-                    log.output.flush();
+                    log.line(&self.setting, output::complaint(&error.to_string()));
+                    log.ending(&self.setting, exit);
                 }
                 written
             }
@@ -428,6 +429,13 @@ impl Journal {
         };
         for line in lines.iter().filter(|line| !line.is_empty()) {
             self.line(setting, line);
+        }
+    }
+
+    /// Scripts look for it.
+    fn ending(&mut self, setting: &Setting, exit: Exit) {
+        if exit != Exit::Success {
+            self.line(setting, output::ending(exit));
         }
         self.output.flush();
     }

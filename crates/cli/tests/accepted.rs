@@ -237,9 +237,32 @@ fn called_as_rsync_it_is_sync() {
     assert!(run.stdout.contains(&own) && run.stdout.contains("which this is not"), "{run:#?}");
     let run = Run::of(&mut world.command(&program, [] as [&str; 0]));
     assert_eq!(run.code, Some(1), "{run:#?}");
+    assert!(run.stderr.contains("\nrsync error: syntax or usage error (code 1) at "), "{run:#?}");
     let run = Run::of(&mut world.command(DELTIC, ["rsync", "-a", "src/", "other/"]));
     assert_eq!(run.code, Some(0), "{run:#?}");
     world.assert_same("src", "other");
+}
+
+/// Wrappers of rsync look for these lines in what it says and in its log.
+#[test]
+fn called_as_rsync_a_failure_ends_with_its_words() {
+    let world = world();
+    std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();
+    let program = world.path("rsync").to_str().unwrap().to_owned();
+    let run = Run::of(&mut world.command(&program, ["-a", "--log-file=log", "src/", "no", "dst"]));
+    let last =
+        "rsync error: some files/attrs were not transferred (see previous errors) (code 23) at ";
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    let lines: Vec<_> = run.stderr.lines().collect();
+    let [first, end] = lines[..] else { panic!("two lines: {run:#?}") };
+    assert!(first.starts_with("rsync: ") && end.starts_with(last), "{run:#?}");
+    let log = String::from_utf8(world.read("log")).unwrap();
+    assert!(log.contains(&format!("] {first}\n")) && log.contains(&format!("] {last}")), "{log}");
+    // Who calls us by our name hears it in the log.
+    let run = world.fails(23, "-a --log-file=own src/ no dst");
+    assert_eq!(run.stderr.lines().count(), 1, "{run:#?}");
+    let log = String::from_utf8(world.read("own")).unwrap();
+    assert!(log.contains("] deltic error: some files/attrs were not"), "{log}");
 }
 
 #[test]

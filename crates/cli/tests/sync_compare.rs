@@ -64,6 +64,67 @@ fn a_window_says_how_near_times_are_the_same() {
     }
 }
 
+/// A file system at `disk` that keeps whole seconds, gone with this value.
+struct Coarse<'a>(&'a World);
+
+impl<'a> Coarse<'a> {
+    fn mount(world: &'a World) -> Option<Self> {
+        world.mkdir("disk");
+        let image = std::fs::File::create(world.path("image")).unwrap();
+        image.set_len(16 << 20).unwrap();
+        let run = |program: &str, words: &[&str]| {
+            common::is_installed(program)
+                && Run::of(&mut world.command(program, words)).code == Some(0)
+        };
+        let mounted = common::is_root()
+            && run("mkfs.ext2", &["-q", "-F", "-I", "128", "image"])
+            && run("mount", &["-o", "loop", "image", "disk"]);
+        if !mounted {
+            common::skip("a file system that counts in seconds cannot be mounted here");
+        }
+        mounted.then_some(Self(world))
+    }
+}
+
+impl Drop for Coarse<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["-l", "disk"]));
+    }
+}
+
+#[test]
+fn where_times_are_kept_in_seconds_nothing_comes_twice() {
+    let world = World::new();
+    let Some(_disk) = Coarse::mount(&world) else { return };
+    world.write("src/d/file", "old");
+    std::os::unix::fs::symlink("file", world.path("src/d/link")).unwrap();
+    for name in ["src/d/file", "src/d/link", "src/d", "src"] {
+        world.set_time(name, 1_000_000_000);
+    }
+    for way in common::WAYS {
+        let dst = format!("disk/{way:?}");
+        let run = |more: &str| {
+            world.ok(&format!("-ai {more} {} {}", way.from("src/"), way.to(&dst))).stdout
+        };
+        run("");
+        assert_eq!(world.time(&format!("{dst}/d/file")), (1_000_000_000, 0));
+        assert_eq!(run(""), "", "{way:?}");
+        assert_eq!(run("-u"), "", "{way:?}");
+        assert!(run("-n -@-1").contains("f..t"), "{way:?}");
+        let next = format!("{dst}-next");
+        let link = format!("-a --link-dest=../{way:?}");
+        world.ok(&format!("{link} {} {}", way.from("src/"), way.to(&next)));
+        assert_eq!(world.inode(&format!("{dst}/d/file")), world.inode(&format!("{next}/d/file")));
+        // Another second is another file.
+        world.write("src/d/file", "new");
+        world.set_time("src/d/file", 1_000_000_001);
+        assert!(run("").starts_with(">f..t"), "{way:?}");
+        assert_eq!(world.read(&format!("{dst}/d/file")), b"new");
+        world.write("src/d/file", "old");
+        world.set_time("src/d/file", 1_000_000_000);
+    }
+}
+
 #[test]
 fn a_time_that_is_near_enough_stays_where_something_else_changes() {
     for way in WAYS {

@@ -37,8 +37,9 @@ fn the_far_end_may_be_called_rsync() {
         let world = world();
         std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();
         let near = world.path("rsync").to_str().unwrap().to_owned();
-        let far = format!("--rsync-path={near}");
-        let more = ["-M--bwlimit=100M", "--streams=2"];
+        // An option behind the program's name is one of that end.
+        let far = format!("--rsync-path={near} --bwlimit=100M");
+        let more = ["-M--super", "--streams=2"];
         let (src, dst) = (way.from("src/"), way.to("dst/"));
         let words = ["-a", "-e", SHELL, &far, &src, &dst];
         let run = Run::of(&mut world.command(&near, words.iter().copied().chain(more)));

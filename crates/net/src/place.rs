@@ -39,7 +39,7 @@ pub(crate) fn resolve(
     if path.is_dir() {
         return Ok(Resolved { root, rename: None, missing: false });
     }
-    if single.is_some() && !path.as_os_str().as_bytes().ends_with(b"/") {
+    if single.is_some() && !names_dir(path) {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
         let name = name.ok_or_else(|| unusable(path, "not a name for a file"))?;
         let root = parent(path);
@@ -61,7 +61,14 @@ pub(crate) fn resolve(
             "no such directory; only the last one is created (--mkpath creates all)",
         ));
     }
-    Ok(Resolved { root, rename: None, missing: true })
+    // Nothing makes a directory by the name of what is in it.
+    Ok(Resolved { root: path.components().collect(), rename: None, missing: true })
+}
+
+/// Whether a path can only be a directory's: it ends with a slash, or with a dot behind one.
+fn names_dir(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.strip_suffix(b".").unwrap_or(bytes).ends_with(b"/")
 }
 
 /// A path argument from this machine, whose shell has seen it; empty is where we are.
@@ -244,6 +251,8 @@ mod tests {
         assert_eq!((tree.rename, tree.missing), (None, true));
         let slashed = missing.join("");
         assert!(resolve(&slashed, Some(&name("a")), false).unwrap().missing);
+        let dotted = resolve(&missing.join("."), Some(&name("a")), false).unwrap();
+        assert_eq!((dotted.root, dotted.rename), (missing, None));
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub(crate) struct CompareArgs {
     /// Bring over files though size and time agree
     #[arg(short = 'I', long)]
     ignore_times: bool,
-    /// Take times as equal that are up to N seconds apart; -1, the default: only what is equal to the nanosecond
+    /// Take times as equal that are up to N seconds apart; -1: only what is equal to the nanosecond [default: as near to
+    /// that as the destination's file system keeps them]
     #[arg(short = '@', long, value_name = "N", allow_negative_numbers = true)]
     modify_window: Option<i64>,
     /// Believe nothing that is known of files from earlier runs (digests for -c, how large files are cut), and keep nothing
@@ -89,7 +90,8 @@ impl CompareArgs {
 
     fn window(&self) -> Result<Window> {
         match self.modify_window {
-            None | Some(..0) => Ok(Window::Exact),
+            None => Ok(Window::Kept),
+            Some(..0) => Ok(Window::Exact),
             Some(secs) => match u32::try_from(secs) {
                 Ok(secs) => Ok(Window::Secs(secs)),
                 Err(_) => bail!("--modify-window={secs} is too large"),

@@ -3,7 +3,6 @@
 use deltic_core::{Isa, Strategy};
 use serde_json::json;
 
-use crate::args;
 use crate::exit::Exit;
 use crate::output::{self, Output};
 
@@ -30,7 +29,6 @@ const AS_RSYNC: &str = "rsync  version 3.5.0  protocol version 32\n\
     which this is not: it takes the words of that rsync, and speaks a protocol of its own, as\n";
 
 fn for_people() -> String {
-    let is_rsync = std::env::args_os().next().is_some_and(|name| args::is_rsync(&name));
     format!(
         "{}deltic  version {}  protocol {}\n\
          Capabilities:\n    \
@@ -42,7 +40,7 @@ fn for_people() -> String {
          Strategies:\n    {}\n\
          Checksum list:\n    blake3 (proof of every file)\n\
          Compress list:\n    zstd none",
-        if is_rsync { AS_RSYNC } else { "" },
+        if output::stands_in() { AS_RSYNC } else { "" },
         env!("CARGO_PKG_VERSION"),
         protocol(),
         isas().join(" "),

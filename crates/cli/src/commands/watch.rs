@@ -21,7 +21,7 @@ use crate::view::Summary;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    sync: SyncArgs,
+    pub(crate) sync: SyncArgs,
     /// Sync what has changed once nothing more has for so many seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", help_heading = WATCH)]
     delay: Seconds,

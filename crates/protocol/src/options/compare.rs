@@ -37,8 +37,10 @@ pub struct Compare {
 /// Which times are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Window {
-    /// Equal ones, to the nanosecond.
+    /// Equal ones, as far as the file system of the old version keeps them.
     #[default]
+    Kept,
+    /// Equal ones, to the nanosecond.
     Exact,
     /// Those whose seconds are so far apart at most.
     Secs(u32),
@@ -47,10 +49,11 @@ pub enum Window {
 impl Window {
     /// Whether these are the same time.
     #[must_use]
-    pub fn holds(self, one: Timestamp, other: Timestamp) -> bool {
+    pub fn holds(self, new: Timestamp, old: Timestamp) -> bool {
         match self {
-            Self::Exact => one == other,
-            Self::Secs(most) => one.secs.abs_diff(other.secs) <= u64::from(most),
+            Self::Kept => new == old || is_cut(new, old),
+            Self::Exact => new == old,
+            Self::Secs(most) => new.secs.abs_diff(old.secs) <= u64::from(most),
         }
     }
 
@@ -58,11 +61,21 @@ impl Window {
     #[must_use]
     pub fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
         match self {
-            Self::Exact => old > new,
+            Self::Kept | Self::Exact => old > new,
             Self::Secs(most) => new.secs.saturating_sub(old.secs) < i64::from(most),
         }
     }
 }
+
+/// Whether `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not, a time
+/// that ends so is hardly ever a file's, but where somebody set it: `new` has been set from then on, and not a moment later.
+fn is_cut(new: Timestamp, old: Timestamp) -> bool {
+    let kept = |step: u32| new.nanos - new.nanos % step;
+    new.secs == old.secs && STEPS.iter().any(|step| kept(*step) == old.nanos)
+}
+
+/// In nanoseconds: of NTFS; of a few that count in microseconds or milliseconds; of exFAT; of ext3, HFS+ and old inodes of ext4.
+const STEPS: [u32; 5] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000];
 
 /// Trees of the receiver besides the destination; each is an *alternate*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,19 +113,23 @@ pub enum Fuzzy {
 closed_set!(AlternateUse: Compare = 0, Copy = 1, Link = 2);
 closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
 
-/// 0 is exact; else seconds and one.
+/// 0 is as kept, 1 exact; else seconds and two.
 impl Wire for Window {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(match self {
-            Self::Exact => 0,
-            Self::Secs(secs) => u64::from(*secs) + 1,
+            Self::Kept => 0,
+            Self::Exact => 1,
+            Self::Secs(secs) => u64::from(*secs) + 2,
         });
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        match from.varint()?.checked_sub(1) {
-            None => Ok(Self::Exact),
-            Some(secs) => Ok(Self::Secs(u32::try_from(secs).map_err(|_| CodecError::OutOfRange)?)),
+        match from.varint()? {
+            0 => Ok(Self::Kept),
+            1 => Ok(Self::Exact),
+            more => {
+                u32::try_from(more - 2).map(Self::Secs).map_err(|_| CodecError::OutOfRange.into())
+            }
         }
     }
 }
@@ -175,6 +192,15 @@ mod tests {
         assert!(
             !Window::Exact.holds(at(5, 1), at(5, 2)) && Window::Exact.holds(at(5, 1), at(5, 1))
         );
+        for kept in [123_456_700, 123_456_000, 123_000_000, 120_000_000, 0] {
+            let new = at(5, 123_456_789);
+            assert!(Window::Kept.holds(new, at(5, kept)), "{kept}");
+            assert!(!Window::Exact.holds(new, at(5, kept)), "{kept}");
+            assert!(!Window::Kept.holds(at(5, kept), new) && !Window::Kept.holds(new, at(4, kept)));
+            assert!(!Window::Kept.holds(new, at(5, kept + 1)));
+            assert!(!Window::Kept.is_newer(at(5, kept), new));
+        }
+        assert!(!Window::Kept.holds(at(5, 123_456_789), at(5, 100_000_000)));
         assert!(Window::Secs(0).holds(at(5, 1), at(5, 2)));
         assert!(!Window::Secs(0).holds(at(5, 0), at(6, 0)));
         assert!(Window::Secs(2).holds(at(-1, 0), at(1, 9)));

@@ -75,7 +75,7 @@ impl Options {
             max_bytes: _,
             fuzzy: _,
         } = compare;
-        let quick = !size_only && !ignore_times && *window == Window::Exact;
+        let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
         // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
         let quick = quick && (!checksum || *cached);
         let noted = *reads_notes || *writes_notes;

@@ -753,7 +753,8 @@ fn remove() -> impl Strategy<Value = Remove> {
 }
 
 fn compare() -> impl Strategy<Value = Compare> {
-    let window = prop_oneof![Just(Window::Exact), small().prop_map(Window::Secs)];
+    let window =
+        prop_oneof![Just(Window::Kept), Just(Window::Exact), small().prop_map(Window::Secs)];
     let usage = of(&[AlternateUse::Compare, AlternateUse::Copy, AlternateUse::Link]);
     let alternates =
         (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
