@@ -381,7 +381,7 @@ fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
                 own(&world.path(name), SOMEBODY, SOMEBODY);
             }
         }
-        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        let run = Run::of(&mut world.settle(command));
         assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {run:#?}");
         assert_eq!(world.names("dst/sub"), ["c"], "{way:?}");
     }
@@ -410,7 +410,7 @@ fn a_directory_that_may_not_be_listed_gives_way_if_it_is_empty() {
                 own(&world.path(name), SOMEBODY, SOMEBODY);
             }
         }
-        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        let run = Run::of(&mut world.settle(command));
         let said = "deltic: remove full: permission denied\n";
         assert!(run.code == Some(23) && run.stderr.starts_with(said), "{way:?} {run:#?}");
         assert_eq!(world.read("dst/empty"), b"a file", "{way:?}");

@@ -304,13 +304,6 @@ impl Both<'_> {
             && theirs.stderr.contains("could not make way for new regular file: ")
     }
 
-    /// Whether rsync waits for the first of several names for ever: it is too long or too short, and another one is there.
-    pub(crate) fn has_hung(&self, theirs: &End) -> bool {
-        let is_left_out = self.asked.part("--max-size") || self.asked.part("--min-size");
-        let asks = self.asked.has("-H") && self.asked.has("--ignore-existing") && is_left_out;
-        asks && theirs.code.is_none()
-    }
-
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
     fn wants_to_list_what_goes(&self, ours: &End, theirs: &End, now: &Looks) -> bool {
         let is_closed_dir = |look: &Look| look.kind == Kind::Dir && look.mode & 0o500 != 0o500;
