@@ -62,7 +62,6 @@
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
 //!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.
-//! - With `-n` Deltic does not look whether a directory that is in the way is empty.
 //! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
 //!   directories on the way to what is missing. Neither is tried.
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
@@ -295,7 +294,7 @@ const APART: &[(&str, &str)] = &[
 ];
 /// Words with which no entry is of another kind than before, for the same.
 const NO_KINDS: &[&str] =
-    &["--ignore-existing", "-dest=", "--max-delete=0", "-n", "--no-implied-dirs"];
+    &["--ignore-existing", "-dest=", "--max-delete=0", "--no-implied-dirs"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()

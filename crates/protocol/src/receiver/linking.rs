@@ -425,15 +425,7 @@ impl Receiver {
             (false, _) => Action::Created,
         };
         let change = self.change_of(&name, shared.path.clone(), action);
-        let clears = self.setting.options.clears() && seen.is_some_and(Meta::is_dir);
-        if self.setting.options.dry_run {
-            if clears {
-                self.would_clear(name.path.clone());
-            }
-            self.report_settled(name.meta.len);
-            self.arrive(file);
-            self.changed(change);
-        } else if clears {
+        if self.clears(seen) {
             let path = name.path.clone();
             self.clear(file, path, Cleared::Name { name, change });
         } else {
@@ -461,6 +453,11 @@ impl Receiver {
     }
 
     pub(super) fn make_link(&mut self, file: FileNo, name: LaterName, change: Change) {
+        if self.setting.options.dry_run {
+            self.report_settled(name.meta.len);
+            self.arrive(file);
+            return self.changed(change);
+        }
         let Some(leader) = change.facts.linked.clone() else { return };
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());

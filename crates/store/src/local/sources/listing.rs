@@ -167,7 +167,7 @@ impl Sources {
         let mut all = self.list_held(&RelPath::root(), &held, part);
         all.errors.extend(errors);
         // On the way to an argument it is told with its attributes, and is none of the sources.
-        all.partial |= self.dotted.is_some() && self.at(&RelPath::root()).is_empty();
+        all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
         all
     }
 
