@@ -293,8 +293,7 @@ const APART: &[(&str, &str)] = &[
     ("--numeric-ids", "--chown"),
 ];
 /// Words with which no entry is of another kind than before, for the same.
-const NO_KINDS: &[&str] =
-    &["--ignore-existing", "-dest=", "--max-delete=0", "--no-implied-dirs"];
+const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0", "--no-implied-dirs"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()

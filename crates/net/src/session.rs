@@ -328,7 +328,7 @@ impl Session {
         };
         let sources = open(&paths, names, &options)?;
         let sources = sources.without(self.inside.take()).beside(self.beside.take());
-        let single = single_file(&sources, &options);
+        let single = single_entry(&sources, &options);
         let destination = destination.as_bytes().into();
         if removes_sources(&options) {
             self.tell_places(sources.places());
@@ -436,7 +436,7 @@ impl Session {
                 };
                 let sources = open(&paths, names, &options)?;
                 self.check_elsewhere(&options, || sources.places())?;
-                let single = single_file(&sources, &options);
+                let single = single_entry(&sources, &options);
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
@@ -639,10 +639,10 @@ const fn removes_sources(options: &Options) -> bool {
     options.remove.sources && !options.select.list_only
 }
 
-/// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and
+/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under its own name, and
 /// not under a new one.
-fn single_file(sources: &Sources, options: &Options) -> Option<Name> {
-    sources.single_file().filter(|_| missing(sources, options).is_empty())
+fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
+    sources.single().filter(|_| missing(sources, options).is_empty())
 }
 
 /// Sources that are not there, if the other end is to be told.

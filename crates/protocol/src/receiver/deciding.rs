@@ -128,6 +128,11 @@ impl Receiver {
             kind if !self.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
+                Some(_) if self.setting.rename.is_some() => {
+                    let message = format!("replace the destination {path}: not a directory");
+                    self.trouble(Trouble { kind: TroubleKind::Failed, message });
+                    self.lose_dir(path, Lost::Failed);
+                }
                 old => {
                     let differs = Differs { kind: old.is_some(), ..Differs::default() };
                     self.new_dir(path, meta, (Action::Created, differs));

@@ -15,6 +15,11 @@ impl Receiver {
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
+        if let Some(name) = &self.setting.rename
+            && self.listed_as.as_ref() == Some(&section.dir)
+        {
+            section.dir = RelPath::root().join(name).expect("a name is a path");
+        }
         let begins = self.list.check_order(&section, extent)?;
         self.check_names(&section)?;
         if begins {
@@ -119,14 +124,14 @@ impl Receiver {
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
-    /// Whether this listing is of one entry that is no directory, and the first to name any.
+    /// Whether this listing is of one entry that nothing is listed in, and the first to name any.
     fn is_one_file(&self, section: &Section) -> bool {
         let entries = section.entries.as_slice();
         let is_first = self.list.told() == 0 || entries.is_empty();
         is_first
             && section.own.is_none()
             && entries.len() <= 1
-            && !entries.iter().any(|e| e.meta.is_dir())
+            && !(self.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
     }
 
     /// Announces the directories of a section: what is listed of them waits until they are in place.
@@ -162,7 +167,7 @@ impl Receiver {
         self.report_listed();
     }
 
-    /// The destination may name the one file that is listed.
+    /// The destination may name the one entry that is listed.
     fn rename(&mut self, section: &mut Section) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())

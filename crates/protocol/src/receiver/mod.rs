@@ -96,7 +96,7 @@ pub struct Setting {
     pub made_dirs: u64,
     /// Whether a root that was made stays if nothing comes: the user wrote it as a directory.
     pub root_is_wanted: bool,
-    /// The name that the one listed file is to have here, where the destination names a file.
+    /// The name that the one listed entry is to have here, where the destination is that.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
     pub takes_offers: bool,

@@ -29,7 +29,7 @@ use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
@@ -207,10 +207,10 @@ impl Sources {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
-    /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing
-    /// comes, and no directory is made for it.
+    /// The name of the only entry that is there, if nothing is listed in it: a file, say, or a directory that is not entered. Where
+    /// none is there, the name of the first argument: nothing comes, and no directory is made for it.
     #[must_use]
-    pub fn single_file(&self) -> Option<Name> {
+    pub fn single(&self) -> Option<Name> {
         if self.dotted.is_some() {
             return None;
         }
@@ -223,16 +223,17 @@ impl Sources {
         let name = Name::new(name).ok()?;
         let how = (self.options.follow, self.options.see.plain());
         let meta = follow::look(source.base.dir.as_ref().ok()?, (&name, &source.path), how).ok()?;
-        (!meta.is_dir()).then_some(name)
+        let is_bare = self.options.dirs && !self.options.recursive && !source.contents;
+        (!meta.is_dir() || is_bare).then_some(name)
     }
 
-    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single_file) is all.
+    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single) is all.
     #[must_use]
     pub fn places(&self) -> BTreeSet<Inode> {
         let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
-        let file = self.single_file().and_then(|name| {
+        let file = self.single().and_then(|name| {
             let stat = |base: &Base| base.dir.as_deref().ok()?.stat_behind(&name).ok();
-            let stat = self.bases.iter().find_map(stat)?;
+            let stat = self.bases.iter().find_map(stat).filter(|stat| !file_type(stat).is_dir())?;
             Some(Inode { device: stat.st_dev, number: stat.st_ino })
         });
         dirs.chain(file).collect()
