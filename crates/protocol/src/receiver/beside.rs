@@ -104,7 +104,7 @@ impl Receiver {
         let usage = self.setting.options.compare.alternates.usage;
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
         let Some(best) = self.best(&waiting.meta, found) else {
-            return self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None);
+            return self.decide_not_beside(file, waiting.path, (waiting.meta, waiting.seen));
         };
         match best.likeness {
             _ if waiting.meta.is_dir() => {
