@@ -51,7 +51,8 @@
 //! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
-//! - `--delete-excluded` with backups beside the files: rsync deletes them, which stay here, and the directories that they are in.
+//! - `--delete-excluded`, and rules that admit them, with backups beside the files: rsync deletes them, which stay here, and the
+//!   directories that they are in.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.

@@ -808,9 +808,10 @@ impl Both<'_> {
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
-    /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
+    /// Whether this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in it.
     fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
-        let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
+        let may_meet = self.asked.has("--delete-excluded") || self.asked.rules();
+        let asks = self.asked.has("-b") && self.asked.deletes() && may_meet;
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
         asks && ours.keys().any(is_one)
     }
