@@ -1,17 +1,18 @@
 //! A case: trees, options, who runs it and where its ends are.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, FileTimes};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::attrs::{DEFAULT, SOMEBODY, own};
 use crate::common::dice::Dice;
-use crate::common::look::look;
+use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
 use crate::compare::{Asked, Both, is_in_the_way, is_of_rules};
@@ -128,6 +129,7 @@ impl Case {
         let world = World::new();
         self.write(&world);
         let before = look(&world.path("o"));
+        let alternates = ["alt1", "alt2"].map(|name| (world.path(name), look(&world.path(name))));
         let theirs = self.run(&world, "rsync", "t/dst/");
         if theirs.hangs {
             return Verdict::RsyncHangs;
@@ -137,6 +139,7 @@ impl Case {
             fs::remove_dir_all(world.path("src")).expect("it is there");
             self.new.write(&world.path("src"), self.owner());
         }
+        alternates.iter().for_each(|(root, files)| unread(root, files));
         let ours = self.run(&world, DELTIC, "o/dst/");
         if ours.hangs {
             return Verdict::DelticHangs(self.told(&["deltic hangs".into()], &ours, &theirs));
@@ -253,6 +256,17 @@ impl Case {
         let log = fs::read(world.path("aside/log")).unwrap_or_default();
         let _ = fs::remove_file(world.path("aside/log"));
         End { code: output.status.code(), stdout, stderr, log, hangs }
+    }
+}
+
+/// Has files been read last when they were: rsync reads files of rules, and of the alternates both make use.
+fn unread(root: &Path, files: &BTreeMap<PathBuf, Look>) {
+    for (name, look) in files.iter().filter(|(_, look)| look.kind == Kind::File) {
+        let accessed = UNIX_EPOCH + Duration::from_secs(look.accessed.unsigned_abs());
+        // What may not be read was not.
+        if let Ok(file) = fs::File::open(root.join(name)) {
+            file.set_times(FileTimes::new().set_accessed(accessed)).expect("it is ours");
+        }
     }
 }
 

@@ -369,7 +369,7 @@ impl Both<'_> {
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
-    /// Nor of a file that may not be read, for which rsync makes a new one.
+    /// Nor of a file that may not be read, for which rsync makes a new one, or where rsync deletes backups.
     fn tells_alike(&self, theirs: &End) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
@@ -378,7 +378,13 @@ impl Both<'_> {
         let links = asked.has("-H") || asked.part("--append");
         let unread = self.before.keys().any(|name| self.was_unread(name));
         let unpruned = asked.has("-m") && theirs.stderr.contains(DEAD_LINK);
+        let gone = theirs.stdout.lines().filter_map(|line| line.strip_prefix("*deleting   "));
+        let deletes_backups = gone.map(|name| Path::new("dst").join(name)).any(|name| {
+            let met = asked.has("--delete-excluded") || asked.rules();
+            met && self.is_backup(&name)
+        });
         !unread
+            && !deletes_backups
             && !asked.part("-dest=")
             && !links
             && !asked.has("-I")
