@@ -33,7 +33,8 @@
 //! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its own directory has.
 //! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty.
 //! - `--no-implied-dirs`: a directory that is named, and what is in it too, counts as one on the way (`--files-from`).
-//! - `-H --ignore-existing` with `--max-size` or `--min-size`: rsync hangs where the first of several names is not there.
+//! - `-H` with `--existing` or `--ignore-existing` and `--max-size` or `--min-size`: rsync hangs where the first of several names does
+//!   not take part. Cases in which it hangs are left out, and counted.
 //! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
 //!   lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
 //! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.
@@ -50,7 +51,8 @@
 //! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
-//! - `--delete-excluded` with backups beside the files: rsync deletes them, which stay here, and the directories that they are in.
+//! - `--delete-excluded`, and rules that admit them, with backups beside the files: rsync deletes them, which stay here, and the
+//!   directories that they are in.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
 //! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
@@ -61,7 +63,6 @@
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
 //! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
 //!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.
-//! - With `-n` Deltic does not look whether a directory that is in the way is empty.
 //! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
 //!   directories on the way to what is missing. Neither is tried.
 //! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
@@ -119,6 +120,8 @@ mod common;
 mod case;
 #[path = "differential/compare.rs"]
 mod compare;
+#[path = "differential/limit.rs"]
+mod limit;
 #[path = "differential/smaller.rs"]
 mod smaller;
 
@@ -127,13 +130,17 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use case::Case;
+use case::{Case, Verdict};
 use common::dice::Dice;
 use common::maker::{PATTERNS, rule};
 use common::{is_installed, skip};
 
 /// Cases without a word to the contrary.
 const CASES: u64 = 300;
+
+/// rsync hangs in fewer than one of so many cases, and in a few of few.
+const CASES_PER_HANG: u64 = 300;
+const FEW: u64 = 3;
 
 /// An option, how often in a hundred cases it is there, and what it looks like.
 struct Choice {
@@ -287,8 +294,7 @@ const APART: &[(&str, &str)] = &[
     ("--numeric-ids", "--chown"),
 ];
 /// Words with which no entry is of another kind than before, for the same.
-const NO_KINDS: &[&str] =
-    &["--ignore-existing", "-dest=", "--max-delete=0", "-n", "--no-implied-dirs"];
+const NO_KINDS: &[&str] = &["--ignore-existing", "-dest=", "--max-delete=0", "--no-implied-dirs"];
 
 fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
@@ -382,15 +388,19 @@ fn deltic_and_rsync_make_the_same_of_the_same() {
     let cases: u64 = number("DELTIC_DIFFERENTIAL_CASES").unwrap_or(CASES);
     let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get().max(2));
     let next = AtomicU64::new(first);
-    let failures = Mutex::new(Vec::new());
+    let (failures, left_out) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + cases {
                 return;
             }
-            if let Some(difference) = Case::random(seed).difference_of_the_smallest() {
-                failures.lock().expect("no thread panics").push(difference);
+            match Case::random(seed).verdict_on_the_smallest() {
+                Verdict::Alike => {}
+                Verdict::Differs(text) | Verdict::DelticHangs(text) => {
+                    failures.lock().expect("no thread panics").push(text);
+                }
+                Verdict::RsyncHangs => left_out.lock().expect("no thread panics").push(seed),
             }
         }
     };
@@ -400,10 +410,19 @@ fn deltic_and_rsync_make_the_same_of_the_same() {
         }
     });
     let failures = failures.into_inner().expect("no thread panics");
+    let left_out = left_out.into_inner().expect("no thread panics");
+    if !left_out.is_empty() {
+        skip(&format!("rsync hangs in {} of {cases} cases: {left_out:?}", left_out.len()));
+    }
     assert!(
         failures.is_empty(),
-        "{} of {cases} cases from {first} differ:\n{}",
+        "{} of {cases} cases from {first} differ, and rsync hangs in {}:\n{}",
         failures.len(),
+        left_out.len(),
         failures.join("\n")
+    );
+    assert!(
+        left_out.len() as u64 <= FEW + cases / CASES_PER_HANG,
+        "rsync hangs in too many of {cases} cases: {left_out:?}"
     );
 }

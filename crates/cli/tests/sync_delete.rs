@@ -9,6 +9,7 @@ use std::process::Command;
 
 use common::attrs::{SOMEBODY, own};
 use common::terminal::Terminal;
+use common::tree::picture;
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
 
 fn world(extra: usize) -> World {
@@ -367,13 +368,14 @@ fn a_number_below_zero_deletes_as_little_as_zero() {
 
 #[test]
 fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
-    for way in WAYS {
+    let closed = [("dst/sub", 0), ("dst", 0o300), ("dst", 0o200), ("dst", 0o100), ("dst", 0)];
+    for (way, (dir, mode)) in WAYS.into_iter().flat_map(|way| closed.map(|closed| (way, closed))) {
         let world = world(1);
         world.write("dst/sub/extra", "");
         let mut command = Command::new(DELTIC);
         command.arg("sync").args(delete(way, "").split(' ').filter(|word| !word.is_empty()));
         command.args(["-e", SHELL, "--deltic-path", DELTIC]);
-        world.chmod("dst/sub", 0);
+        world.chmod(dir, mode);
         if is_root() {
             world.chmod("", 0o755);
             command.uid(SOMEBODY).gid(SOMEBODY);
@@ -381,9 +383,64 @@ fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
                 own(&world.path(name), SOMEBODY, SOMEBODY);
             }
         }
-        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
-        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {run:#?}");
-        assert_eq!(world.names("dst/sub"), ["c"], "{way:?}");
+        let run = Run::of(&mut world.settle(command));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {dir} {mode:o} {run:#?}");
+        assert_eq!(world.names("dst/sub"), ["c"], "{way:?} {dir} {mode:o}");
+        assert_eq!(extras(&world), 0, "{way:?} {dir} {mode:o}");
+    }
+}
+
+#[test]
+fn a_dry_run_ends_as_the_run_does_where_a_full_directory_is_in_the_way() {
+    for (options, code) in [
+        ("", 23),
+        ("--delete --max-delete=2", 23),
+        ("--delete --max-delete=20", 0),
+        ("--force", 0),
+        ("-c --delete --copy-dest=../alt", 0),
+        ("--delete --copy-dest=../alt", 0),
+        ("-c --delete --link-dest=../alt", 0),
+        ("--link-dest=../alt", 23),
+        ("--compare-dest=../alt", 23),
+    ] {
+        for way in WAYS {
+            let world = World::new();
+            world.write("src/x", "a file");
+            world.write("alt/x", "a file");
+            world.write("src/y", "another");
+            world.link("nowhere", "src/z");
+            ["src/x", "alt/x"].iter().for_each(|name| world.set_time(name, 1_000_000));
+            for name in ["x/1", "x/2", "x/sub/3", "y/1", "z/1"] {
+                world.write(format!("dst/{name}"), "");
+            }
+            let words = format!("-ai {options} {} {}", way.from("src/"), way.to("dst/"));
+            let run = |n: &str| {
+                world.sync(
+                    &words
+                        .split(' ')
+                        .chain([n])
+                        .filter(|word| !word.is_empty())
+                        .collect::<Vec<_>>(),
+                )
+            };
+            let before = picture(&world.path("dst"));
+            let dry = run("-n");
+            assert_eq!(picture(&world.path("dst")), before, "{options} {way:?} {dry:#?}");
+            let real = run("");
+            assert_eq!(
+                (dry.code, real.code),
+                (Some(code), Some(code)),
+                "{options} {way:?} {dry:#?} {real:#?}"
+            );
+            let gone = |run: &Run| {
+                run.stdout
+                    .lines()
+                    .filter(|line| line.starts_with('*'))
+                    .map(str::to_owned)
+                    .collect::<BTreeSet<_>>()
+            };
+            assert_eq!(gone(&dry), gone(&real), "{options} {way:?}");
+        }
     }
 }
 
@@ -410,7 +467,7 @@ fn a_directory_that_may_not_be_listed_gives_way_if_it_is_empty() {
                 own(&world.path(name), SOMEBODY, SOMEBODY);
             }
         }
-        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        let run = Run::of(&mut world.settle(command));
         let said = "deltic: remove full: permission denied\n";
         assert!(run.code == Some(23) && run.stderr.starts_with(said), "{way:?} {run:#?}");
         assert_eq!(world.read("dst/empty"), b"a file", "{way:?}");

@@ -318,6 +318,51 @@ fn what_an_alternate_has_is_linked_once_for_all_names() {
 }
 
 #[test]
+fn an_alternate_that_has_any_name_has_the_file() {
+    for way in WAYS {
+        for kept in ["a", "b", "c"] {
+            let world = World::new();
+            world.write("src/a", "content");
+            ["b", "c"].iter().for_each(|other| name(&world, "src/a", &format!("src/{other}")));
+            world.mkdir("alt");
+            fs::copy(world.path("src/a"), world.path(format!("alt/{kept}"))).unwrap();
+            [format!("alt/{kept}"), "src/a".into()]
+                .iter()
+                .for_each(|name| world.set_time(name, 1_000_000));
+            let run = |usage: &str| {
+                fs::remove_dir_all(world.path("dst")).ok();
+                world.ok(&words(way, &format!("-aHi --stats --{usage}-dest=../alt")))
+            };
+            let linked = run("link");
+            assert_eq!(linked.stat("Literal data"), 0, "{way:?} {kept} {linked:#?}");
+            for name in ["a", "b", "c"].map(|name| format!("dst/{name}")) {
+                assert_eq!(
+                    world.inode(&name),
+                    world.inode(&format!("alt/{kept}")),
+                    "{way:?} {kept}"
+                );
+            }
+            let copied = run("copy");
+            assert_eq!(copied.stat("Literal data"), 0, "{way:?} {kept} {copied:#?}");
+            assert_eq!(groups(&world, "dst"), groups(&world, "src"), "{way:?} {kept}");
+            // Those that it does not have are linked to each other.
+            run("compare");
+            let others: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| *name != kept).collect();
+            assert!(!world.exists(format!("dst/{kept}")), "{way:?} {kept}");
+            assert_eq!(
+                world.inode(&format!("dst/{}", others[0])),
+                world.inode(&format!("dst/{}", others[1]))
+            );
+            // Nobody has it: the first one is sent.
+            fs::write(world.path(format!("alt/{kept}")), "something else").unwrap();
+            let sent = run("link");
+            assert_eq!(sent.stat("Literal data"), 7, "{way:?} {kept} {sent:#?}");
+            assert_eq!(groups(&world, "dst"), groups(&world, "src"), "{way:?} {kept}");
+        }
+    }
+}
+
+#[test]
 fn backups_and_sources_that_go_know_of_all_names() {
     for way in WAYS {
         let world = linked();

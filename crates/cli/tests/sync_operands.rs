@@ -123,6 +123,116 @@ fn one_link_takes_a_new_name_too() {
     }
 }
 
+/// What is made of `new`: a file (`f`), a link (`l`) or a directory (`d`), with what is in it.
+fn made(world: &World) -> String {
+    let Ok(meta) = world.path("new").symlink_metadata() else { return String::new() };
+    let mut names = if meta.is_dir() { world.names("new") } else { Vec::new() };
+    names.sort_unstable();
+    let kind = if meta.is_symlink() { "l" } else { "f" };
+    [if meta.is_dir() { "d" } else { kind }]
+        .into_iter()
+        .map(String::from)
+        .chain(names)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn what_comes_alone_takes_a_new_name_and_a_slash_makes_a_directory_whatever_comes() {
+    let cases = [
+        ("-r --files-from=one src/ new", 0, "f"),
+        ("-r --files-from=link src/ new", 0, ""),
+        ("-a --files-from=link src/ new", 0, "l"),
+        ("-r --files-from=slash src/ new", 0, "f"),
+        ("-r --files-from=dotted src/ new", 0, "d a"),
+        ("--no-d --files-from=dotted src/ new", 0, "f"),
+        ("-r --no-implied-dirs --files-from=dotted src/ new", 0, "d a"),
+        ("-r --files-from=missing src/ new", 23, "f"),
+        ("-r --files-from=twice src/ new", 0, "d a"),
+        ("-r --files-from=two src/ new", 0, "d a c"),
+        ("-r --files-from=deep src/ new", 0, "d sub"),
+        ("-r --no-R --files-from=deep src/ new", 0, "f"),
+        ("-a --files-from=dir src/ new", 0, "d"),
+        ("-r --files-from=dir src/ new", 0, "d sub"),
+        ("-r --files-from=one src/ new/", 0, "d a"),
+        ("-r --files-from=empty src/ new", 0, ""),
+        ("-r --files-from=empty src/ new/", 0, "d"),
+        ("-r --exclude=a --files-from=one src/ new", 0, ""),
+        ("-r --exclude=a src/a new", 0, ""),
+        ("-r --exclude=a src/a new/", 0, "d"),
+        ("-r --ignore-missing-args src/none new", 0, ""),
+        ("-r --ignore-missing-args src/none new/", 0, "d"),
+        ("-r --ignore-missing-args src/none src/nor new/", 0, "d"),
+        ("-r --delete-missing-args src/none new/", 0, "d"),
+        ("-rn --ignore-missing-args src/none new/", 0, ""),
+        ("-r src/none new/", 23, "d"),
+        ("-d src new", 0, "d"),
+        ("-pt -d src new", 0, "d"),
+        ("-dn src new", 0, ""),
+        ("-d src/ new", 0, "d a c sub"),
+        ("-d src new/", 0, "d src"),
+        ("-d src src/a new", 0, "d a src"),
+        ("-r src new", 0, "d src"),
+        ("-v src new", 0, ""),
+    ];
+    let world = || {
+        let world = world();
+        world.write("src/c", "c");
+        world.link("nowhere", "src/link");
+        for (list, names) in [
+            ("one", "a"),
+            ("link", "link"),
+            ("slash", "a/"),
+            ("dotted", "./a"),
+            ("missing", "none\na"),
+            ("twice", "a\na"),
+            ("two", "a\nc"),
+            ("deep", "sub/b"),
+            ("dir", "sub"),
+            ("empty", ""),
+        ] {
+            world.write(list, names);
+        }
+        world
+    };
+    for (words, code, wanted) in cases {
+        let words: Vec<_> = words.split(' ').collect();
+        let is_source = |word: &str| word.starts_with("src");
+        for way in WAYS {
+            let world = world();
+            let place = |word: &&str| match *word {
+                word if is_source(word) => way.from(word),
+                word if word.starts_with("new") => way.to(word),
+                word => word.into(),
+            };
+            let run = world.sync(&words.iter().map(place).collect::<Vec<_>>());
+            assert_eq!(
+                (run.code, &*made(&world)),
+                (Some(code), wanted),
+                "{way:?} {words:?} {run:#?}"
+            );
+        }
+        if is_installed("rsync") {
+            let world = world();
+            let run = Run::of(&mut world.command("rsync", &words));
+            assert_eq!((run.code, &*made(&world)), (Some(code), wanted), "rsync {words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_does_not_take_the_place_of_a_file_that_it_is_to_be_called_after() {
+    for way in WAYS {
+        let world = world();
+        world.fails(23, &format!("-d {} {}", way.from("src"), way.to("one")));
+        assert_eq!(world.read("one"), b"one file", "{way:?}");
+        // A list of a single file replaces it.
+        world.write("list", "a");
+        world.ok(&format!("-r --files-from=list {} {}", way.from("src"), way.to("one")));
+        assert_eq!(world.read("one"), b"a", "{way:?}");
+    }
+}
+
 #[test]
 fn here_is_a_place_on_either_side() {
     let world = world();

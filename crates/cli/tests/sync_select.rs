@@ -158,6 +158,34 @@ fn directories_without_files_are_pruned() {
 }
 
 #[test]
+fn a_name_that_is_not_there_keeps_no_directory_that_is_pruned() {
+    for way in WAYS {
+        for (sources, wanted) in [
+            (["d", "d/none"], &[][..]),
+            (["d/e", "d/e/none"], &[]),
+            (["d/none", "full/none"], &[]),
+            (["full", "d/none"], &["full", "full/f"]),
+            (["d", "full/f"], &["full", "full/f"]),
+        ] {
+            let world = World::new();
+            world.mkdir("d/e");
+            world.write("full/f", "f");
+            let from = sources.map(|source| way.from(source));
+            let run = world.sync(
+                &[&["-rmR"], &from.each_ref().map(|from| &**from)[..], &[&way.to("dst/")]].concat(),
+            );
+            // Each is told once.
+            let missing = sources.iter().filter(|source| source.ends_with("none")).count();
+            let told =
+                run.stderr.lines().filter(|line| line.contains("none: no such file")).count();
+            assert_eq!(told, missing, "{way:?} {sources:?} {run:#?}");
+            assert_eq!(run.code, Some(if missing > 0 { 23 } else { 0 }), "{way:?} {sources:?}");
+            assert_eq!(all(&world, "dst"), wanted, "{way:?} {sources:?}");
+        }
+    }
+}
+
+#[test]
 fn a_name_that_rules_leave_out_brings_no_directories_and_no_rule_is_asked_about_those() {
     for way in WAYS {
         let world = world();

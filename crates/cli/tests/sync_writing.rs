@@ -273,7 +273,7 @@ fn an_owner_changes_in_place_what_its_mode_keeps_him_from() {
             }
         }
     }
-    let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+    let run = Run::of(&mut world.settle(command));
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
     for ((name, mode), inode) in modes.iter().zip(inodes) {
         let (new, place) = (format!("src/{name}"), format!("dst/{name}"));
@@ -992,7 +992,7 @@ fn directories_of_options_are_not_reached_through_links_of_others() {
 fn run_as(world: &World, user: u32, words: &str) -> Run {
     let mut command = Command::new(DELTIC);
     command.arg("sync").args(words.split(' ')).uid(user).gid(SOMEBODY);
-    Run::of(&mut world.settle(assert_cmd::Command::from_std(command)))
+    Run::of(&mut world.settle(command))
 }
 
 #[test]

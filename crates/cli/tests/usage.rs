@@ -77,6 +77,19 @@ fn help_goes_to_standard_output_and_shows_examples() {
 }
 
 #[test]
+fn quiet_says_nothing_of_what_may_be_told() {
+    for option in ["--info=help", "--debug=help"] {
+        let said = |words: &[&str]| {
+            let output = deltic(words).output().expect("the binary starts");
+            assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
+            output.stdout.len()
+        };
+        assert!(said(&["sync", option]) > 0);
+        assert_eq!(said(&["sync", "-q", option]), 0);
+    }
+}
+
+#[test]
 fn a_refusal_is_an_event_too() {
     let output = deltic(&["sync", "--json", "h:a", "g:b"]).output().expect("the binary starts");
     let event: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one event");

@@ -231,7 +231,7 @@ fn what_cannot_be_read_on_either_side_is_no_answer() {
             if common::is_root() {
                 command.uid(SOMEBODY).gid(SOMEBODY);
             }
-            let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+            let run = Run::of(&mut world.settle(command));
             let told = (run.code, &*run.stdout);
             assert_eq!(told, (Some(23), "content d/e/small\n"), "{way:?} {run:#?}");
             assert!(run.stderr.contains("big"), "{way:?} {unreadable} {run:#?}");

@@ -235,9 +235,10 @@ impl Session {
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        // The other end's word does not make one file of what was asked for as a directory.
-        let is_it = |name: &Name| expect.as_ref().is_some_and(|expect| expect.admits(name));
-        let single = single.filter(|name| from == NamesFrom::Nowhere && is_it(name));
+        // The other end's word does not make one file of what was asked for as a directory. What a list there names it knows alone.
+        let may_be_any = matches!(from, NamesFrom::File { .. });
+        let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
+        let single = single.filter(is_it);
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
             Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
             Err(error) => Err(error),
@@ -326,10 +327,9 @@ impl Session {
                 return Err(SyncError::Usage(why.into()));
             }
         };
-        let is_list = names.is_some();
         let sources = open(&paths, names, &options)?;
         let sources = sources.without(self.inside.take()).beside(self.beside.take());
-        let single = if is_list { None } else { single_file(&sources, &options) };
+        let single = single_entry(&sources, &options);
         let destination = destination.as_bytes().into();
         if removes_sources(&options) {
             self.tell_places(sources.places());
@@ -435,10 +435,9 @@ impl Session {
                     NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
-                let is_list = names.is_some();
                 let sources = open(&paths, names, &options)?;
                 self.check_elsewhere(&options, || sources.places())?;
-                let single = if is_list { None } else { single_file(&sources, &options) };
+                let single = single_entry(&sources, &options);
                 let joining = self.agree(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
@@ -553,6 +552,7 @@ impl Session {
             is_privileged,
             user_is_here,
             made_dirs: lacking.len() as u64,
+            root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
@@ -641,10 +641,10 @@ const fn removes_sources(options: &Options) -> bool {
     options.remove.sources && !options.select.list_only
 }
 
-/// The name of the one file that comes, if no directory does. What is to go at the destination goes under its own name, and
+/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under its own name, and
 /// not under a new one.
-fn single_file(sources: &Sources, options: &Options) -> Option<Name> {
-    sources.single_file().filter(|_| missing(sources, options).is_empty())
+fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
+    sources.single().filter(|_| missing(sources, options).is_empty())
 }
 
 /// Sources that are not there, if the other end is to be told.

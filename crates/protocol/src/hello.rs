@@ -319,7 +319,7 @@ pub enum Request {
     Receive {
         /// The destination argument, as the user gave it.
         destination: Box<[u8]>,
-        /// The source's own name where it is one file: the destination may then be a file's name.
+        /// The source's own name where it is one entry with nothing in it: the destination may then be its new name.
         single: Option<Name>,
         /// How to sync.
         options: Options,

@@ -132,7 +132,7 @@ pub struct Listing {
 
 impl Listing {
     /// Leaves out what `stays` does not admit.
-    fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
+    fn retain(&mut self, stays: impl FnMut(&Entry) -> bool) {
         let stay: Vec<bool> = self.entries.iter().map(stays).collect();
         let (mut entries, mut versions) = (stay.iter(), stay.iter());
         self.entries.retain(|_| entries.next() == Some(&true));

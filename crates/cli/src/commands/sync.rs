@@ -58,7 +58,7 @@ pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit
 
 pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit {
     if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
-        return version::print_text(text);
+        return if args.show.quiet { Exit::Success } else { version::print_text(text) };
     }
     if args.show.json {
         let mut output = Output::stdout();

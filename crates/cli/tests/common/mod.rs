@@ -146,15 +146,23 @@ impl World {
         program: &str,
         words: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Command {
-        let mut command = Command::new(program);
+        let mut command = std::process::Command::new(program);
         command.args(words);
         self.settle(command)
     }
 
     /// `command`, in this world.
-    pub fn settle(&self, mut command: Command) -> Command {
-        command.current_dir(self.dir.path()).timeout(PATIENCE);
+    pub fn settle(&self, mut command: std::process::Command) -> Command {
+        self.place(&mut command);
+        let mut command = Command::from_std(command);
+        command.timeout(PATIENCE);
         command
+    }
+
+    /// Where `command` runs, and what of the environment it sees.
+    pub fn place(&self, command: &mut std::process::Command) {
+        command
+            .current_dir(self.dir.path())
             .env("HOME", self.dir.path())
             .env_remove("DELTIC_RSH")
             .env_remove("DELTIC_CACHE_DIR")
@@ -162,7 +170,6 @@ impl World {
             .env_remove("RSYNC_RSH")
             .env_remove("TZ")
             .env("LC_ALL", "C");
-        command
     }
 
     /// `deltic sync` with these words, and the remote shell that stays here.

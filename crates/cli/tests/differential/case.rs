@@ -1,19 +1,22 @@
 //! A case: trees, options, who runs it and where its ends are.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, FileTimes};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::attrs::{DEFAULT, SOMEBODY, own};
 use crate::common::dice::Dice;
-use crate::common::look::look;
+use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
 use crate::compare::{Asked, Both, is_in_the_way, is_of_rules};
+use crate::limit::output_within;
 use crate::{NO_KINDS, options};
 
 /// All that makes a case.
@@ -42,7 +45,21 @@ pub(crate) struct End {
     pub(crate) stderr: String,
     /// What it wrote to its log.
     pub(crate) log: Vec<u8>,
+    /// Whether it had to be killed.
+    hangs: bool,
 }
+
+/// What came of a case.
+pub(crate) enum Verdict {
+    Alike,
+    Differs(String),
+    DelticHangs(String),
+    /// There is nothing to compare with.
+    RsyncHangs,
+}
+
+/// A program that runs longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
 
 impl Case {
     pub(crate) fn random(seed: u64) -> Self {
@@ -106,44 +123,54 @@ impl Case {
         }
     }
 
-    /// What differs, if anything.
-    pub(crate) fn difference(&self) -> Option<String> {
+    /// Runs both programs and compares what they did.
+    pub(crate) fn verdict(&self) -> Verdict {
         let asked = Asked::new(&self.options.concat());
         let world = World::new();
         self.write(&world);
         let before = look(&world.path("o"));
+        let alternates = ["alt1", "alt2"].map(|name| (world.path(name), look(&world.path(name))));
         let theirs = self.run(&world, "rsync", "t/dst/");
+        if theirs.hangs {
+            return Verdict::RsyncHangs;
+        }
         let source = look(&world.path("src"));
         if asked.consumes() {
             fs::remove_dir_all(world.path("src")).expect("it is there");
             self.new.write(&world.path("src"), self.owner());
         }
+        alternates.iter().for_each(|(root, files)| unread(root, files));
         let ours = self.run(&world, DELTIC, "o/dst/");
+        if ours.hangs {
+            return Verdict::DelticHangs(self.told(&["deltic hangs".into()], &ours, &theirs));
+        }
         let both =
             Both { case: self, asked: &asked, world: &world, before: &before, source: &source };
         if both.has_died(&ours, &theirs)
             && let Some(emptied) = self.without_full_dirs_for_linked(&ours)
         {
-            return emptied.difference();
-        }
-        if both.has_hung(&theirs) {
-            return None;
+            return emptied.verdict();
         }
         let differences = both.differences(&ours, &theirs);
-        (!differences.is_empty()).then(|| {
-            let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
-            let mut text = format!("seed {}, {:?}, {user}:", self.seed, self.way);
-            for (program, target) in [("deltic", "o/dst/"), ("rsync", "t/dst/")] {
-                write!(text, "\n  {program} {:?}", self.words(program, target)).expect("a string");
-            }
-            for difference in differences {
-                write!(text, "\n    {difference}").expect("a string");
-            }
-            for (program, end) in [("deltic", ours), ("rsync", theirs)] {
-                write!(text, "\n  {program} {:?}: {}", end.code, end.stderr).expect("a string");
-            }
-            text
-        })
+        if differences.is_empty() {
+            return Verdict::Alike;
+        }
+        Verdict::Differs(self.told(&differences, &ours, &theirs))
+    }
+
+    fn told(&self, differences: &[String], ours: &End, theirs: &End) -> String {
+        let user = if self.lowered { "an ordinary user" } else { "the user of the test" };
+        let mut text = format!("seed {}, {:?}, {user}:", self.seed, self.way);
+        for (program, target) in [("deltic", "o/dst/"), ("rsync", "t/dst/")] {
+            write!(text, "\n  {program} {:?}", self.words(program, target)).expect("a string");
+        }
+        for difference in differences {
+            write!(text, "\n    {difference}").expect("a string");
+        }
+        for (program, end) in [("deltic", ours), ("rsync", theirs)] {
+            write!(text, "\n  {program} {:?}: {}", end.code, end.stderr).expect("a string");
+        }
+        text
     }
 
     /// This case with nothing in the directories that are in the place of a file of several names, if there are such.
@@ -222,13 +249,24 @@ impl Case {
         if self.lowered {
             command.uid(SOMEBODY).gid(SOMEBODY);
         }
-        let mut command = world.settle(assert_cmd::Command::from_std(command));
-        let output = command.output().expect("the program starts");
+        world.place(&mut command);
+        let (output, hangs) = output_within(LIMIT, command);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(output.stdout), text(output.stderr));
         let log = fs::read(world.path("aside/log")).unwrap_or_default();
         let _ = fs::remove_file(world.path("aside/log"));
-        End { code: output.status.code(), stdout, stderr, log }
+        End { code: output.status.code(), stdout, stderr, log, hangs }
+    }
+}
+
+/// Has files been read last when they were: rsync reads files of rules, and of the alternates both make use.
+fn unread(root: &Path, files: &BTreeMap<PathBuf, Look>) {
+    for (name, look) in files.iter().filter(|(_, look)| look.kind == Kind::File) {
+        let accessed = UNIX_EPOCH + Duration::from_secs(look.accessed.unsigned_abs());
+        // What may not be read was not.
+        if let Ok(file) = fs::File::open(root.join(name)) {
+            file.set_times(FileTimes::new().set_accessed(accessed)).expect("it is ours");
+        }
     }
 }
 

@@ -304,13 +304,6 @@ impl Both<'_> {
             && theirs.stderr.contains("could not make way for new regular file: ")
     }
 
-    /// Whether rsync waits for the first of several names for ever: it is too long or too short, and another one is there.
-    pub(crate) fn has_hung(&self, theirs: &End) -> bool {
-        let is_left_out = self.asked.part("--max-size") || self.asked.part("--min-size");
-        let asks = self.asked.has("-H") && self.asked.has("--ignore-existing") && is_left_out;
-        asks && theirs.code.is_none()
-    }
-
     /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
     fn wants_to_list_what_goes(&self, ours: &End, theirs: &End, now: &Looks) -> bool {
         let is_closed_dir = |look: &Look| look.kind == Kind::Dir && look.mode & 0o500 != 0o500;
@@ -376,7 +369,7 @@ impl Both<'_> {
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
-    /// Nor of a file that may not be read, for which rsync makes a new one.
+    /// Nor of a file that may not be read, for which rsync makes a new one, or where rsync deletes backups.
     fn tells_alike(&self, theirs: &End) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
@@ -385,7 +378,13 @@ impl Both<'_> {
         let links = asked.has("-H") || asked.part("--append");
         let unread = self.before.keys().any(|name| self.was_unread(name));
         let unpruned = asked.has("-m") && theirs.stderr.contains(DEAD_LINK);
+        let gone = theirs.stdout.lines().filter_map(|line| line.strip_prefix("*deleting   "));
+        let deletes_backups = gone.map(|name| Path::new("dst").join(name)).any(|name| {
+            let met = asked.has("--delete-excluded") || asked.rules();
+            met && self.is_backup(&name)
+        });
         !unread
+            && !deletes_backups
             && !asked.part("-dest=")
             && !links
             && !asked.has("-I")
@@ -815,9 +814,10 @@ impl Both<'_> {
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
-    /// Whether this is a backup that `--delete-excluded` spares, or a directory with one in it.
+    /// Whether this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in it.
     fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
-        let asks = self.asked.has("-b") && self.asked.has("--delete-excluded");
+        let may_meet = self.asked.has("--delete-excluded") || self.asked.rules();
+        let asks = self.asked.has("-b") && self.asked.deletes() && may_meet;
         let is_one = |other: &PathBuf| other.starts_with(name) && self.is_backup(other);
         asks && ours.keys().any(is_one)
     }

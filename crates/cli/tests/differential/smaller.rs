@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::case::Case;
+use crate::case::{Case, Verdict};
 use crate::common::Way;
 use crate::common::maker::Tree;
 use crate::compare::Asked;
@@ -16,14 +16,24 @@ const MOST_MINIMISED: usize = 8;
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
 impl Case {
-    /// What differs in this case, told of the smallest case found in which something does.
-    pub(crate) fn difference_of_the_smallest(self) -> Option<String> {
-        let seed = self.seed;
-        let first = self.difference()?;
-        // Where much is wrong, the first cases will do.
-        let many = FAILED.fetch_add(1, Ordering::Relaxed) >= MOST_MINIMISED;
-        let (smallest, mut text) = if many { (self, first) } else { self.smallest(first) };
-        for (name, tree) in smallest.trees() {
+    /// What came of this case; what differs is told of the smallest case found in which something does.
+    pub(crate) fn verdict_on_the_smallest(self) -> Verdict {
+        match self.verdict() {
+            Verdict::Differs(first) => {
+                // Where much is wrong, the first cases will do.
+                let many = FAILED.fetch_add(1, Ordering::Relaxed) >= MOST_MINIMISED;
+                let (smallest, text) = if many { (self, first) } else { self.smallest(first) };
+                Verdict::Differs(smallest.with_its_trees(text))
+            }
+            // Each case that is tried would take as long.
+            Verdict::DelticHangs(text) => Verdict::DelticHangs(self.with_its_trees(text)),
+            verdict => verdict,
+        }
+    }
+
+    /// `text`, with what is needed to repeat the case.
+    fn with_its_trees(&self, mut text: String) -> String {
+        for (name, tree) in self.trees() {
             write!(text, "\n  {name}:").expect("a string");
             for (path, node) in &tree.0 {
                 write!(
@@ -37,20 +47,20 @@ impl Case {
         let again = "cargo test --locked -p deltic --test differential";
         write!(
             text,
-            "\n  list {:?}, patterns {:?}\n  to repeat: DELTIC_DIFFERENTIAL_SEED={seed} DELTIC_DIFFERENTIAL_CASES=1 {again}\n",
-            smallest.list, smallest.patterns
+            "\n  list {:?}, patterns {:?}\n  to repeat: DELTIC_DIFFERENTIAL_SEED={} DELTIC_DIFFERENTIAL_CASES=1 {again}\n",
+            self.list, self.patterns, self.seed
         )
         .expect("a string");
-        Some(text)
+        text
     }
 
     fn smallest(mut self, mut difference: String) -> (Self, String) {
         let (mut at, mut left_out) = (0, false);
         for _ in 0..MOST_TRIES {
             match self.lessers().into_iter().nth(at) {
-                Some(lesser) => match lesser.difference() {
-                    Some(found) => (self, difference, left_out) = (lesser, found, true),
-                    None => at += 1,
+                Some(lesser) => match lesser.verdict() {
+                    Verdict::Differs(found) => (self, difference, left_out) = (lesser, found, true),
+                    _ => at += 1,
                 },
                 // What could not be left out before may be now.
                 None if left_out => (at, left_out) = (0, false),

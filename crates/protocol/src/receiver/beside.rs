@@ -104,7 +104,7 @@ impl Receiver {
         let usage = self.setting.options.compare.alternates.usage;
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
         let Some(best) = self.best(&waiting.meta, found) else {
-            return self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None);
+            return self.decide_not_beside(file, waiting.path, (waiting.meta, waiting.seen));
         };
         match best.likeness {
             _ if waiting.meta.is_dir() => {
@@ -165,7 +165,7 @@ impl Receiver {
         let Waiting { path, meta, seen } = waiting;
         self.unchanged(&path, &meta, None);
         match seen {
-            Some(seen) if seen.is_dir() && !self.setting.options.dry_run => {
+            Some(seen) if seen.is_dir() => {
                 self.report_settled(meta.len);
                 self.clear(file, path, Cleared::Nothing);
             }
@@ -184,6 +184,10 @@ impl Receiver {
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         if self.setting.options.dry_run {
+            if waiting.seen.as_ref().is_some_and(Meta::is_dir) {
+                // Whether it is full decides.
+                return self.copy_beside(file, waiting, beside);
+            }
             self.comes_from_beside(file);
             self.came(file);
             self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
@@ -213,6 +217,10 @@ impl Receiver {
     }
 
     fn copy_beside(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
+        if waiting.seen.as_ref().is_some_and(Meta::is_dir) {
+            let Waiting { path, meta, seen } = waiting;
+            return self.decide_here(file, path, (meta, seen), Some(beside));
+        }
         let change = self.copy_of(&waiting, &beside.is);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);
@@ -221,14 +229,6 @@ impl Receiver {
             return self.changed(change);
         }
         let Waiting { path, meta, seen } = &waiting;
-        if seen.as_ref().is_some_and(Meta::is_dir) {
-            return self.decide_here(
-                file,
-                path.clone(),
-                (meta.clone(), seen.clone()),
-                Some(beside),
-            );
-        }
         let work = Work::CopyBeside {
             path: path.clone(),
             alternate: beside.alternate,

@@ -1,5 +1,5 @@
 //! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
-//! their limit allows it.
+//! their limit allows it. A dry run sees whether it would.
 
 use deltic_core::{Meta, RelPath};
 
@@ -30,6 +30,12 @@ pub(super) enum Cleared {
 }
 
 impl Receiver {
+    /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real run.
+    pub(super) fn clears(&self, seen: Option<&Meta>) -> bool {
+        let options = &self.setting.options;
+        (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
+    }
+
     /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
@@ -66,7 +72,12 @@ impl Receiver {
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let removal = Removal { path, gives_way: !is_deleted, weight: 0 };
-        self.jobs.ask(removal.work(false), Place::Clear { file, removal });
+        self.ask_clearing(file, removal);
+    }
+
+    fn ask_clearing(&mut self, file: FileNo, removal: Removal) {
+        let work = removal.work(self.setting.options.dry_run);
+        self.jobs.ask(work, Place::Clear { file, removal });
     }
 
     pub(super) fn cleared(&mut self, file: FileNo, removal: Removal, removed: Removed) {
@@ -75,14 +86,14 @@ impl Receiver {
             return self.not_cleared(file, removed.troubles);
         }
         if removed.goes_on {
-            return self.jobs.ask(removal.work(false), Place::Clear { file, removal });
+            return self.ask_clearing(file, removal);
         }
         match self.clearing.remove(&file) {
             Some(Cleared::File(mut candidate)) => {
                 candidate.seen = None;
-                self.enqueue(*candidate);
+                self.bring(*candidate);
             }
-            Some(Cleared::Other { meta, change }) => self.make_other(meta, change),
+            Some(Cleared::Other { meta, change }) => self.make_other(file, meta, change),
             Some(Cleared::Name { mut name, change }) => {
                 name.seen = None;
                 self.make_link(file, name, change);

@@ -41,14 +41,11 @@ impl Receiver {
         if let Some(mut own) = section.own.take() {
             known.translate(&mut own);
             match found.next() {
-                Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
+                Some(Ok(Some(old))) => return self.existing_dir(section.dir, own, &old),
                 Some(Err(trouble)) => self.trouble(trouble),
                 Some(Ok(None)) | None => {}
             }
-        }
-        if section.dir.is_root() && self.sections.awaits(&section.dir) {
-            // Its owner may not work in it yet.
-            return self.sections.put_back(no, section);
+            return self.release(&section.dir);
         }
         section.metas_mut().for_each(|meta| known.translate(meta));
         self.know_linked(&section);
@@ -131,6 +128,11 @@ impl Receiver {
             kind if !self.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
+                Some(_) if self.setting.rename.is_some() => {
+                    let message = format!("replace the destination {path}: not a directory");
+                    self.trouble(Trouble { kind: TroubleKind::Failed, message });
+                    self.lose_dir(path, Lost::Failed);
+                }
                 old => {
                     let differs = Differs { kind: old.is_some(), ..Differs::default() };
                     self.new_dir(path, meta, (Action::Created, differs));
@@ -253,9 +255,6 @@ impl Receiver {
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
         if !(is_open && stays || self.setting.options.dry_run) {
-            if path.is_root() {
-                self.sections.wait_for(path.clone());
-            }
             return self.make_dir(path, meta, None);
         }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
@@ -292,17 +291,10 @@ impl Receiver {
         self.will_arrive(file, &path);
         let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
-        let clears = self.setting.options.clears() && old.as_ref().is_some_and(Meta::is_dir);
-        if self.setting.options.dry_run {
-            if clears {
-                self.would_clear(path);
-            }
-            self.changed(change);
-            self.came(file);
-        } else if clears {
+        if self.clears(old.as_ref()) {
             self.clear(file, path, Cleared::Other { meta, change });
         } else {
-            self.make_other(meta, change);
+            self.make_other(file, meta, change);
         }
     }
 
@@ -316,7 +308,11 @@ impl Receiver {
         known.map(|is| self.differs_from(meta, is)).unwrap_or_default()
     }
 
-    pub(super) fn make_other(&mut self, meta: Meta, change: Change) {
+    pub(super) fn make_other(&mut self, file: FileNo, meta: Meta, change: Change) {
+        if self.setting.options.dry_run {
+            self.changed(change);
+            return self.came(file);
+        }
         let path = change.path.clone();
         let work = match &meta.kind {
             Kind::Symlink(target) => Work::MakeSymlink { path, target: target.clone(), meta },
@@ -347,7 +343,7 @@ impl Receiver {
         beside: Option<Beside>,
     ) {
         let options = &self.setting.options;
-        let clears = self.setting.options.clears() && old.as_ref().is_some_and(Meta::is_dir);
+        let clears = self.clears(old.as_ref());
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = Differs {
             kind: seen.is_some() && old_file.is_none(),
@@ -362,8 +358,6 @@ impl Receiver {
             self.report_settled(meta.len);
             return self.miss(file);
         }
-        let beside_is_it =
-            beside.as_ref().is_some_and(|beside| beside.may_be_it(options.checksum, &meta));
         let candidate = Candidate {
             file,
             path,
@@ -377,13 +371,19 @@ impl Receiver {
         };
         if looks == Some(Quick::Unknown) {
             self.compare(candidate);
-        } else if options.dry_run && !beside_is_it {
-            if clears {
-                self.would_clear(candidate.path.clone());
-            }
-            self.would_replace(candidate);
         } else if clears {
             self.clear(file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
+        } else {
+            self.bring(candidate);
+        }
+    }
+
+    /// The file is to come; in a dry run it is told, unless an alternate may have it: then it goes by its content.
+    pub(super) fn bring(&mut self, candidate: Candidate) {
+        let Options { dry_run, checksum, .. } = self.setting.options;
+        let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);
+        if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
+            self.would_replace(candidate);
         } else {
             self.enqueue(candidate);
         }

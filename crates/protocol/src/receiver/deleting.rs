@@ -317,11 +317,6 @@ impl Receiver {
         self.ask_removal(Removal { path, gives_way: false, weight });
     }
 
-    /// Tells what would go to make way, but for `path` itself.
-    pub(super) fn would_clear(&mut self, path: RelPath) {
-        self.ask_removal(Removal { path, gives_way: true, weight: 0 });
-    }
-
     fn ask_removal(&mut self, removal: Removal) {
         let work = removal.work(self.setting.options.dry_run);
         self.jobs.ask(work, Place::Remove(removal));

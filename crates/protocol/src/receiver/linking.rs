@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Of names that were looked at together the one leads of which most is here: nothing is sent if one of them is what it shall
-//! be, whichever comes first in the list.
+//! be, whichever comes first in the list. Nor is it if an alternate has one of them.
 //!
 //! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still be
 //! wanted, and so that no more wait than the window lets in.
@@ -95,6 +95,8 @@ pub(super) struct LaterName {
     meta: Meta,
     more: Option<Arc<More>>,
     pub(super) seen: Option<Meta>,
+    /// Whether the alternates are known not to have it.
+    is_not_beside: bool,
 }
 
 impl LaterName {
@@ -313,7 +315,8 @@ impl Receiver {
     ) {
         let shared = self.linking.files.get_mut(&first).expect("a name is to be decided");
         shared.undecided -= 1;
-        let name = LaterName { path, meta, more: shared.more.clone(), seen };
+        let more = shared.more.clone();
+        let name = LaterName { path, meta, more, seen, is_not_beside: false };
         match shared.state {
             State::Coming => {
                 shared.waiting.push_back(file);
@@ -331,8 +334,37 @@ impl Receiver {
         name.more.clone_from(&shared.more);
         shared.path = name.path.clone();
         self.linking.leaders.insert(file, first);
-        let meta = name.alone();
-        self.decide_alone(file, name.path, (meta, name.seen));
+        let known = (name.alone(), name.seen);
+        match name.is_not_beside {
+            true => self.decide_here(file, name.path, known, None),
+            false => self.decide_alone(file, name.path, known),
+        }
+    }
+
+    /// What is done with an entry that the alternates do not have: where other names of its file wait for it, they are looked for
+    /// there before anything is sent.
+    pub(super) fn decide_not_beside(
+        &mut self,
+        file: FileNo,
+        path: RelPath,
+        (mut meta, seen): (Meta, Option<Meta>),
+    ) {
+        let Linking { files, leaders, names, promoted, .. } = &mut self.linking;
+        let has_old = seen.as_ref().is_some_and(Meta::is_file);
+        let shared = leaders.get(&file).and_then(|first| files.get_mut(first));
+        let Some(shared) = shared.filter(|shared| !has_old && !shared.waiting.is_empty()) else {
+            return self.decide_here(file, path, (meta, seen), None);
+        };
+        leaders.remove(&file);
+        if !matches!(meta.linked(), Some(Linked::Back(_))) {
+            meta.set_linked(Some(Linked::Back(0)));
+        }
+        let more = shared.more.clone();
+        names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });
+        shared.waiting.push_back(file);
+        // The first one, if none of them has it.
+        let next = shared.waiting.iter().position(|name| !names[name].is_not_beside).unwrap_or(0);
+        promoted.extend(shared.waiting.remove(next));
     }
 
     /// An entry is here, or would be in a dry run.
@@ -419,21 +451,14 @@ impl Receiver {
             return self.arrive(file);
         }
         let action = match (shared.is_beside, self.setting.options.compare.alternates.usage) {
+            _ if name.is_not_beside => Action::Created,
             // As in rsync it is told that it was linked here.
             (true, AlternateUse::Copy) => Action::Updated,
             (true, _) => Action::Copied,
             (false, _) => Action::Created,
         };
         let change = self.change_of(&name, shared.path.clone(), action);
-        let clears = self.setting.options.clears() && seen.is_some_and(Meta::is_dir);
-        if self.setting.options.dry_run {
-            if clears {
-                self.would_clear(name.path.clone());
-            }
-            self.report_settled(name.meta.len);
-            self.arrive(file);
-            self.changed(change);
-        } else if clears {
+        if self.clears(seen) {
             let path = name.path.clone();
             self.clear(file, path, Cleared::Name { name, change });
         } else {
@@ -461,6 +486,11 @@ impl Receiver {
     }
 
     pub(super) fn make_link(&mut self, file: FileNo, name: LaterName, change: Change) {
+        if self.setting.options.dry_run {
+            self.report_settled(name.meta.len);
+            self.arrive(file);
+            return self.changed(change);
+        }
         let Some(leader) = change.facts.linked.clone() else { return };
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());

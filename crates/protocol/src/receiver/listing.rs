@@ -1,6 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::{Entry, Kind, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -15,6 +15,11 @@ impl Receiver {
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
+        if let Some(name) = &self.setting.rename
+            && self.listed_as.as_ref() == Some(&section.dir)
+        {
+            section.dir = RelPath::root().join(name).expect("a name is a path");
+        }
         let begins = self.list.check_order(&section, extent)?;
         self.check_names(&section)?;
         if begins {
@@ -36,7 +41,12 @@ impl Receiver {
         self.announce(&section);
         // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
         self.root_is_whole |= section.own.is_some();
-        self.show_new_root(&section);
+        if section.own.is_some() || !section.entries.is_empty() {
+            self.show_new_root(section.own.as_ref());
+        }
+        if let Some(own) = section.own.take() {
+            self.look_at_root(own);
+        }
         self.note_extras(&section, extent)?;
         if ends(extent) {
             // One that leads nowhere was not entered (`-d`).
@@ -47,14 +57,22 @@ impl Receiver {
         Ok(())
     }
 
+    /// What is listed of the root waits, as in other directories, until its owner may work in it and it is known what else stands
+    /// in it.
+    fn look_at_root(&mut self, own: Meta) {
+        let root = RelPath::root();
+        let no = self.sections.push(Section::new(root.clone(), Some(own), Vec::new()));
+        self.sections.wait_for(root);
+        no.into_iter().for_each(|no| self.look(no));
+    }
+
     /// A new root is told when the first comes of what goes into it, and shown as other new directories are.
-    fn show_new_root(&mut self, section: &Section) {
-        let is_bare = section.own.is_none() && section.entries.is_empty();
-        if is_bare || !std::mem::take(&mut self.root_is_bare) {
+    pub(super) fn show_new_root(&mut self, own: Option<&Meta>) {
+        if !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        let shown = section.own.as_ref().map_or(Some(0o777), |own| self.shown_mode(own));
+        let shown = own.map_or(Some(0o777), |own| self.shown_mode(own));
         if let Some(mode) = shown.filter(|_| !self.setting.options.dry_run) {
             self.show_dir(&RelPath::root(), mode);
         }
@@ -106,14 +124,14 @@ impl Receiver {
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
-    /// Whether this listing is of one entry that is no directory, and the first to name any.
+    /// Whether this listing is of one entry that nothing is listed in, and the first to name any.
     fn is_one_file(&self, section: &Section) -> bool {
         let entries = section.entries.as_slice();
         let is_first = self.list.told() == 0 || entries.is_empty();
         is_first
             && section.own.is_none()
             && entries.len() <= 1
-            && !entries.iter().any(|e| e.meta.is_dir())
+            && !(self.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
     }
 
     /// Announces the directories of a section: what is listed of them waits until they are in place.
@@ -149,7 +167,7 @@ impl Receiver {
         self.report_listed();
     }
 
-    /// The destination may name the one file that is listed.
+    /// The destination may name the one entry that is listed.
     fn rename(&mut self, section: &mut Section) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())

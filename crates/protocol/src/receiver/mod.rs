@@ -94,7 +94,9 @@ pub struct Setting {
     pub is_privileged: bool,
     /// How many directories were made for this session (in a dry run: would be): the root, and what lacked above it.
     pub made_dirs: u64,
-    /// The name that the one listed file is to have here, where the destination names a file.
+    /// Whether a root that was made stays if nothing comes: the user wrote it as a directory.
+    pub root_is_wanted: bool,
+    /// The name that the one listed entry is to have here, where the destination is that.
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
     pub takes_offers: bool,
@@ -424,6 +426,9 @@ impl Receiver {
     fn end_list(&mut self, intact: bool) -> Result<(), PeerError> {
         if !self.list.has_all() || !self.tallies.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
+        }
+        if self.setting.root_is_wanted {
+            self.show_new_root(None);
         }
         self.list.end(intact);
         self.report_listed();

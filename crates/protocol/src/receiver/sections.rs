@@ -65,12 +65,6 @@ impl Sections {
         (!waits).then_some(no)
     }
 
-    /// Takes a section back under its number, to wait for its directory.
-    pub(super) fn put_back(&mut self, no: u64, section: Section) {
-        self.making.entry(section.dir.clone()).or_default().push(no);
-        self.waiting.insert(no, section);
-    }
-
     pub(super) fn get(&self, no: u64) -> &Section {
         &self.waiting[&no]
     }

@@ -29,7 +29,7 @@ use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
 use crate::dir::{Dir, Use, Way};
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
@@ -78,7 +78,7 @@ impl SourceOptions {
 pub struct Sources {
     args: Packed,
     bases: Vec<Base>,
-    /// Which of them is on the way to an argument itself.
+    /// Which of them is an entry itself, on the way to an argument.
     dotted: Option<usize>,
     /// All arguments, by their paths name by name, those of one path in order.
     by_path: Vec<At>,
@@ -113,7 +113,7 @@ impl Sources {
         };
         let bases = args.bases.into_iter().map(hold).collect();
         let takes_dirs = options.recursive || options.dirs;
-        let dotted = args.dotted.filter(|_| takes_dirs && !options.plain_implied_dirs);
+        let dotted = args.dotted.filter(|_| takes_dirs);
         let (args, refused) = (args.packed, args.refused);
         let mut by_path = Vec::with_capacity(args.len());
         by_path.extend(args.iter().map(|(at, _)| at));
@@ -202,10 +202,18 @@ impl Sources {
         self
     }
 
-    /// The name of the only argument that is there, if it is no directory. Where none is there, the name of the first: nothing
-    /// comes, and no directory is made for it.
+    /// The directory on the way to an argument whose metadata is that of the root.
+    fn carried(&self) -> Option<usize> {
+        self.dotted.filter(|_| !self.options.plain_implied_dirs)
+    }
+
+    /// The name of the only entry that is there, if nothing is listed in it: a file, say, or a directory that is not entered. Where
+    /// none is there, the name of the first argument: nothing comes, and no directory is made for it.
     #[must_use]
-    pub fn single_file(&self) -> Option<Name> {
+    pub fn single(&self) -> Option<Name> {
+        if self.dotted.is_some() {
+            return None;
+        }
         let mut there = self.sources().filter(|source| !source.is_missing(self.options.follow));
         let Some(source) = there.next() else {
             return self.sources().next().and_then(|source| source.own_name());
@@ -215,16 +223,17 @@ impl Sources {
         let name = Name::new(name).ok()?;
         let how = (self.options.follow, self.options.see.plain());
         let meta = follow::look(source.base.dir.as_ref().ok()?, (&name, &source.path), how).ok()?;
-        (!meta.is_dir() && !source.contents).then_some(name)
+        let is_bare = self.options.dirs && !self.options.recursive && !source.contents;
+        (!meta.is_dir() || is_bare).then_some(name)
     }
 
-    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single_file) is all.
+    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single) is all.
     #[must_use]
     pub fn places(&self) -> BTreeSet<Inode> {
         let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
-        let file = self.single_file().and_then(|name| {
+        let file = self.single().and_then(|name| {
             let stat = |base: &Base| base.dir.as_deref().ok()?.stat_behind(&name).ok();
-            let stat = self.bases.iter().find_map(stat)?;
+            let stat = self.bases.iter().find_map(stat).filter(|stat| !file_type(stat).is_dir())?;
             Some(Inode { device: stat.st_dev, number: stat.st_ino })
         });
         dirs.chain(file).collect()
@@ -240,7 +249,7 @@ impl Sources {
                 source.hold().ok()?;
                 source.base
             }
-            None => &self.bases[self.dotted?],
+            None => &self.bases[self.carried()?],
         };
         let Base { dir, scopes, .. } = base;
         let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;

@@ -167,7 +167,7 @@ impl Sources {
         let mut all = self.list_held(&RelPath::root(), &held, part);
         all.errors.extend(errors);
         // On the way to an argument it is told with its attributes, and is none of the sources.
-        all.partial |= self.dotted.is_some() && self.at(&RelPath::root()).is_empty();
+        all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
         all
     }
 
@@ -300,9 +300,12 @@ impl Sources {
             listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
         }
         if prune_empty_dirs {
+            let mut missing = Vec::new();
             listing.retain(|entry| {
-                !entry.meta.is_dir() || dir.join(&entry.name).is_ok_and(|dir| self.has_files(&dir))
+                let path = dir.join(&entry.name);
+                !entry.meta.is_dir() || path.is_ok_and(|dir| self.has_files(&dir, &mut missing))
             });
+            listing.errors.extend(missing);
         }
     }
 
@@ -332,17 +335,28 @@ impl Sources {
     }
 
     /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
-    /// be said.
-    fn has_files(&self, dir: &RelPath) -> bool {
+    /// be said. If not, arguments that are not there are to be told of here.
+    fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
+        let told = missing.len();
+        let has_files = self.seeks_files(dir, missing);
+        if has_files {
+            missing.truncate(told);
+        }
+        has_files
+    }
+
+    fn seeks_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let mut dirs = vec![(dir.clone(), None)];
         while let Some((dir, rest)) = dirs.pop() {
             if self.is_protected(&dir) {
                 return true;
             }
             let Ok(listing) = self.list_plain(&dir, Part::from(rest)) else { return true };
-            if !listing.errors.is_empty() || listing.entries.iter().any(|e| !e.meta.is_dir()) {
+            let is_unknown = listing.errors.iter().any(|error| !is_missing(error));
+            if is_unknown || listing.entries.iter().any(|e| !e.meta.is_dir()) {
                 return true;
             }
+            missing.extend(listing.errors);
             let below = listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok());
             let below = below.map(|dir| (dir, None)).collect::<Vec<_>>();
             dirs.extend(listing.rest.map(|rest| (dir, Some(rest))));
