@@ -197,6 +197,23 @@ fn a_file_that_sources_name_more_often_than_it_has_names_stays_one() {
 }
 
 #[test]
+fn a_file_that_followed_links_show_more_often_than_it_has_names_stays_one() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/d/a", "x");
+        name(&world, "src/d/a", "src/d/b");
+        for link in ["src/x", "src/y"] {
+            world.link("d", link);
+        }
+        world.ok(&words(way, "-rtLH"));
+        let inode = world.inode("dst/d/a");
+        for name in ["d/b", "x/a", "x/b", "y/a", "y/b"] {
+            assert_eq!(world.inode(&format!("dst/{name}")), inode, "{way:?}: {name}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_changed_stays_one() {
     for way in WAYS {
         let world = linked();

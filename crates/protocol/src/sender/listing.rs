@@ -4,10 +4,10 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use deltic_core::links::MUNGED;
-use deltic_core::meta::{Owner, Unread};
+use deltic_core::meta::{Linked, Owner, Unread};
 use deltic_core::names::Rest;
 use deltic_core::path::BadPath;
-use deltic_core::{Entry, Kind, Meta, RelPath, Tally, Xattr};
+use deltic_core::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
@@ -396,6 +396,12 @@ impl Sender {
     }
 
     fn tell_linked(&mut self, path: &RelPath, meta: &mut Meta) {
+        if let Some(Linked::Inode(inode, _)) = meta.linked()
+            && self.options.follow.follow != Follow::Never
+        {
+            // By a link to a directory, a file is met under more names than it has.
+            meta.set_linked(Some(Linked::Inode(inode, u32::MAX)));
+        }
         if self.lister.linking.tell((self.lister.next, path), meta) == Told::Crowded {
             let message = format!(
                 "link {path}: too many files of several names; each name of such is sent by itself"
