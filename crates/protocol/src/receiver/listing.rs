@@ -1,6 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::{Entry, Kind, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -47,16 +47,17 @@ impl Receiver {
         Ok(())
     }
 
-    /// A new root is told when the first comes of what goes into it, and shown as other new directories are.
+    /// A new root is told when the first comes of what goes into it. Without metadata of its own it gets a mode then.
     fn show_new_root(&mut self, section: &Section) {
         let is_bare = section.own.is_none() && section.entries.is_empty();
         if is_bare || !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        let shown = section.own.as_ref().map_or(Some(0o777), |own| self.shown_mode(own));
-        if let Some(mode) = shown.filter(|_| !self.setting.options.dry_run) {
-            self.show_dir(&RelPath::root(), mode);
+        if section.own.is_none() && !self.setting.options.dry_run {
+            let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+            let dirs = vec![(RelPath::root(), meta)];
+            self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
         }
     }
 
