@@ -703,7 +703,7 @@ fn a_new_directory_hands_a_strangers_group_on() {
         world.mkdir("above");
         own(&world.path("above"), 0, 33);
         world.chmod("above", 0o2777);
-        let words = if program == DELTIC { &["sync", "-rt"][..] } else { &["-rt"] };
+        let words = if program == DELTIC { &["sync", "-r"][..] } else { &["-r"] };
         let run = as_somebody(&world, program, &[words, &["src/", "above/dst"]].concat());
         assert_eq!(run.code, Some(0), "{run:#?}");
         for name in ["dst", "dst/in", "dst/in/below"] {

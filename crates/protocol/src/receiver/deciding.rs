@@ -42,12 +42,16 @@ impl Receiver {
             known.translate(&mut own);
             match found.next() {
                 Some(Ok(Some(old))) => self.existing_dir(RelPath::root(), own, &old),
-                Some(Err(trouble)) => self.trouble(trouble),
-                Some(Ok(None)) | None => {}
+                Some(Err(trouble)) => {
+                    self.trouble(trouble);
+                    self.enter(&RelPath::root());
+                }
+                Some(Ok(None)) | None => self.enter(&RelPath::root()),
             }
         }
-        if section.dir.is_root() && self.sections.awaits(&section.dir) {
-            // Its owner may not work in it yet.
+        let waits = self.sections.root_is_undecided() || self.sections.awaits(&section.dir);
+        if section.dir.is_root() && waits {
+            // It is not ready for what goes into it.
             return self.sections.put_back(no, section);
         }
         section.metas_mut().for_each(|meta| known.translate(meta));

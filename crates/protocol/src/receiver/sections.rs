@@ -52,7 +52,7 @@ impl Section {
 impl Sections {
     /// What is listed of this directory waits until it is in place.
     pub(super) fn wait_for(&mut self, dir: RelPath) {
-        self.making.insert(dir, Vec::new());
+        self.making.entry(dir).or_default();
     }
 
     /// Takes a section; its number, unless it has to wait for its directory.
@@ -77,6 +77,11 @@ impl Sections {
 
     pub(super) fn take(&mut self, no: u64) -> Option<Section> {
         self.waiting.remove(&no)
+    }
+
+    /// Whether it is not decided yet what becomes of the root itself: the first section says what it is to be.
+    pub(super) fn root_is_undecided(&self) -> bool {
+        self.waiting.values().next().is_some_and(|first| first.own.is_some())
     }
 
     /// The lowest number of an entry that waits.
@@ -119,6 +124,25 @@ impl Sections {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_root_is_decided_before_what_is_in_it_is() {
+        let own = Meta::plain(deltic_core::Kind::Dir, 0, deltic_core::Timestamp::default(), 0o700);
+        let mut sections = Sections::default();
+        for own in [Some(own), None] {
+            sections.push(Section::new(RelPath::root(), own, Vec::new()));
+        }
+        let later = sections.take(1).unwrap();
+        assert!(sections.root_is_undecided());
+        sections.put_back(1, later);
+        let mut first = sections.take(0).unwrap();
+        assert!(first.own.take().is_some() && !sections.root_is_undecided());
+        // It is to be made ready first.
+        sections.wait_for(RelPath::root());
+        sections.put_back(0, first);
+        assert!(!sections.root_is_undecided());
+        assert_eq!(sections.release(&RelPath::root()), [1, 0]);
+    }
 
     #[test]
     fn what_is_listed_waits_for_its_directory_or_is_given_up_with_it() {
