@@ -338,3 +338,25 @@ fn roots_own_attributes_are_noted_unless_a_note_stands_for_them() {
     }
     assert_eq!(world.ok("-aXi --fake-super src/ dst/").stdout, "");
 }
+
+/// Its named user reads what rsync puts there.
+#[test]
+fn what_is_noted_gets_what_its_directory_hands_down_all_the_same() {
+    let world = World::new();
+    world.write("src/small", "x");
+    world.write("src/large", vec![7; 300_000]);
+    world.link("small", "src/link");
+    world.mkdir("dst");
+    let named = vec![Named { who: Who::User, id: SOMEBODY, perms: 6 }];
+    let acl = Acl { owner: 7, group: 5, mask: Some(7), other: 0, named };
+    note(&world.path("dst"), "system.posix_acl_default", &acl.to_bytes());
+    world.chmod("src/small", 0o664);
+    world.chmod("src/large", 0o4640);
+    world.ok("-a --fake-super src/ dst/");
+    for (name, mode) in [("small", 0o664), ("large", 0o640), ("link", 0o777)] {
+        let mut bytes = vec![0; 4096];
+        let path = world.path(format!("dst/{name}"));
+        let len = lgetxattr(&path, "system.posix_acl_access", &mut bytes[..]).expect(name);
+        assert_eq!(Acl::parse(&bytes[..len]), Some(acl.clone().with_mode(mode)), "{name}");
+    }
+}

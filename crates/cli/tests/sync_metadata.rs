@@ -690,6 +690,29 @@ fn a_directory_hands_its_group_down_if_the_mode_that_it_gets_says_so() {
     }
 }
 
+/// Who is not in its group takes setgid away by whatever mode he sets.
+#[test]
+fn a_new_directory_hands_a_strangers_group_on() {
+    if !as_root() || !is_installed("setpriv") {
+        return;
+    }
+    for program in [DELTIC, "rsync"].into_iter().filter(|program| is_installed(program)) {
+        let world = World::new();
+        world.write("src/in/file", "x");
+        world.mkdir("src/in/below");
+        world.mkdir("above");
+        own(&world.path("above"), 0, 33);
+        world.chmod("above", 0o2777);
+        let words = if program == DELTIC { &["sync", "-r"][..] } else { &["-r"] };
+        let run = as_somebody(&world, program, &[words, &["src/", "above/dst"]].concat());
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        for name in ["dst", "dst/in", "dst/in/below"] {
+            let is = world.path(format!("above/{name}")).metadata().unwrap();
+            assert_eq!((is.mode() & 0o7000, is.gid()), (0o2000, 33), "{program} {name}");
+        }
+    }
+}
+
 #[test]
 fn what_is_put_into_a_directory_gets_what_that_hands_down() {
     if !as_root() {

@@ -318,17 +318,73 @@ fn is_staged(world: &World, dir: &str) -> bool {
 fn a_killed_run_leaves_no_new_root_closed_nor_does_one_that_never_began() {
     let world = World::new();
     world.write("src/dir/in/file", noise(16 << 20, 1));
-    let dirs = [("", 0o711), ("/dir", 0o755), ("/dir/in", 0o500)];
+    let dirs = [("", 0o711), ("/dir", 0o755), ("/dir/in", 0o555)];
     dirs.iter().for_each(|(dir, mode)| world.chmod(&format!("src{dir}"), *mode));
-    kill_when(slow(&world, "--no-p src/ dst/"), || is_staged(&world, "dst"));
     world.mkdir("like");
-    for (dir, mode) in dirs {
-        // What its owner could not work in is his alone until the end.
-        let mode = if mode & 0o200 == 0 { 0o700 } else { mode & world.mode("like") };
-        assert_eq!(world.mode(&format!("dst{dir}")) & 0o777, mode, "{dir}");
+    // Directories that are only on the way keep no mode with -p either.
+    for (words, root, below) in [
+        ("--no-p src/ dst/", "dst", "dst"),
+        ("-R --no-implied-dirs src/dir/in/file to/", "to", "to/src"),
+    ] {
+        kill_when(slow(&world, words), || is_staged(&world, root));
+        for (dir, mode) in dirs {
+            // Its owner works in it until the end.
+            let mode = (mode | 0o700) & world.mode("like");
+            assert_eq!(world.mode(&format!("{below}{dir}")) & 0o777, mode, "{words} {dir}");
+        }
     }
     world.fails(3, "-r --mkpath -T /missing src/ deep/new/");
     assert!(!world.exists("deep"));
+}
+
+/// What is new in it must not be seen by those whom the source keeps out, nor what is old by those whom the destination did.
+#[test]
+fn what_goes_into_a_directory_is_shown_to_nobody_whom_its_old_or_new_mode_keeps_out() {
+    let world = World::new();
+    world.write("src/opens/closes/moves/file", noise(16 << 20, 1));
+    world.mkdir("dst/opens/closes/moves");
+    let moves = "/opens/closes/moves";
+    if is_root() {
+        own(&world.path(format!("src{moves}")), 0, SOMEBODY);
+    }
+    let of_moved = if is_root() { 0o1755 } else { 0o1775 };
+    let dirs = [
+        ("", 0o711, 0o755, 0o711),
+        ("/opens", 0o755, 0o700, 0o700),
+        ("/opens/closes", 0o700, 0o777, 0o700),
+        (moves, 0o1775, 0o775, of_moved),
+    ];
+    for (dir, new, old, _) in dirs {
+        world.chmod(&format!("src{dir}"), new);
+        world.chmod(&format!("dst{dir}"), old);
+    }
+    kill_when(slow(&world, "src/ dst/"), || is_staged(&world, "dst"));
+    let modes = |at: &str| dirs.map(|(dir, ..)| world.mode(&format!("{at}{dir}")));
+    assert_eq!(modes("dst"), dirs.map(|(.., between)| between));
+    let group =
+        |at: &str| fs::metadata(world.path(format!("{at}{moves}"))).expect("it is there").gid();
+    assert_eq!(group("dst"), group("src"));
+    world.ok("-a src/ dst/");
+    assert_eq!(modes("dst"), modes("src"));
+}
+
+/// Else those of the group that the user is in see what is meant for another one.
+#[test]
+fn a_new_directory_is_not_shown_before_it_has_its_group() {
+    if !is_root() {
+        return skip("only root has any group to give");
+    }
+    let world = World::new();
+    world.write("src/dir/file", noise(16 << 20, 1));
+    for dir in ["src", "src/dir"] {
+        own(&world.path(dir), 0, SOMEBODY);
+        world.chmod(dir, 0o750);
+    }
+    kill_when(slow(&world, "--no-p src/ dst/"), || is_staged(&world, "dst"));
+    for dir in ["dst", "dst/dir"] {
+        let group = fs::metadata(world.path(dir)).expect("it is there").gid();
+        assert_eq!((world.mode(dir), group), (0o750, SOMEBODY), "{dir}");
+    }
 }
 
 #[test]

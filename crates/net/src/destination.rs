@@ -36,7 +36,9 @@ pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<PathBuf>,
             made.insert(0, dir.to_path_buf());
         }
     }
-    if create_root(root, durability(options))? {
+    // It need not change then, which who is not in its group could not without the loss of setgid.
+    let create = if options.modes { create_root } else { create_above };
+    if create(root, durability(options))? {
         made.insert(0, root.to_path_buf());
     }
     Ok(made)

@@ -432,9 +432,9 @@ impl Dir {
         fs::linkat(nameless, "", &self.fd, name.as_bytes(), AtFlags::EMPTY_PATH)
     }
 
-    /// Makes the directory `name`, its owner's alone.
-    pub(crate) fn make_dir(&self, name: &Name) -> Result<(), Errno> {
-        fs::mkdirat(&self.fd, name.as_bytes(), Mode::RWXU)
+    /// Makes the directory `name` with this mode, less what the process, or a default ACL, withholds.
+    pub(crate) fn make_dir(&self, name: &Name, mode: Mode) -> Result<(), Errno> {
+        fs::mkdirat(&self.fd, name.as_bytes(), mode)
     }
 
     /// Makes the symlink `name`.

@@ -149,9 +149,9 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.keep_dirlink(path)
     }
 
-    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
-        self.inner.make_dir(path, mode)
+        self.inner.make_dir(path, will)
     }
 
     fn make_symlink(

@@ -266,12 +266,14 @@ pub trait Store: Tree {
     ) -> Result<Option<Resumed<Self::Rebuild>>, StoreError>;
 
     /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`], which gives a new one
-    /// its mode and an old one that was closed to its owner the one it had; replaces anything else. If it is known which
-    /// `mode` that will be, what is made in it until then gets the group that it would get in such a directory.
+    /// its mode and an old one that was closed to its owner the one it had; replaces anything else. Of what it `will` get, as
+    /// far as that is known, it has its owner and group at once, where it was there or no modes are kept, and what is made in
+    /// it the group that it would get in such a directory. An old one lets nobody do any more what it will not; a new one
+    /// whose mode is not kept has it at once, and its owner may work in it.
     ///
     /// # Errors
     /// Where it cannot be made.
-    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError>;
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError>;
 
     /// Puts a symlink to `target` at `path`, in one step, in place of anything but a full directory.
     ///

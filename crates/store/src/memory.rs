@@ -195,7 +195,7 @@ impl Store for MemoryStore {
             .map(|(id, notes)| Resumed { rebuild: MemoryRebuild::resumed(self, path, id), notes }))
     }
 
-    fn make_dir(&self, path: &RelPath, _: Option<u32>) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, _: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
         check_path("make directory", path)?;
         lock(&self.state).make_dir(path).at("make directory", path)
     }

@@ -193,7 +193,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
             Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
-            Work::MakeDir { path, mode } => done(self.store.make_dir(&path, mode)),
+            Work::MakeDir { path, meta, carries } => {
+                done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
+            }
             Work::MakeSymlink { path, target, meta } => {
                 done(self.store.make_symlink(&path, &target, &meta, self.keep))
             }
@@ -202,7 +204,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
             Work::SetDirs { dirs, carries } => {
-                let keep = if carries { self.keep } else { Keep::default() };
+                let keep = self.kept(carries);
                 let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
@@ -364,6 +366,11 @@ impl<S: Store> ReceivingHands<S> {
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))
+    }
+
+    /// What is carried over, if anything.
+    fn kept(&self, carries: bool) -> Keep {
+        if carries { self.keep } else { Keep::default() }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

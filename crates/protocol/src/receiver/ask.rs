@@ -54,9 +54,9 @@ pub enum Work {
     /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
     /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
     Count { path: RelPath, gives_way: bool },
-    /// Make a directory, or let its owner work in it, with the group for what is made in it that it will hand down with this
-    /// `mode`, if it is to get one; answer with [`Answer::Done`].
-    MakeDir { path: RelPath, mode: Option<u32> },
+    /// Make a directory, or let its owner work in it; set what counts of this before anything is made in it, which is the mode
+    /// of a new one alone where nothing `carries` over. Answer with [`Answer::Done`].
+    MakeDir { path: RelPath, meta: Meta, carries: bool },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].

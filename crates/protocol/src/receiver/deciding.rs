@@ -1,7 +1,7 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
 use deltic_core::links::{MUNGED, leaves_root};
-use deltic_core::meta::{OWNER_BITS, SETGID};
+use deltic_core::meta::OWNER_BITS;
 use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
@@ -165,24 +165,8 @@ impl Receiver {
             self.dirs.push((path.clone(), meta));
             self.release(&path);
         } else {
-            let shown = self.shown_mode(&meta);
-            self.make_dir(path, meta, shown);
+            self.make_dir(path, meta);
         }
-    }
-
-    /// The mode that a new directory gets at once: else a run that is interrupted would leave it closed, and the next one take
-    /// that for what the user wants. None where the next one sets it anyway, or its owner could not work in it.
-    pub(super) fn shown_mode(&self, meta: &Meta) -> Option<u32> {
-        let Options { modes, select, .. } = &self.setting.options;
-        let is_open = meta.mode & OWNER_BITS == OWNER_BITS;
-        (is_open && !modes && !select.plain_implied_dirs).then_some(meta.mode & 0o777)
-    }
-
-    /// Gives a new directory this mode, as far as it gets one.
-    pub(super) fn show_dir(&mut self, path: &RelPath, mode: u32) {
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), mode);
-        let dirs = vec![(path.clone(), meta)];
-        self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
     }
 
     /// Whether the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
@@ -208,28 +192,18 @@ impl Receiver {
         self.changed(Change { path, item, action, differs, facts });
     }
 
-    /// Makes a directory, or makes ready one that is there; its metadata comes last, but for the mode that is `shown`.
-    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta, shown: Option<u32>) {
-        let mode = self.carries_dir_modes().then_some(meta.mode);
+    /// Makes a directory, or makes ready one that is there; its metadata comes last, but for what counts before anything is in it.
+    pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
+        let carries = !self.setting.options.select.plain_implied_dirs;
+        let first = if carries { meta.clone() } else { on_the_way(&meta) };
         self.dirs.push((path.clone(), meta));
-        self.jobs.ask(Work::MakeDir { path: path.clone(), mode }, Place::MakeDir(path, shown));
+        let work = Work::MakeDir { path: path.clone(), meta: first, carries };
+        self.jobs.ask(work, Place::MakeDir(path));
     }
 
-    /// Whether every directory that is listed gets its mode: not those that are on the way only.
-    const fn carries_dir_modes(&self) -> bool {
-        self.setting.options.modes && !self.setting.options.select.plain_implied_dirs
-    }
-
-    pub(super) fn made_dir(
-        &mut self,
-        (path, shown): (&RelPath, Option<u32>),
-        made: Result<(), Setback>,
-    ) {
+    pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
         match made {
-            Ok(()) => {
-                shown.into_iter().for_each(|mode| self.show_dir(path, mode));
-                self.release(path);
-            }
+            Ok(()) => self.release(path),
             Err(setback) => {
                 // It is one of the last: a tree full of such costs no more than its names.
                 if let Some(at) = self.dirs.iter().rposition(|(dir, _)| dir == path) {
@@ -252,10 +226,14 @@ impl Receiver {
         } else {
             self.unchanged(&path, &meta, None);
         }
+        let Setting { options, made_dirs, .. } = &self.setting;
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
-        let stays = !self.carries_dir_modes() || (meta.mode ^ old.mode) & SETGID == 0;
-        if !(is_open && stays || self.setting.options.dry_run) {
-            return self.make_dir(path, meta, None);
+        let is_new = path.is_root() && *made_dirs > 0;
+        let Differs { mode, user, group, acl, .. } = differs;
+        // One that may be on the way only is left alone until that is known.
+        let changes = (mode || user || group || acl) && !options.select.plain_implied_dirs;
+        if (!is_open || is_new || changes) && !options.dry_run {
+            return self.make_dir(path, meta);
         }
         if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
             self.dirs.push((path.clone(), meta));
@@ -439,4 +417,16 @@ impl Receiver {
         let (item, facts) = (Item::File, Facts::of(&meta));
         self.changed(Change { path, item, action, differs, facts });
     }
+}
+
+/// With what a directory is made of which it is not known yet whether it is on the way only, and so nobody's but ours: it lets
+/// others do no more than it will, whoever they will be.
+fn on_the_way(meta: &Meta) -> Meta {
+    let all = meta.mode & meta.mode >> 3 & 7;
+    let others = match (meta.access_acl(), meta.user, meta.group) {
+        (Some(_), ..) => 0,
+        (None, None, None) => meta.mode & 0o077,
+        _ => all << 3 | all,
+    };
+    Meta::plain(Kind::Dir, 0, Timestamp::default(), OWNER_BITS | others)
 }

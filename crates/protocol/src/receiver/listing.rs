@@ -1,6 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};
@@ -66,15 +66,16 @@ impl Receiver {
         no.into_iter().for_each(|no| self.look(no));
     }
 
-    /// A new root is told when the first comes of what goes into it, and shown as other new directories are.
+    /// A new root is told when the first comes of what goes into it. Without metadata of its own it gets a mode then.
     pub(super) fn show_new_root(&mut self, own: Option<&Meta>) {
         if !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        let shown = own.map_or(Some(0o777), |own| self.shown_mode(own));
-        if let Some(mode) = shown.filter(|_| !self.setting.options.dry_run) {
-            self.show_dir(&RelPath::root(), mode);
+        if own.is_none() && !self.setting.options.dry_run {
+            let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+            let dirs = vec![(RelPath::root(), meta)];
+            self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
         }
     }
 

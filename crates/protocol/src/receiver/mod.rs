@@ -347,9 +347,7 @@ impl Receiver {
                 self.counted(file, path, names);
             }
             (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
-            (Place::MakeDir(path, shown), Answer::Done(made)) => {
-                self.made_dir((&path, shown), made);
-            }
+            (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }

@@ -47,7 +47,7 @@ pub(super) enum Place {
     },
     /// So many would go by what was known when it was listed.
     CountGoing(u64),
-    MakeDir(RelPath, Option<u32>),
+    MakeDir(RelPath),
     Make {
         change: Change,
     },

@@ -52,7 +52,7 @@ impl Section {
 impl Sections {
     /// What is listed of this directory waits until it is in place.
     pub(super) fn wait_for(&mut self, dir: RelPath) {
-        self.making.insert(dir, Vec::new());
+        self.making.entry(dir).or_default();
     }
 
     /// Takes a section; its number, unless it has to wait for its directory.

@@ -182,7 +182,7 @@ impl Receiver {
             }
             self.name(&path, None);
             self.sections.wait_for(path.clone());
-            self.make_dir(path, meta, None);
+            self.make_dir(path, meta);
         }
     }
 

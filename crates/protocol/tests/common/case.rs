@@ -281,7 +281,7 @@ fn random_node(dice: &mut Dice) -> Node {
 }
 
 fn random_time(dice: &mut Dice) -> Timestamp {
-    Timestamp { secs: dice.below(4) as i64 - 1, nanos: dice.below(2) as u32 }
+    Timestamp { secs: dice.below(4) as i64 - 1, nanos: 1 + dice.below(2) as u32 }
 }
 
 fn random_bytes(dice: &mut Dice) -> Vec<u8> {

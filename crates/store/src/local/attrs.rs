@@ -18,7 +18,7 @@ use rustix::io::{self, Errno};
 use rustix::process;
 
 use super::heritage::Heritage;
-use super::more::{ACL, Reach, inherit, set_acls, set_xattrs};
+use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use super::noted;
 use crate::dir::{Dir, Use};
 use crate::{Filter, Keep, Unset};
@@ -131,11 +131,47 @@ impl<'a> Attrs<'a> {
     }
 
     /// Whether a new file of this user and group lacks mode and times at most.
-    fn suits(&self, (user, group): (u32, u32)) -> bool {
+    pub(super) fn suits(&self, owner: (u32, u32)) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
-        let is_owner = self.meta.user.is_none_or(|wanted| wanted == user)
-            && self.meta.group.is_none_or(|wanted| wanted == group);
-        is_owner && !acls && !xattrs && self.heritage == Heritage::default()
+        self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
+    }
+
+    /// Whether what is this user's and group's stays so.
+    fn is_of(&self, (user, group): (u32, u32)) -> bool {
+        self.meta.user.is_none_or(|wanted| wanted == user)
+            && self.meta.group.is_none_or(|wanted| wanted == group)
+    }
+
+    /// Sets what counts before anything is made in a directory that was there: its owner, its group and whether it hands that
+    /// down. Until it has its mode it lets nobody do what not both the old and the new one do. What cannot be set is told when
+    /// all is.
+    pub(super) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
+        let is = on.stat()?;
+        let mode = is.st_mode & ALL_BITS;
+        let moves = !self.notes && !self.is_of((is.st_uid, is.st_gid));
+        let new = self.mode.unwrap_or(mode);
+        let closed = match self.mode {
+            Some(_) if self.meets_acl(on) => (mode & !OTHERS_BITS) & (new | !LENDING_BITS),
+            Some(new) => between(mode, new, moves),
+            None => mode,
+        };
+        if closed != mode {
+            on.set_mode(closed)?;
+        }
+        let mut unset = Unset::default();
+        if moves {
+            self.set_owner(on, &is, &mut unset);
+        }
+        if new & !closed & SETGID != 0 && !self.notes && unset.why(GROUP).is_none() {
+            on.set_mode(closed | SETGID)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an ACL is there, or is to be: only that says what the mode lets whom do.
+    fn meets_acl(&self, on: On<'_>) -> bool {
+        let has_one = || access_acl(&on.reach()).is_some();
+        self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
     }
 
     /// Sets it; says what could not be set.
@@ -211,6 +247,7 @@ impl<'a> Attrs<'a> {
 
     /// Notes what only the superuser may set, and sets the rest; all of it while its owner may write.
     fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
+        self.inherit_group(on, unset);
         let at = on.reach();
         let stat = match on.stat() {
             Ok(stat) => stat,
@@ -230,6 +267,9 @@ impl<'a> Attrs<'a> {
         };
         let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
         let mode = wanted.mode & ACCESS_BITS | owner_bits;
+        if let Some(acl) = &self.heritage.acl {
+            unset.note(ACL, inherit(&at, acl, mode));
+        }
         unset.note(MODE, on.set_mode(mode));
         let is_plain = matches!(wanted.kind, NotedKind::File | NotedKind::Dir);
         let is_so = is_plain
@@ -277,6 +317,15 @@ fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Er
     on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
 }
 
+/// What of the modes `old` and `new` a directory may have in between: what both let others do; where it `moves` to another owner
+/// or group, no class of them more than the other, for then nobody knows who is in which.
+const fn between(old: u32, new: u32, moves: bool) -> u32 {
+    let both = old & new;
+    let least = both & both >> 3 & 7;
+    let others = if moves { least << 3 | least } else { both & OTHERS_BITS };
+    old & OWNER_BITS | others | both & LENDING_BITS | (old | new) & STICKY
+}
+
 /// Of a `mode` that `acl` was to go with, and could not be set: what the owning group may do is what the ACL says, for in the
 /// mode there stands the most that anybody named may.
 fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
@@ -310,17 +359,23 @@ impl On<'_> {
         }
     }
 
-    /// Who does not own it may not even say again which mode it has.
+    fn has_mode(self, mode: u32) -> bool {
+        self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode)
+    }
+
+    /// Who does not own it may not even say again which mode it has; who is not in its group takes setgid away by that.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
+        if mode & SETGID != 0 && self.has_mode(mode) {
+            return Ok(());
+        }
         let set = match self {
             Self::Open(fd) => fs::fchmod(fd, to_set),
             // The only way to change the mode of a held file that may not be read, before Linux 6.6.
             Self::Handle(fd) => fs::chmodat(CWD, &*proc_path(fd), to_set, AtFlags::empty()),
             Self::Link(..) => Ok(()),
         };
-        let has_it = || self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode);
-        if set == Err(Errno::PERM) && has_it() { Ok(()) } else { set }
+        if set == Err(Errno::PERM) && self.has_mode(mode) { Ok(()) } else { set }
     }
 
     fn set_times(self, times: &Timestamps) -> Result<(), Errno> {
@@ -388,6 +443,8 @@ pub fn umask() -> u32 {
 const ALL_BITS: u32 = 0o7777;
 /// Those with which a program runs as its owner, or of its group.
 const LENDING_BITS: u32 = 0o6000;
+const STICKY: u32 = 0o1000;
+const OTHERS_BITS: u32 = 0o077;
 const OWNER_WRITES: u32 = 0o200;
 const OWNER_READS_AND_WRITES: u32 = 0o600;
 const ACCESS_BITS: u32 = 0o777;

@@ -255,11 +255,11 @@ fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
         let name = Name::new(name).map_err(|_| Errno::INVAL)?;
         at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
         let below = RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        let made = match held.make_dir(&name) {
+        let made = match held.make_dir(&name, Mode::RWXU) {
             // The backup of a file gives way.
             Err(Errno::EXIST) if file_type(&held.stat(&name)?).is_file() => {
                 held.remove_file(&name)?;
-                held.make_dir(&name).map(|()| true)?
+                held.make_dir(&name, Mode::RWXU).map(|()| true)?
             }
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,

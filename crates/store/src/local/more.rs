@@ -214,6 +214,11 @@ pub(super) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     }
 }
 
+/// What an entry's own ACL says beyond its mode.
+pub(super) fn access_acl(at: &Reach) -> Option<Acl> {
+    acl(at, ACCESS).ok().flatten().filter(|acl| acl.mask.is_some())
+}
+
 /// What a directory gives to what is made in it.
 pub(super) fn default_acl(at: &Reach) -> Option<Acl> {
     acl(at, DEFAULT).ok().flatten()

@@ -4,7 +4,7 @@
 //! seen, and taken, whatever becomes of the run; with its commit that name goes.
 
 use deltic_core::{Name, RelPath};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::Place;
@@ -77,7 +77,7 @@ impl PartialDir {
     /// Makes the last directory, its owner's alone.
     fn make(&self, root: &Dir, place: &Place) -> Result<(), Errno> {
         match self.beside(place) {
-            Some((above, name)) => match root.dir(&above, Use::Pass)?.make_dir(&name) {
+            Some((above, name)) => match root.dir(&above, Use::Pass)?.make_dir(&name, Mode::RWXU) {
                 Err(Errno::EXIST) => Ok(()),
                 made => made,
             },

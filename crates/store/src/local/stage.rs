@@ -195,7 +195,7 @@ impl Stages {
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
-            match dir.make_dir(&name) {
+            match dir.make_dir(&name, Mode::RWXU) {
                 Ok(()) => {
                     return match self.root.dir(&below(home, &name)?, Use::Read) {
                         Err(Errno::NOENT) => Ok(()),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{OWNER_BITS, SETGID};
+use deltic_core::meta::OWNER_BITS;
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
@@ -24,7 +24,7 @@ use super::heritage::{Heritage, Heritages};
 use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
-use super::more::{Reach, look_again};
+use super::more::{Reach, default_acl, look_again};
 use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
@@ -296,16 +296,39 @@ impl LocalStore {
         }
     }
 
-    /// Gives the directory `path` the setgid bit that it will have in `mode`, or takes it away. If we may not, what sets the mode
-    /// says so.
-    fn hand_down_as(&self, path: &RelPath, mode: Option<u32>) {
-        let Some(mode) = mode.filter(|_| !self.0.see.noted) else { return };
-        let Ok(dir) = self.0.root.dir(path, Use::Pass) else { return };
-        let Ok(is) = fs::fstat(&dir) else { return };
-        if (is.st_mode ^ mode) & SETGID != 0 {
-            let _ = set_mode(&dir, is.st_mode ^ SETGID);
-            self.0.heritages.clear();
-        }
+    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not, what sets
+    /// the rest says so.
+    fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
+        let Some((meta, keep)) = will else { return };
+        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
+        let dir = self.0.root.dir(path, Use::Pass);
+        let _ = dir.and_then(|dir| attrs.set_first(On::Handle(dir.as_fd())));
+        self.0.heritages.clear();
+        self.0.touched.add(path);
+    }
+
+    /// Gives a directory that was just made what nobody can be trusted with before it has its owner.
+    fn show(&self, path: &RelPath, attrs: Attrs<'_>) -> Result<(), Errno> {
+        let dir = self.0.root.dir(path, Use::Pass)?;
+        // What cannot be set is told when all is.
+        let _ = attrs.inheriting(fs::fstat(&dir)?.st_mode).set(On::Handle(dir.as_fd()));
+        self.0.heritages.clear();
+        Ok(())
+    }
+
+    /// What the root hands down it got from above.
+    fn heritage_of_root(&self) -> Heritage {
+        let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
+        Heritage { acl, ..Heritage::default() }
+    }
+
+    /// Makes a new root ready for what is made in it.
+    fn show_root(&self, will: Option<(&Meta, Keep)>) {
+        let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
+        let umask = self.heritage_of_root().umask(self.0.umask);
+        let what = (Keep::default(), self.0.ways());
+        let attrs = Attrs::of_new(&meta, what, None, (umask, Heritage::default()));
+        let _ = self.show(&RelPath::root(), attrs);
     }
 
     /// Removes what is at `place`, unless that is a directory: then it says so.
@@ -617,40 +640,55 @@ impl Store for LocalStore {
         LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 
-    fn make_dir(&self, path: &RelPath, mode: Option<u32>) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
         let action = "make directory";
+        if path.is_root() && self.has_new_root() {
+            self.show_root(will);
+            return Ok(());
+        }
         if path.is_root() {
             self.open_to_owner(path);
         }
         if path.is_root() || self.0.root.keeps_link(path) {
-            self.hand_down_as(path, mode);
+            self.set_first(path, will);
             return Ok(());
         }
         let place = self.place(action, path)?;
+        let above = self.0.heritage(&place);
+        let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
+        let above = above.unwrap_or_default();
+        let owner = (self.0.owner.0, above.group.unwrap_or(self.0.owner.1));
+        let shown = shown(will);
+        let of_new = |meta| {
+            let withheld = (above.umask(self.0.umask), Heritage::default());
+            Attrs::of_new(meta, (Keep::default(), self.0.ways()), None, withheld)
+        };
+        let shown = shown.as_ref().map(of_new);
+        let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
         // A second time, should something be in the way.
         for _ in 0..2 {
-            match place.dir.make_dir(&place.name) {
+            match place.dir.make_dir(&place.name, mode) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(path);
-                    self.hand_down_as(path, mode);
+                    self.set_first(path, will);
                     return Ok(());
                 }
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(action, path)?;
-                    let above = self.0.heritage(&place);
-                    let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
                     let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
                     lock(&self.0.unfinished).insert(path.clone(), lacks);
-                    let above = above.unwrap_or_default();
                     if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
                         made.and_then(open).at(action, path)?;
                     }
-                    // One that is not setgid has our group, and so hands it down in any case.
-                    if above.group.is_some() {
-                        self.hand_down_as(path, mode);
+                    match shown {
+                        Some(attrs) if attrs.suits(owner) => {}
+                        Some(attrs) => self.show(path, attrs).at(action, path)?,
+                        // One that is not setgid has our group, and so hands it down in any case.
+                        None if above.group.is_some() => self.set_first(path, will),
+                        None => {}
                     }
                     self.0.touched.add(&place.dir_path);
                     return Ok(());
@@ -764,6 +802,15 @@ impl Store for LocalStore {
         let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
         Ok(self.0.stages.sweep()? + swept?)
     }
+}
+
+/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for what the
+/// user wants. Its owner may work in it until the end.
+fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
+    let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
+    let mode = meta.mode & 0o777 | OWNER_BITS;
+    let (user, group) = (meta.user, meta.group);
+    Some(Meta { user, group, ..Meta::plain(Kind::Dir, 0, Timestamp::default(), mode) })
 }
 
 /// Whether `path` is that of an entry of `dir`, which is not the root.

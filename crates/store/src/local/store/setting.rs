@@ -14,7 +14,6 @@ use crate::local::attrs::{Attrs, On};
 use crate::local::backup::Goes;
 use crate::local::copy::write_at;
 use crate::local::heritage::Heritage;
-use crate::local::more::{Reach, default_acl};
 use crate::local::noted::NOTE;
 use crate::local::place::Place;
 use crate::local::snapshot::{file_type, inode_of};
@@ -30,11 +29,7 @@ impl LocalStore {
     ) -> Result<(), StoreError> {
         // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
         let above = match (made, keep.modes) {
-            // What was handed down to the root it hands down itself.
-            (Some(None), false) if path.is_root() => Heritage {
-                acl: default_acl(&Reach::Followed(self.0.root.own_path())),
-                ..Heritage::default()
-            },
+            (Some(None), false) if path.is_root() => self.heritage_of_root(),
             (Some(None), false) => {
                 let place = self.place(SET_META, path)?;
                 self.0.heritage(&place).at(SET_META, path)?
@@ -118,9 +113,9 @@ impl LocalStore {
         (meta, keep): (&Meta, Keep),
     ) -> Result<(), StoreError> {
         let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
-        self.make_at((action, path), make, |dir, name, _| {
+        self.make_at((action, path), make, |dir, name, heritage| {
             let file = dir.open(name, OFlags::RDONLY)?;
-            let above = (self.0.umask, Heritage::default());
+            let above = (self.0.umask, heritage);
             let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
             let unset = attrs.set(On::Open(file.as_fd()));
             // It would be a file of no content, and nothing else.
