@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -185,6 +185,32 @@ fn a_round_compares_what_changed_and_no_more() {
     watching.settles("src", "dst");
     let (code, _) = watching.end(Signal::INT);
     assert_eq!(code, Some(0));
+}
+
+/// The event is of the name that was written through.
+#[test]
+fn a_change_arrives_under_all_names_of_a_file() {
+    let world = world();
+    fs::hard_link(world.path("src/a"), world.path("src/sub/other")).unwrap();
+    fs::hard_link(world.path("src/b"), world.path("src/sub/deep/other")).unwrap();
+    for options in ["--delete", "--delete -H"] {
+        let mut watching = Watching::start(&world, &words(Way::Local, options));
+        append(&world, "src/a");
+        assert_eq!(watching.event("round")["full"], true);
+        watching.settles("src", "dst");
+        // The name is not the one that it was written through, and what else is in that directory is to be compared anyway.
+        append(&world, "src/sub/deep/other");
+        fs::rename(world.path("src/sub/deep/other"), world.path("src/sub/deep/moved")).unwrap();
+        watching.settles("src", "dst");
+        fs::rename(world.path("src/sub/deep/moved"), world.path("src/sub/deep/other")).unwrap();
+        watching.settles("src", "dst");
+        watching.end(Signal::TERM);
+    }
+}
+
+fn append(world: &World, name: &str) {
+    let file = fs::OpenOptions::new().append(true).open(world.path(name));
+    file.and_then(|mut file| file.write_all(b", and more")).expect("it is there");
 }
 
 #[test]

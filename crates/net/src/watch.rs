@@ -345,7 +345,7 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Who follows links would have to watch where they lead; rules in directories count from the top; a name may be another
+    // Who follows links would have to watch where they lead; rules in directories count from the top; a new name may be another
     // one of a file that did not change.
     all_apart
         && options.follow.follow == Follow::Never

@@ -202,6 +202,12 @@ impl Ground for Kernel {
         let dirs = listing.entries.into_iter().filter(|entry| entry.meta.is_dir());
         dirs.map(|entry| entry.name).collect()
     }
+
+    fn has_other_names(&mut self, path: &RelPath) -> bool {
+        // A number is all that is asked for, so it does not matter what leads there.
+        let stat = self.site.place(path).map(fs::lstat);
+        stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 1))
+    }
 }
 
 /// Reads events and says what they mean.

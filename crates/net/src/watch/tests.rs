@@ -219,6 +219,10 @@ impl Ground for World {
         };
         names.into_iter().filter(|(_, inode)| self.is_dir(*inode)).map(|(name, _)| name).collect()
     }
+
+    fn has_other_names(&mut self, _: &RelPath) -> bool {
+        false
+    }
 }
 
 /// One thing that a round compares.

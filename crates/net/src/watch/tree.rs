@@ -35,6 +35,8 @@ pub(crate) trait Ground {
     fn unwatch(&mut self, no: WatchNo);
     /// The directories in a directory that take part.
     fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name>;
+    /// Whether what is no directory has other names too, wherever they are.
+    fn has_other_names(&mut self, path: &RelPath) -> bool;
 }
 
 /// What a watch saw.
@@ -128,6 +130,10 @@ impl Watches {
         let Some(name) = name else { return self.own(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
+        // With it its other names have changed, or may have just before it was moved here, and no event says which these are.
+        if !is_dir && kind != Kind::Went && ground.has_other_names(&path) {
+            changes.push(Change::All);
+        }
         match kind {
             Kind::Changed => {
                 changes.push(Change::Name(path.clone()));
