@@ -401,6 +401,45 @@ fn rules_in_directories_count_from_when_they_change() {
 }
 
 #[test]
+fn what_keeps_failing_puts_nothing_else_off() {
+    let world = world();
+    world.write("src/in-the-way", "a file here");
+    world.write("dst/in-the-way/full", "a directory there");
+    let mut watching = Watching::start(&world, &words(Way::Push, ""));
+    // Each time that comes later everything is compared again.
+    for n in 0.. {
+        world.write(format!("src/new{n}"), "does not wait for that");
+        if watching.event("round")["full"] == false {
+            break;
+        }
+        assert!(n < 20, "{}", watching.stderr());
+    }
+    assert_eq!(watching.event("summary")["exit_code"], 0);
+    fs::remove_dir_all(world.path("dst/in-the-way")).unwrap();
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+/// At first there were so few that a few would be most of them.
+#[test]
+fn the_guard_counts_with_what_has_come_and_gone() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete"));
+    (0..200).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    watching.settles("src", "dst");
+    let remove = |n: usize| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap();
+    (0..30).for_each(remove);
+    watching.settles("src", "dst");
+    (30..100).for_each(remove);
+    let trouble = watching.event("trouble");
+    let said = trouble["message"].as_str().unwrap();
+    // The source itself, a file, a directory and what is left in that.
+    assert!(said.contains("more than 43 of 173 names"), "{said}");
+    watching.end(Signal::TERM);
+}
+
+#[test]
 fn many_deletions_are_held_back_and_the_rest_goes_on() {
     let world = world();
     for n in 0..60 {

@@ -321,7 +321,7 @@ impl Sync {
             }
         }
         match ends {
-            0 | 1 => self.batch.succeeded(),
+            0 | 1 => {}
             2 => self.batch.failed(self.now, dirt, Fault::Names),
             _ => {
                 let mut all = Dirt::default();
@@ -341,7 +341,6 @@ impl Sync {
             self.now = self.now.max(due);
             let dirt = self.batch.take(self.now).expect("it is due");
             items(&dirt).iter().for_each(|item| bring(&self.world, item, &mut self.there));
-            self.batch.succeeded();
             rounds += 1;
             // Who is blind never rests.
             if self.watches.is_short() && rounds > 1 {
@@ -384,7 +383,6 @@ fn changes_are_gathered_until_it_is_quiet_but_not_for_ever() {
     let ms = Duration::from_millis;
     let mut batch = Batch::new(PACE);
     assert!(batch.take(ms(0)).is_some_and(|dirt| dirt.is_all()));
-    batch.succeeded();
     assert_eq!(batch.due(), None);
     batch.note(ms(10_000), Change::Name(path("a")));
     assert_eq!(batch.due(), Some(ms(11_000)));
@@ -414,7 +412,6 @@ fn what_failed_is_tried_again_later_and_later_with_what_came_meanwhile() {
         dirt = batch.take(now).unwrap();
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-    batch.succeeded();
     batch.note(now, Change::Name(path("a")));
     let dirt = batch.take(now + secs(1)).unwrap();
     batch.note(now + secs(1), Change::Name(path("b")));
@@ -426,6 +423,53 @@ fn what_failed_is_tried_again_later_and_later_with_what_came_meanwhile() {
     assert_eq!((batch.due(), batch.is_clean()), (None, false));
     batch.note(now + secs(9), Change::Name(path("c")));
     assert_eq!(batch.take(now + secs(10)).unwrap().len(), 3);
+}
+
+#[test]
+fn a_name_that_keeps_failing_puts_nothing_else_off() {
+    let secs = Duration::from_secs;
+    let mut batch = Batch::new(PACE);
+    let mut dirt = batch.take(secs(0)).unwrap();
+    let mut now = secs(0);
+    for _ in 0..10 {
+        batch.failed(now, dirt, Fault::Names);
+        now = batch.due().unwrap();
+        dirt = batch.take(now).unwrap();
+    }
+    batch.failed(now, dirt, Fault::Names);
+    let again = now + secs(600);
+    assert_eq!((batch.due(), batch.is_clean()), (Some(again), false));
+    batch.note(now, Change::Name(path("a")));
+    assert_eq!(batch.due(), Some(now + secs(1)));
+    let dirt = batch.take(now + secs(1)).unwrap();
+    assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a")]);
+    // What fails as well waits with the others, and does not put them off.
+    batch.failed(now + secs(2), dirt, Fault::Names);
+    assert_eq!(batch.due(), Some(again));
+    // Whoever compares everything tries them all, and what is well then is not tried again.
+    batch.note(now, Change::All);
+    assert!(batch.take(now + secs(3)).is_some_and(|dirt| dirt.is_all()));
+    assert_eq!((batch.due(), batch.is_clean()), (None, true));
+}
+
+#[test]
+fn where_nothing_arrives_nothing_is_sent_before_its_time() {
+    let secs = Duration::from_secs;
+    let mut batch = Batch::new(PACE);
+    batch.take(secs(0)).unwrap();
+    batch.note(secs(1), Change::Name(path("a")));
+    let a = batch.take(secs(2)).unwrap();
+    batch.failed(secs(2), a, Fault::Names);
+    batch.note(secs(1), Change::Name(path("b")));
+    let b = batch.take(secs(2)).unwrap();
+    assert_eq!(b.names().collect::<Vec<_>>(), [path("b")]);
+    batch.failed(secs(2), b, Fault::Run);
+    let both = batch.take(secs(3)).unwrap();
+    assert_eq!(both.names().collect::<Vec<_>>(), [path("a"), path("b")]);
+    batch.failed(secs(3), both, Fault::Run);
+    batch.note(secs(3), Change::Name(path("c")));
+    assert_eq!((batch.take(secs(4)), batch.due()), (None, Some(secs(5))));
+    assert_eq!(batch.take(secs(5)).unwrap().len(), 3);
 }
 
 #[test]
