@@ -355,6 +355,40 @@ fn a_source_that_is_watched_can_be_unmounted_and_is_watched_when_it_is_mounted_a
 }
 
 #[test]
+fn what_is_mounted_in_a_source_is_synced_and_watched_and_so_is_what_it_covered() {
+    let world = World::new();
+    world.write("src/mount here/under", "covered for a while");
+    let mount = ["-t", "tmpfs", "tmpfs", "src/mount here"];
+    let unmount = || Run::of(&mut world.command("umount", ["-l", "src/mount here"]));
+    if !is_root() || Run::of(&mut world.command("mount", mount)).code != Some(0) {
+        return skip("nothing can be mounted here");
+    }
+    unmount();
+    let watching = Watching::start(&world, &words(Way::Local, ""));
+    assert_eq!(Run::of(&mut world.command("mount", mount)).code, Some(0));
+    let arrives = |name: &str| {
+        world.write(format!("src/mount here/{name}"), name);
+        let start = Instant::now();
+        while !world.exists(format!("dst/mount here/{name}")) {
+            if start.elapsed() > PATIENCE {
+                unmount();
+                panic!("{name}: {}", watching.stderr());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    arrives("found");
+    arrives("watched");
+    // This one is held by what is in it, and gone nevertheless.
+    let held = fs::File::open(world.path("src/mount here/found")).unwrap();
+    unmount();
+    arrives("seen again");
+    arrives("watched again");
+    drop(held);
+    watching.end(Signal::TERM);
+}
+
+#[test]
 fn sources_of_every_form_are_watched() {
     for (operands, pairs) in [
         ("src dst/", &[("src", "dst/src")][..]),
@@ -403,19 +437,19 @@ fn rules_in_directories_count_from_when_they_change() {
 #[test]
 fn what_keeps_failing_puts_nothing_else_off() {
     let world = world();
-    world.write("src/in-the-way", "a file here");
-    world.write("dst/in-the-way/full", "a directory there");
+    world.write("src/other/in-the-way", "a file here");
+    world.write("dst/other/in-the-way/full", "a directory there");
     let mut watching = Watching::start(&world, &words(Way::Push, ""));
     // Each time that comes later everything is compared again.
     for n in 0.. {
-        world.write(format!("src/new{n}"), "does not wait for that");
+        world.write(format!("src/sub/new{n}"), "does not wait for that");
         if watching.event("round")["full"] == false {
             break;
         }
         assert!(n < 20, "{}", watching.stderr());
     }
     assert_eq!(watching.event("summary")["exit_code"], 0);
-    fs::remove_dir_all(world.path("dst/in-the-way")).unwrap();
+    fs::remove_dir_all(world.path("dst/other/in-the-way")).unwrap();
     watching.settles("src", "dst");
     watching.end(Signal::TERM);
 }
@@ -428,10 +462,9 @@ fn the_guard_counts_with_what_has_come_and_gone() {
     let mut watching = Watching::start(&world, &words(Way::Local, "--delete"));
     (0..200).for_each(|n| world.write(format!("src/many/{n}"), ""));
     watching.settles("src", "dst");
-    let remove = |n: usize| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap();
-    (0..30).for_each(remove);
+    (0..30).for_each(|n| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap());
     watching.settles("src", "dst");
-    (30..100).for_each(remove);
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
     let trouble = watching.event("trouble");
     let said = trouble["message"].as_str().unwrap();
     // The source itself, a file, a directory and what is left in that.

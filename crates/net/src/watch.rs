@@ -8,6 +8,7 @@
 mod batch;
 mod dirt;
 mod inotify;
+mod mounts;
 mod tree;
 
 #[cfg(test)]

@@ -94,7 +94,9 @@ impl Batch {
         if self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Run) {
             return again;
         }
-        let quiet = |(first, last)| (last + self.pace.delay).min(first + self.pace.longest);
+        let quiet = |(first, last): (Duration, Duration)| {
+            (last + self.pace.delay).min(first + self.pace.longest)
+        };
         let look = self.blind.map(|(at, _)| at);
         [self.noted.map(quiet), look, again].into_iter().flatten().min()
     }
