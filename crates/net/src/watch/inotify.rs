@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_core::rule::Rule;
-use deltic_core::{Name, RelPath};
+use deltic_core::{Entry, Name, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::local::SourceArg;
 use deltic_store::{Tree, is_staging_name};
@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::dirt::Change;
 use super::mounts::Mounts;
-use super::tree::{Event, Ground, Kind, Unwatched, WatchNo, Watches};
+use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
 use crate::error::SyncError;
 use crate::sources;
 
@@ -132,7 +132,9 @@ impl Kernel {
 impl Site {
     fn tree(&self) -> deltic_store::local::Sources {
         let dirs = self.dirs.iter().cloned().map(Ok);
-        sources::of(dirs, &self.options).expect("they are as many as arguments of a command")
+        let mut options = self.options.clone();
+        options.metadata.hard_links = true;
+        sources::of(dirs, &options).expect("they are as many as arguments of a command")
     }
 
     /// Where a path of the transfer is on this machine.
@@ -200,12 +202,14 @@ impl Ground for Kernel {
         inotify::remove_watch(&self.queue, no.0).ok();
     }
 
-    fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name> {
+    fn list(&mut self, dir: &RelPath) -> Listed {
         // What cannot be listed cannot be copied, and who copies says so.
         let tree = self.tree.get_or_insert_with(|| self.site.tree());
-        let Ok(listing) = tree.list(dir) else { return Vec::new() };
-        let dirs = listing.entries.into_iter().filter(|entry| entry.meta.is_dir());
-        dirs.map(|entry| entry.name).collect()
+        let entries = tree.list(dir).map(|listing| listing.entries).unwrap_or_default();
+        let is_linked = |entry: &Entry| entry.meta.linked().is_some();
+        let has_links = entries.iter().any(is_linked);
+        let dirs = entries.into_iter().filter(|entry| entry.meta.is_dir());
+        Listed { dirs: dirs.map(|entry| entry.name).collect(), has_links }
     }
 
     fn has_other_names(&mut self, path: &RelPath) -> bool {
