@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -187,6 +187,32 @@ fn a_round_compares_what_changed_and_no_more() {
     assert_eq!(code, Some(0));
 }
 
+/// The event is of the name that was written through.
+#[test]
+fn a_change_arrives_under_all_names_of_a_file() {
+    let world = world();
+    fs::hard_link(world.path("src/a"), world.path("src/sub/other")).unwrap();
+    fs::hard_link(world.path("src/b"), world.path("src/sub/deep/other")).unwrap();
+    for options in ["--delete", "--delete -H"] {
+        let mut watching = Watching::start(&world, &words(Way::Local, options));
+        append(&world, "src/a");
+        assert_eq!(watching.event("round")["full"], true);
+        watching.settles("src", "dst");
+        // The name is not the one that it was written through, and what else is in that directory is to be compared anyway.
+        append(&world, "src/sub/deep/other");
+        fs::rename(world.path("src/sub/deep/other"), world.path("src/sub/deep/moved")).unwrap();
+        watching.settles("src", "dst");
+        fs::rename(world.path("src/sub/deep/moved"), world.path("src/sub/deep/other")).unwrap();
+        watching.settles("src", "dst");
+        watching.end(Signal::TERM);
+    }
+}
+
+fn append(world: &World, name: &str) {
+    let file = fs::OpenOptions::new().append(true).open(world.path(name));
+    file.and_then(|mut file| file.write_all(b", and more")).expect("it is there");
+}
+
 #[test]
 fn without_delete_nothing_is_removed() {
     let world = world();
@@ -329,6 +355,40 @@ fn a_source_that_is_watched_can_be_unmounted_and_is_watched_when_it_is_mounted_a
 }
 
 #[test]
+fn what_is_mounted_in_a_source_is_synced_and_watched_and_so_is_what_it_covered() {
+    let world = World::new();
+    world.write("src/mount here/under", "covered for a while");
+    let mount = ["-t", "tmpfs", "tmpfs", "src/mount here"];
+    let unmount = || Run::of(&mut world.command("umount", ["-l", "src/mount here"]));
+    if !is_root() || Run::of(&mut world.command("mount", mount)).code != Some(0) {
+        return skip("nothing can be mounted here");
+    }
+    unmount();
+    let watching = Watching::start(&world, &words(Way::Local, ""));
+    assert_eq!(Run::of(&mut world.command("mount", mount)).code, Some(0));
+    let arrives = |name: &str| {
+        world.write(format!("src/mount here/{name}"), name);
+        let start = Instant::now();
+        while !world.exists(format!("dst/mount here/{name}")) {
+            if start.elapsed() > PATIENCE {
+                unmount();
+                panic!("{name}: {}", watching.stderr());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    arrives("found");
+    arrives("watched");
+    // This one is held by what is in it, and gone nevertheless.
+    let held = fs::File::open(world.path("src/mount here/found")).unwrap();
+    unmount();
+    arrives("seen again");
+    arrives("watched again");
+    drop(held);
+    watching.end(Signal::TERM);
+}
+
+#[test]
 fn sources_of_every_form_are_watched() {
     for (operands, pairs) in [
         ("src dst/", &[("src", "dst/src")][..]),
@@ -371,6 +431,44 @@ fn rules_in_directories_count_from_when_they_change() {
     watching.settles("src", "dst");
     world.write("src/out/more", "of what is watched since");
     watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+#[test]
+fn what_keeps_failing_puts_nothing_else_off() {
+    let world = world();
+    world.write("src/other/in-the-way", "a file here");
+    world.write("dst/other/in-the-way/full", "a directory there");
+    let mut watching = Watching::start(&world, &words(Way::Push, ""));
+    // Each time that comes later everything is compared again.
+    for n in 0.. {
+        world.write(format!("src/sub/new{n}"), "does not wait for that");
+        if watching.event("round")["full"] == false {
+            break;
+        }
+        assert!(n < 20, "{}", watching.stderr());
+    }
+    assert_eq!(watching.event("summary")["exit_code"], 0);
+    fs::remove_dir_all(world.path("dst/other/in-the-way")).unwrap();
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+/// At first there were so few that a few would be most of them.
+#[test]
+fn the_guard_counts_with_what_has_come_and_gone() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete"));
+    (0..200).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    watching.settles("src", "dst");
+    (0..30).for_each(|n| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap());
+    watching.settles("src", "dst");
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    let trouble = watching.event("trouble");
+    let said = trouble["message"].as_str().unwrap();
+    // The source itself, a file, a directory and what is left in that.
+    assert!(said.contains("more than 43 of 173 names"), "{said}");
     watching.end(Signal::TERM);
 }
 

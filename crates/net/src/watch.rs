@@ -8,6 +8,7 @@
 mod batch;
 mod dirt;
 mod inotify;
+mod mounts;
 mod tree;
 
 #[cfg(test)]
@@ -105,15 +106,14 @@ pub struct Watch {
     plan: Plan,
     /// The sources, as far as they are directories.
     roots: Vec<SourceArg>,
-    /// Whether it is possible to sync a part of them.
-    divides: bool,
     shared: Shared,
     runtime: Runtime,
     ending: Arc<AtomicBool>,
     /// When the watch is to end.
     end: Option<Instant>,
     rounds: u64,
-    /// Names in the sources when they were last compared as a whole; from when a round went through.
+    /// Names in the sources when they were last compared as a whole, with what rounds brought and removed since; from when a
+    /// round went through.
     names: Option<u64>,
     /// Closed with this, it ends the thread that watches.
     _stop: OwnedFd,
@@ -126,6 +126,8 @@ struct Shared(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     start: Instant,
+    /// Whether it is possible to sync a part of the sources.
+    divides: bool,
     state: Mutex<State>,
     changed: Arc<Notify>,
 }
@@ -139,11 +141,11 @@ struct State {
 }
 
 impl Shared {
-    fn new(pace: Pace) -> Self {
+    fn new(pace: Pace, divides: bool) -> Self {
         let batch = Batch::new(pace);
         let state = State { batch, notes: Vec::new(), is_lost: false, is_short: false };
         let state = Mutex::new(state);
-        Self(Arc::new(Inner { start: Instant::now(), state, changed: Arc::default() }))
+        Self(Arc::new(Inner { start: Instant::now(), divides, state, changed: Arc::default() }))
     }
 
     fn now(&self) -> Duration {
@@ -159,7 +161,9 @@ impl Shared {
         let now = self.now();
         let (is_lost, is_short) = (watches.lacks_root(), watches.is_short());
         self.with(|state| {
-            changes.into_iter().for_each(|change| state.batch.note(now, change));
+            for change in changes {
+                state.batch.note(now, if self.0.divides { change } else { Change::All });
+            }
             match (state.is_lost, is_lost) {
                 (false, true) => state.notes.push(Note::SourceGone),
                 (true, false) => state.notes.push(Note::SourceBack),
@@ -197,7 +201,7 @@ impl Watch {
             }
         }
         let divides = files.is_empty() && divides(&roots, options);
-        let shared = Shared::new(pace);
+        let shared = Shared::new(pace, divides);
         let threads = |source| SyncError::Transport { action: "start threads", source };
         let (stopped, stop) = std::io::pipe().map_err(threads)?;
         let site = Site { dirs: roots.clone(), files, options: options.clone() };
@@ -213,7 +217,7 @@ impl Watch {
         let plan = plan.clone();
         let (rounds, names) = (0, None);
         let _stop = stop.into();
-        Ok(Self { plan, roots, divides, shared, runtime, ending, end, rounds, names, _stop })
+        Ok(Self { plan, roots, shared, runtime, ending, end, rounds, names, _stop })
     }
 
     /// Waits for the next round; `None` once the user, or the time, ends the watch. `tell` hears what there is to say
@@ -247,13 +251,15 @@ impl Watch {
     /// Hears how a round ended, and of one that did what it did.
     pub fn ended(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
         let now = self.shared.now();
-        if let (true, Some(Outcome { totals, .. })) = (round.names.is_none(), outcome) {
-            let names =
-                totals.files + totals.dirs + totals.links + totals.devices + totals.specials;
+        if let Some(Outcome { totals, .. }) = outcome {
+            let names = match (round.names, self.names) {
+                (Some(_), Some(before)) => (before + totals.created).saturating_sub(totals.deleted),
+                _ => totals.listed(),
+            };
             self.names = Some(names);
         }
         self.shared.with(|state| match ended {
-            Ended::Well => state.batch.succeeded(),
+            Ended::Well => {}
             Ended::HeldBack => state.batch.held_back(round.dirt),
             Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
             Ended::Broken => {
@@ -296,7 +302,7 @@ impl Watch {
             plan.options.select.existing = true;
             plan.options.remove.asks = false;
         }
-        let args = if self.divides && !dirt.is_all() { args_of(&self.roots, &dirt) } else { None };
+        let args = if dirt.is_all() { None } else { args_of(&self.roots, &dirt) };
         let names = args.map(|args| {
             plan.sources = Sources::Local(args);
             divide(&mut plan.options, self.names.unwrap_or(0));
@@ -345,7 +351,7 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Who follows links would have to watch where they lead; rules in directories count from the top; a name may be another
+    // Who follows links would have to watch where they lead; rules in directories count from the top; a new name may be another
     // one of a file that did not change.
     all_apart
         && options.follow.follow == Follow::Never

@@ -14,14 +14,25 @@ pub(crate) struct Batch {
     dirt: Dirt,
     /// When the first of it was noted, and the last.
     noted: Option<(Duration, Duration)>,
-    /// What failed is not tried again before.
-    not_before: Duration,
-    /// How long after the last failure.
-    back_off: Option<Duration>,
+    /// What failed, and waits to be tried again.
+    failed: Option<Failed>,
+    /// What was at fault the last time for some of what was taken, and how long that then waited.
+    tries: Option<(Fault, Duration)>,
     /// Changes may come unnoticed: from when everything is to be compared again, and how long after that.
     blind: Option<(Duration, Duration)>,
     /// Whether the next round is due whatever comes.
     at_once: bool,
+}
+
+/// What is not all at the destination though it was brought over.
+#[derive(Debug)]
+struct Failed {
+    dirt: Dirt,
+    fault: Fault,
+    /// When it is tried again.
+    at: Duration,
+    /// How long after it failed.
+    pause: Duration,
 }
 
 /// What was at fault that a round did not bring everything over.
@@ -53,8 +64,8 @@ impl Batch {
     pub(crate) fn new(pace: Pace) -> Self {
         let mut dirt = Dirt::default();
         dirt.note(Change::All);
-        let (noted, back_off, blind) = (None, None, None);
-        Self { pace, dirt, noted, not_before: Duration::ZERO, back_off, blind, at_once: true }
+        let (noted, failed, tries, blind) = (None, None, None, None);
+        Self { pace, dirt, noted, failed, tries, blind, at_once: true }
     }
 
     /// Takes in a change that was seen `now`.
@@ -76,13 +87,18 @@ impl Batch {
     /// When the next round is due, if nothing more comes.
     pub(crate) fn due(&self) -> Option<Duration> {
         if self.at_once {
-            return Some(self.not_before);
+            return Some(Duration::ZERO);
         }
-        let quiet = self.noted.map(|(first, last)| {
-            (last + self.pace.delay).min(first + self.pace.longest).max(self.not_before)
-        });
-        let again = self.blind.map(|(at, _)| at.max(self.not_before));
-        quiet.into_iter().chain(again).min()
+        let again = self.failed.as_ref().map(|failed| failed.at);
+        // Where nothing arrives nothing is sent; but names that fail keep nothing else waiting.
+        if self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Run) {
+            return again;
+        }
+        let quiet = |(first, last): (Duration, Duration)| {
+            (last + self.pace.delay).min(first + self.pace.longest)
+        };
+        let look = self.blind.map(|(at, _)| at);
+        [self.noted.map(quiet), look, again].into_iter().flatten().min()
     }
 
     /// What is to be brought over, if it is due.
@@ -98,32 +114,39 @@ impl Batch {
             *at = now + *pause;
         }
         (self.noted, self.at_once) = (None, false);
-        Some(std::mem::take(&mut self.dirt))
-    }
-
-    /// What was taken is at the destination.
-    pub(crate) const fn succeeded(&mut self) {
-        self.back_off = None;
+        let mut dirt = std::mem::take(&mut self.dirt);
+        let again = self.failed.take_if(|failed| failed.at <= now || dirt.is_all());
+        self.tries = again.as_ref().map(|failed| (failed.fault, failed.pause));
+        if let Some(failed) = again {
+            dirt.join(failed.dirt);
+        }
+        Some(dirt)
     }
 
     /// What was taken is not all there: it is tried again later.
     pub(crate) fn failed(&mut self, now: Duration, dirt: Dirt, fault: Fault) {
-        let pause = self.back_off.map_or(BACK_OFF, |pause| (pause * 2).min(fault.longest()));
-        self.back_off = Some(pause);
-        self.not_before = now + pause;
-        self.dirt.join(dirt);
-        let first = self.noted.map_or(now, |(first, _)| first);
-        self.noted = Some((first, now));
+        let pause = match self.tries {
+            Some((before, pause)) if before == fault => (pause * 2).min(fault.longest()),
+            _ => BACK_OFF,
+        };
+        match &mut self.failed {
+            // One name that keeps failing would put off the others for ever.
+            Some(failed) if fault == Fault::Names => failed.dirt.join(dirt),
+            waiting => {
+                let mut all = waiting.take().map(|failed| failed.dirt).unwrap_or_default();
+                all.join(dirt);
+                *waiting = Some(Failed { dirt: all, fault, at: now + pause, pause });
+            }
+        }
     }
 
     /// What was taken is there but for deletions: they go with the next round, and do not make one.
     pub(crate) fn held_back(&mut self, dirt: Dirt) {
-        self.back_off = None;
         self.dirt.join(dirt);
     }
 
     /// Whether nothing waits.
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirt.is_clean()
+        self.dirt.is_clean() && self.failed.is_none()
     }
 }

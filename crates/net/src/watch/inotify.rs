@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_core::rule::Rule;
-use deltic_core::{Name, RelPath};
+use deltic_core::{Entry, Name, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::local::SourceArg;
 use deltic_store::{Tree, is_staging_name};
@@ -31,7 +31,8 @@ use rustix::io::Errno;
 
 use super::Shared;
 use super::dirt::Change;
-use super::tree::{Event, Ground, Kind, Unwatched, WatchNo, Watches};
+use super::mounts::Mounts;
+use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
 use crate::error::SyncError;
 use crate::sources;
 
@@ -131,7 +132,9 @@ impl Kernel {
 impl Site {
     fn tree(&self) -> deltic_store::local::Sources {
         let dirs = self.dirs.iter().cloned().map(Ok);
-        sources::of(dirs, &self.options).expect("they are as many as arguments of a command")
+        let mut options = self.options.clone();
+        options.metadata.hard_links = true;
+        sources::of(dirs, &options).expect("they are as many as arguments of a command")
     }
 
     /// Where a path of the transfer is on this machine.
@@ -158,10 +161,14 @@ impl Site {
         (!below.is_empty()).then(|| open(self.place(arg.path()).ok_or(Errno::NOENT)?))
     }
 
+    /// Where the directories are that are arguments.
+    fn roots(&self) -> Vec<PathBuf> {
+        self.dirs.iter().filter_map(|arg| self.place(arg.path())).collect()
+    }
+
     /// Whether all directories are there.
     fn is_there(&self) -> bool {
-        let is_dir = |path: PathBuf| path.metadata().is_ok_and(|meta| meta.is_dir());
-        self.dirs.iter().all(|arg| self.place(arg.path()).is_some_and(is_dir))
+        self.roots().iter().all(|path| path.metadata().is_ok_and(|meta| meta.is_dir()))
     }
 
     /// Names of files whose change changes what takes part.
@@ -195,12 +202,20 @@ impl Ground for Kernel {
         inotify::remove_watch(&self.queue, no.0).ok();
     }
 
-    fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name> {
+    fn list(&mut self, dir: &RelPath) -> Listed {
         // What cannot be listed cannot be copied, and who copies says so.
         let tree = self.tree.get_or_insert_with(|| self.site.tree());
-        let Ok(listing) = tree.list(dir) else { return Vec::new() };
-        let dirs = listing.entries.into_iter().filter(|entry| entry.meta.is_dir());
-        dirs.map(|entry| entry.name).collect()
+        let entries = tree.list(dir).map(|listing| listing.entries).unwrap_or_default();
+        let is_linked = |entry: &Entry| entry.meta.linked().is_some();
+        let has_links = entries.iter().any(is_linked);
+        let dirs = entries.into_iter().filter(|entry| entry.meta.is_dir());
+        Listed { dirs: dirs.map(|entry| entry.name).collect(), has_links }
+    }
+
+    fn has_other_names(&mut self, path: &RelPath) -> bool {
+        // A number is all that is asked for, so it does not matter what leads there.
+        let stat = self.site.place(path).map(fs::lstat);
+        stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 1))
     }
 }
 
@@ -211,16 +226,27 @@ struct Watcher {
     files: Files,
     rule_files: HashSet<Vec<u8>>,
     shared: Shared,
+    mounts: Mounts,
     /// When roots were looked at last, and everything.
     looked: (Instant, Instant),
+}
+
+/// Why the thread goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// Something may have happened in a directory, or it is time to look at the roots.
+    Up,
+    /// Something was mounted or unmounted somewhere, too.
+    ByMounts,
 }
 
 impl Watcher {
     fn new(ground: Kernel, files: Files, shared: Shared) -> Self {
         let roots = ground.site.dirs.iter().map(|arg| arg.path().clone()).collect();
         let rule_files = ground.site.rule_files();
+        let mounts = Mounts::new(&ground.site.roots());
         let looked = (Instant::now(), Instant::now());
-        Self { ground, watches: Watches::new(roots), files, rule_files, shared, looked }
+        Self { ground, watches: Watches::new(roots), files, rule_files, shared, mounts, looked }
     }
 
     fn run(mut self, stop: &OwnedFd, begun: &mpsc::SyncSender<()>) {
@@ -228,36 +254,45 @@ impl Watcher {
         self.tell(vec![all]);
         begun.send(()).ok();
         self.ground.renew();
-        while self.wait(stop) {
+        while let Some(woken) = self.wait(stop) {
             let mut changes = self.read();
-            changes.extend(self.look());
+            changes.extend(self.look(woken));
             self.tell(changes);
             self.ground.renew();
         }
     }
 
-    /// Waits for events, or until it is time to look at the roots; `false` once nobody wants to hear of it.
-    fn wait(&self, stop: &OwnedFd) -> bool {
+    /// Waits for events, or until it is time to look at the roots; `None` once nobody wants to hear of it.
+    fn wait(&self, stop: &OwnedFd) -> Option<Woken> {
         let pause = LOOK_FOR_ROOTS.saturating_sub(self.looked.0.elapsed());
         let pause = Timespec::try_from(pause).ok();
         let mut ready =
-            [PollFd::new(&self.ground.queue, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+            vec![PollFd::new(stop, PollFlags::IN), PollFd::new(&self.ground.queue, PollFlags::IN)];
+        ready.extend(self.mounts.table.iter().map(|table| PollFd::new(table, PollFlags::PRI)));
         match poll(&mut ready, pause.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => ready[1].revents().is_empty(),
-            Err(_) => false,
+            Ok(_) | Err(Errno::INTR) if !ready[0].revents().is_empty() => None,
+            Ok(_) if ready.get(2).is_some_and(|table| !table.revents().is_empty()) => {
+                Some(Woken::ByMounts)
+            }
+            Ok(_) | Err(Errno::INTR) => Some(Woken::Up),
+            Err(_) => None,
         }
     }
 
-    /// Looks at the roots now and then, and at everything where one is another or there may be room for more watches.
-    fn look(&mut self) -> Option<Change> {
-        if self.looked.0.elapsed() < LOOK_FOR_ROOTS {
+    /// Looks at everything where something was mounted or unmounted in it; and now and then at the roots, and at everything
+    /// where one is another or there may be room for more watches.
+    fn look(&mut self, woken: Woken) -> Option<Change> {
+        let remounted = woken == Woken::ByMounts && self.mounts.differ(&self.ground.site.roots());
+        if !remounted && self.looked.0.elapsed() < LOOK_FOR_ROOTS {
             return None;
         }
         self.looked.0 = Instant::now();
         self.watches.check_roots(&mut self.ground);
         let again = match self.watches.lacks_root() {
             true => self.ground.site.is_there(),
-            false => self.watches.is_short() && self.looked.1.elapsed() >= LOOK_FOR_ROOM,
+            false => {
+                remounted || self.watches.is_short() && self.looked.1.elapsed() >= LOOK_FOR_ROOM
+            }
         };
         again.then(|| {
             self.looked.1 = Instant::now();

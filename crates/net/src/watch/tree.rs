@@ -25,6 +25,13 @@ pub(crate) enum Unwatched {
     TooMany,
 }
 
+/// What is in a directory, as far as it matters who watches it.
+pub(crate) struct Listed {
+    pub(crate) dirs: Vec<Name>,
+    /// Whether something that is no directory has other names too, wherever they are.
+    pub(crate) has_links: bool,
+}
+
 /// Where directories are watched.
 pub(crate) trait Ground {
     /// Roots may be others than they were, and rules too.
@@ -33,8 +40,10 @@ pub(crate) trait Ground {
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched>;
     /// Ends a watch, if it still is one.
     fn unwatch(&mut self, no: WatchNo);
-    /// The directories in a directory that take part.
-    fn dirs_in(&mut self, dir: &RelPath) -> Vec<Name>;
+    /// What takes part in a directory.
+    fn list(&mut self, dir: &RelPath) -> Listed;
+    /// Whether what is no directory has other names too, wherever they are.
+    fn has_other_names(&mut self, path: &RelPath) -> bool;
 }
 
 /// What a watch saw.
@@ -128,6 +137,10 @@ impl Watches {
         let Some(name) = name else { return self.own(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
+        // With it its other names have changed, or may have just before it was moved here, and no event says which these are.
+        if !is_dir && kind != Kind::Went && ground.has_other_names(&path) {
+            changes.push(Change::All);
+        }
         match kind {
             Kind::Changed => {
                 changes.push(Change::Name(path.clone()));
@@ -183,8 +196,13 @@ impl Watches {
                     return changes.push(Change::All);
                 }
             }
-            dirs.extend(ground.dirs_in(&dir).iter().filter_map(|name| dir.join(name).ok()));
+            let listed = ground.list(&dir);
+            dirs.extend(listed.dirs.iter().filter_map(|name| dir.join(name).ok()));
             changes.push(Change::Dir(dir));
+            // What was written through these names before they were watched under this one is elsewhere, too.
+            if listed.has_links {
+                changes.push(Change::All);
+            }
         }
     }
 
