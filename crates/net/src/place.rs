@@ -62,7 +62,11 @@ pub(crate) fn resolve(
         ));
     }
     // Nothing makes a directory by the name of what is in it.
-    Ok(Resolved { root: path.components().collect(), rename: None, missing: true })
+    let mut made = path.as_os_str().as_bytes();
+    while let Some(above) = made.strip_suffix(b"/.") {
+        made = &made[..=above.len()];
+    }
+    Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
 }
 
 /// Whether a path can only be a directory's: it ends with a slash, or with a dot behind one.
@@ -252,7 +256,7 @@ mod tests {
         let slashed = missing.join("");
         assert!(resolve(&slashed, Some(&name("a")), false).unwrap().missing);
         let dotted = resolve(&missing.join("."), Some(&name("a")), false).unwrap();
-        assert_eq!((dotted.root, dotted.rename), (missing, None));
+        assert_eq!((dotted.root, dotted.rename), (missing.join(""), None));
     }
 
     #[test]

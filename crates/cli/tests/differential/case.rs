@@ -221,7 +221,7 @@ impl Case {
             // The shell here runs words as they are, so that rsync must not escape them; `-M` does without it on one machine.
             "rsync" if self.way == Way::Local => &["-@-1"],
             "rsync" => &["-@-1", "-s", "-e", SHELL],
-            _ => &["sync", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
+            _ => &["sync", "-@-1", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
         };
         let mut words: Vec<OsString> = first.iter().map(OsString::from).collect();
         words.extend(["-i", "--stats", "-8"].map(OsString::from));
