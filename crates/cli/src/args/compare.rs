@@ -21,7 +21,7 @@ pub(crate) struct CompareArgs {
     #[arg(short = 'I', long)]
     ignore_times: bool,
     /// Take times as equal that are up to N seconds apart; -1, the default: only what is equal to the nanosecond
-    #[arg(short = '@', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = '@', long, value_name = "N")]
     modify_window: Option<i64>,
     /// Believe nothing that is known of files from earlier runs (digests for -c, how large files are cut), and keep nothing
     #[arg(long, overrides_with = "cache")]
