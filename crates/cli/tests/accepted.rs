@@ -262,6 +262,7 @@ fn what_is_no_option_of_deltic_is_refused_with_1_and_a_reason() {
 #[test]
 fn values_in_words_of_their_own_may_begin_with_a_hyphen_as_in_rsync() {
     let world = world();
+    world.mkdir("dst/-alt");
     for word in ["--chmod -w", "--log-file -lf", "--partial-dir -p", "--compare-dest -alt"] {
         world.ok(&format!("-ai {word} src/ dst/"));
     }
