@@ -248,6 +248,8 @@ mod tests {
         let lines = short(&bad, false, true);
         assert!(lines[0].starts_with("\x1b[33m") && lines[3].starts_with("\x1b[31m3 names failed"));
         assert!(!short(&bad, false, false).join("").contains('\x1b'));
+        bad.totals.failed = 1;
+        assert!(short(&bad, false, false)[3].starts_with("1 name failed"));
     }
 
     #[test]
