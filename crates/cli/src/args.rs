@@ -153,8 +153,14 @@ pub(crate) fn command() -> clap::Command {
     WITH_OPPOSITES.into_iter().fold(Cli::command(), with)
 }
 
-/// `sync` with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared and make sense.
+/// `sync` as rsync's users write it: with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared and make
+/// sense.
 fn with_opposites(sync: clap::Command) -> clap::Command {
+    // As to rsync, a word behind an option that takes one is its value, whatever it begins with.
+    let sync = sync.mut_args(|arg| match takes_value(&arg) {
+        true => arg.allow_hyphen_values(true),
+        false => arg,
+    });
     let mut known: HashSet<_> = sync.get_arguments().flat_map(names).collect();
     let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
     ids.iter().fold(sync, |sync, id| with_opposite(sync, id, &mut known))
@@ -184,6 +190,12 @@ fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>
     }
     let arg = Arg::new(opposite).long(fresh.remove(0)).aliases(fresh).overrides_with(id.clone());
     sync.arg(arg.action(ArgAction::SetTrue).hide(true))
+}
+
+/// Whether it is an option with a value.
+fn takes_value(arg: &Arg) -> bool {
+    let takes_values = arg.get_num_args().is_none_or(|values| values.takes_values());
+    arg.get_action().takes_values() && takes_values && !arg.is_positional()
 }
 
 /// All long names of an option.
@@ -434,8 +446,8 @@ fn shell() -> String {
     of("DELTIC_RSH").or_else(|| of("RSYNC_RSH")).unwrap_or_else(|| "ssh".into())
 }
 
-/// Options that print something and end: they need no operands.
-const ANSWERS: [&str; 3] = ["version", "info", "debug"];
+/// Options that print something, or refuse, and end: they need no operands.
+const ANSWERS: [&str; 4] = ["version", "info", "debug", "daemon"];
 
 /// Reads a strategy's name; the help and a refusal list all there are.
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
@@ -471,6 +483,7 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
         return Exit::Usage;
     }
     let text = error.render().to_string();
+    let text = text.replace("invalid digit found in string", "not a whole number");
     match text.strip_prefix("error: ") {
         Some(what) => output::note(&format!("deltic: {what}")),
         None => output::note(&text),
@@ -710,6 +723,25 @@ mod tests {
                 assert!(known.contains(&format!("no-{long}")), "--no-{long}");
             }
         }
+    }
+
+    #[test]
+    fn a_word_behind_an_option_that_takes_one_is_its_value_though_it_begins_with_a_hyphen() {
+        let command = command();
+        let sync = command.find_subcommand("sync").unwrap();
+        let mut options = 0;
+        for option in sync.get_arguments().filter(|option| takes_value(option)) {
+            let short = option.get_short().map(|short| format!("-{short}"));
+            for name in option.get_long().map(|long| format!("--{long}")).into_iter().chain(short) {
+                let words = ["deltic", "sync", &name, "-v-", "src", "dst"];
+                let parsed = parse(words.into_iter().map(Into::into));
+                // What it means is another question.
+                let why = parsed.map_or_else(|error| error.to_string(), |_| String::new());
+                assert!(why.is_empty() || why.contains("invalid value '-v-'"), "{name}: {why}");
+                options += 1;
+            }
+        }
+        assert!(options > 50, "{options}");
     }
 
     #[test]

@@ -66,7 +66,10 @@ fn split_host(word: &[u8]) -> Option<(Vec<u8>, &[u8])> {
         _ => 0,
     };
     let (user, rest) = word.split_at(user);
-    let (name, path) = split_address(rest).or_else(|| split_name(rest))?;
+    let (name, path) = match rest.first() {
+        Some(b'[') => split_address(rest),
+        _ => split_name(rest),
+    }?;
     Some(([user, name].concat(), path))
 }
 
@@ -110,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_slash_first_or_no_colon_makes_an_operand_local() {
-        for word in ["a", "a/b:c", "./a:b", "/a:b", "user@x/y:z", "-x", "@"] {
+        for word in ["a", "a/b:c", "./a:b", "/a:b", "user@x/y:z", "-x", "@", "[::1", "[a:b", "[]:c"]
+        {
             assert_eq!(place(word).unwrap(), Place::Local(word.into()), "{word}");
         }
     }

@@ -60,7 +60,11 @@ fn short(outcome: &Outcome, dry_run: bool, color: bool) -> Vec<String> {
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
     let Outcome { totals, traffic, elapsed } = outcome;
     let failed = (totals.failed > 0).then(|| {
-        paint("31", format!("{} names failed, each was named", HumanCount(totals.failed)))
+        let failed = match totals.failed {
+            1 => "1 name failed, and was named".to_owned(),
+            failed => format!("{} names failed, each was named", HumanCount(failed)),
+        };
+        paint("31", failed)
     });
     let removed = match totals.deleted {
         0 => String::new(),
@@ -244,6 +248,8 @@ mod tests {
         let lines = short(&bad, false, true);
         assert!(lines[0].starts_with("\x1b[33m") && lines[3].starts_with("\x1b[31m3 names failed"));
         assert!(!short(&bad, false, false).join("").contains('\x1b'));
+        bad.totals.failed = 1;
+        assert!(short(&bad, false, false)[3].starts_with("1 name failed"));
     }
 
     #[test]

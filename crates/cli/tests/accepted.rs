@@ -283,6 +283,38 @@ fn what_is_no_option_of_deltic_is_refused_with_1_and_a_reason() {
 }
 
 #[test]
+fn values_in_words_of_their_own_may_begin_with_a_hyphen_as_in_rsync() {
+    let world = world();
+    world.mkdir("dst/-alt");
+    for word in ["--chmod -w", "--log-file -lf", "--partial-dir -p", "--compare-dest -alt"] {
+        world.ok(&format!("-ai {word} src/ dst/"));
+    }
+    assert!(world.exists("-lf"));
+    world.write("src/file", "newer bytes");
+    world.ok("-ab --suffix -old src/ dst/");
+    assert!(world.exists("dst/file-old"));
+    world.write("src/file", "the newest bytes");
+    world.ok("-ab --backup-dir -bk src/ dst/");
+    assert!(world.exists("dst/-bk/file"));
+}
+
+#[test]
+fn what_is_no_number_is_told_so() {
+    for option in ["timeout", "stop-after", "port"] {
+        let run = world().sync(&["-a", &format!("--{option}=x"), "src/", "dst/"]);
+        assert_eq!(run.code, Some(1), "{run:#?}");
+        assert!(run.stderr.contains("not a whole number"), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_daemon_is_refused_without_operands_too() {
+    let run = world().sync(&["--daemon"]);
+    assert_eq!(run.code, Some(4), "{run:#?}");
+    assert!(run.stderr.contains("starts itself over ssh"), "{run:#?}");
+}
+
+#[test]
 fn a_password_is_for_daemons_as_in_rsync() {
     let world = world();
     let run = world.fails(1, "-a --password-file=p src/ dst/");

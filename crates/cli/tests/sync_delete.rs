@@ -448,6 +448,32 @@ fn a_dry_run_ends_as_the_run_does_where_a_full_directory_is_in_the_way() {
     }
 }
 
+/// What is in it is not known. rsync empties it.
+#[test]
+fn nothing_goes_from_a_directory_whose_source_may_not_be_listed_even_with_ignore_errors() {
+    for way in WAYS {
+        let world = world(1);
+        world.write("dst/sub/extra", "");
+        let mut command = Command::new(DELTIC);
+        let words = delete(way, "--ignore-errors");
+        command.arg("sync").args(words.split(' ').filter(|word| !word.is_empty()));
+        command.args(["-e", SHELL, "--deltic-path", DELTIC]);
+        world.chmod("src/sub", 0);
+        if is_root() {
+            world.chmod("", 0o755);
+            command.uid(SOMEBODY).gid(SOMEBODY);
+            for name in ["dst", "dst/sub", "dst/sub/c", "dst/a", "dst/b", "dst/extra 0"] {
+                own(&world.path(name), SOMEBODY, SOMEBODY);
+            }
+        }
+        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+        world.chmod("dst/sub", 0o700);
+        assert!(world.exists("dst/sub/c") && world.exists("dst/sub/extra"), "{way:?}");
+        assert!(!world.exists("dst/extra 0"), "{way:?}");
+    }
+}
+
 #[test]
 fn a_directory_that_may_not_be_listed_gives_way_if_it_is_empty() {
     for (way, options) in WAYS.into_iter().zip(["--force", "--force", "--delete"]) {

@@ -297,6 +297,28 @@ fn a_note_that_makes_no_sense_is_none() {
     assert!(run.stderr.contains("-XX"), "{run:#?}");
 }
 
+/// As in rsync.
+#[test]
+fn the_last_word_of_these_counts() {
+    if !is_root() {
+        return skip("only root gives files away");
+    }
+    for (words, owner) in [
+        ("--super --fake-super", 0),
+        ("--no-super --fake-super", 0),
+        ("--fake-super --super", 77),
+        ("--fake-super --no-super", 0),
+    ] {
+        let world = World::new();
+        world.write("src/a", "one");
+        own(&world.path("src/a"), 77, 78);
+        world.ok(&format!("-aq --numeric-ids {words} src/ dst/"));
+        assert_eq!(world.path("dst/a").metadata().unwrap().uid(), owner, "{words}");
+        let is_noted = words.ends_with("--fake-super");
+        assert_eq!(noted(&world.path("dst/a"), STAT).is_some(), is_noted, "{words}");
+    }
+}
+
 #[test]
 fn a_file_takes_the_place_of_a_true_symlink() {
     for way in WAYS {

@@ -230,6 +230,55 @@ fn a_directory_that_may_be_no_backup_does_not_give_way_to_one() {
 }
 
 #[test]
+fn the_destination_itself_is_no_place_for_old_versions_without_a_suffix() {
+    for way in WAYS {
+        let world = world();
+        world.link("dst", "way");
+        let here = world.path("dst").display().to_string();
+        let dirs = [".", "./", "./.", "../dst", "../way", &here];
+        for (dir, words_of) in dirs.iter().flat_map(|dir| ["", "--inplace"].map(|how| (dir, how))) {
+            let run = words(way, &format!("-b --backup-dir={dir} --delete {words_of}"));
+            let there = way == Way::Push && !dir.starts_with("./") && *dir != ".";
+            let run = world.fails(if there { 3 } else { 1 }, &run);
+            assert!(run.stderr.contains("give a --suffix, or another directory"), "{run:#?}");
+            assert_eq!(world.read("dst/file"), b"old bytes", "{way:?} {dir}");
+            assert_eq!(world.read("dst/sub/extra"), b"extra", "{way:?} {dir}");
+        }
+        world.ok(&words(way, "-b --backup-dir=../way --suffix=.old --delete"));
+        assert_eq!(world.read("dst/file.old"), b"old bytes", "{way:?}");
+    }
+}
+
+/// As in rsync what is listed is right in the end, and the old version is kept one further.
+#[test]
+fn an_old_version_takes_no_place_of_what_is_listed() {
+    for (words_of, listed, kept) in [
+        ("-b --backup-dir=k", "k/sub/a", "k/k/sub/a"),
+        ("-b --backup-dir=k --inplace", "k/sub/a", "k/k/sub/a"),
+        ("-b --backup-dir=../dst/k", "k/sub/a", "k/k/sub/a"),
+        ("-b", "sub/a~", "sub/a~~"),
+        ("-b --inplace", "sub/a~", "sub/a~~"),
+        ("-b --suffix=.old --delay-updates", "sub/a.old", "sub/a.old.old"),
+    ] {
+        for (way, is_there) in WAYS.into_iter().flat_map(|way| [true, false].map(|is| (way, is))) {
+            let world = World::new();
+            world.write("src/sub/a", "new");
+            world.write(format!("src/{listed}"), "live");
+            world.write("dst/sub/a", "older");
+            if is_there {
+                world.ok(&words(way, &format!("--exclude=/sub/a --include={listed}")));
+            }
+            for _ in 0..2 {
+                world.ok(&words(way, words_of));
+                assert_eq!(world.read("dst/sub/a"), b"new", "{way:?} {words_of}");
+                assert_eq!(world.read(format!("dst/{listed}")), b"live", "{way:?} {words_of}");
+                assert_eq!(world.read(format!("dst/{kept}")), b"older", "{way:?} {words_of}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_source_that_is_a_link_to_another_is_no_error_once_that_is_removed() {
     for way in WAYS {
         let world = World::new();

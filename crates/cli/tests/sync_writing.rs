@@ -160,6 +160,53 @@ fn a_backup_of_what_changes_in_place_is_what_it_was() {
 }
 
 #[test]
+fn names_of_one_file_that_change_in_place_all_keep_its_old_version() {
+    for words in ["-b", "-b --backup-dir=kept", "-b --backup-dir=../kept --suffix=.old"] {
+        for way in WAYS {
+            let world = World::new();
+            world.write("dst/a", "the old version");
+            for name in ["b", "sub/c"] {
+                world.mkdir("dst/sub");
+                fs::hard_link(world.path("dst/a"), world.path(format!("dst/{name}"))).unwrap();
+            }
+            for name in ["a", "b", "sub/c"] {
+                world.write(format!("src/{name}"), format!("new of {name}"));
+            }
+            world.ok(&format!("-a --inplace {words} {} {}", way.from("src/"), way.to("dst/")));
+            for name in ["a", "b", "sub/c"] {
+                let kept = match words {
+                    "-b" => format!("dst/{name}~"),
+                    "-b --backup-dir=kept" => format!("dst/kept/{name}"),
+                    _ => format!("kept/{name}.old"),
+                };
+                assert_eq!(world.read(&kept), b"the old version", "{way:?} {words} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_place_of_what_is_not_complete_is_neither_the_destination_nor_a_source() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a", "new");
+        world.write("dst/a", "older");
+        world.link("dst", "way");
+        let (from, to) = (way.from("src/"), way.to("dst/"));
+        for dir in ["dst", "way", "src"] {
+            let run = format!("-a --partial-dir={} {from} {to}", world.path(dir).display());
+            match (dir, way) {
+                ("src", Way::Push | Way::Pull) => continue,
+                (_, Way::Push) => world.fails(3, &run),
+                _ => world.fails(1, &run),
+            };
+            assert_eq!(world.read("dst/a"), b"older", "{way:?} {dir}");
+            assert_eq!(world.read("src/a"), b"new", "{way:?} {dir}");
+        }
+    }
+}
+
+#[test]
 fn names_of_one_file_that_all_change_in_place_end_with_one_of_their_contents() {
     for (size, words) in [(10, ""), (200_000, ""), (200_000, "--no-whole-file"), (3 << 20, "")] {
         for way in WAYS {

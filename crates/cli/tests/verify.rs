@@ -18,6 +18,17 @@ fn between(world: &World, way: Way, words: &str) -> Run {
     verify(world, &format!("{words} {} {}", way.from("a"), way.to("b")))
 }
 
+/// The same by a user who may not read everything.
+fn as_somebody(world: &World, way: Way) -> Run {
+    let mut command = Command::new(DELTIC);
+    command.args(["verify", "-e", SHELL, "--deltic-path", DELTIC]);
+    command.args([way.from("a"), way.to("b")]);
+    if common::is_root() {
+        command.uid(SOMEBODY).gid(SOMEBODY);
+    }
+    Run::of(&mut world.settle(assert_cmd::Command::from_std(command)))
+}
+
 #[test]
 fn a_second_tree_that_is_not_there_is_a_wrong_word() {
     for way in WAYS {
@@ -70,6 +81,36 @@ fn equal_trees_are_told_nothing_of() {
                 "{way:?} {words}"
             );
         }
+    }
+}
+
+#[test]
+fn names_of_one_file_that_are_not_so_in_the_other_tree_differ_by_their_links() {
+    for way in WAYS {
+        let world = World::new();
+        for name in ["a/one", "b/one", "b/two"] {
+            world.write(name, "content");
+        }
+        std::fs::hard_link(world.path("a/one"), world.path("a/two")).unwrap();
+        assert_eq!(between(&world, way, "").code, Some(0), "{way:?}");
+        let run = between(&world, way, "-H");
+        assert_eq!((run.lines(), run.code), (vec!["links two"], Some(26)), "{way:?}");
+        let run = between(&world, way, "-H --json");
+        assert!(run.stdout.contains(r#""differences":["links"]"#), "{run:#?}");
+    }
+}
+
+/// What is below it is not known.
+#[test]
+fn nothing_is_extra_in_a_directory_that_could_not_be_listed() {
+    for way in WAYS {
+        let world = equal_trees();
+        world.write("b/d/e/extra", "x");
+        world.write("b/extra", "x");
+        world.chmod("", 0o755);
+        world.chmod("a/d/e", 0);
+        let run = as_somebody(&world, way);
+        assert_eq!((run.lines(), run.code), (vec!["extra extra"], Some(23)), "{way:?} {run:#?}");
     }
 }
 
@@ -225,13 +266,7 @@ fn what_cannot_be_read_on_either_side_is_no_answer() {
             world.write("b/d/e/small", "other");
             world.chmod("", 0o755);
             world.chmod(unreadable, 0);
-            let mut command = Command::new(DELTIC);
-            command.args(["verify", "-e", SHELL, "--deltic-path", DELTIC]);
-            command.args([way.from("a"), way.to("b")]);
-            if common::is_root() {
-                command.uid(SOMEBODY).gid(SOMEBODY);
-            }
-            let run = Run::of(&mut world.settle(command));
+            let run = as_somebody(&world, way);
             let told = (run.code, &*run.stdout);
             assert_eq!(told, (Some(23), "content d/e/small\n"), "{way:?} {run:#?}");
             assert!(run.stderr.contains("big"), "{way:?} {unreadable} {run:#?}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
-use deltic_protocol::options::{AlternateUse, Options};
+use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::local::{
     Backup, LocalOptions, LocalStore, NamedDir, PartialDir, UnderWay, Writing, create_above,
     create_root,
@@ -15,7 +15,7 @@ use deltic_store::{Durability, Filter, StoreError};
 
 use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
-use crate::place::{exists, past_missing};
+use crate::place::{exists, inode_of, past_missing, there};
 
 /// A root that is not there, behind those above it that are not either, where they are to be made as well.
 pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
@@ -50,19 +50,68 @@ pub(crate) fn local_options(
     options: &Options,
     (see, under_way): (See, &UnderWay),
 ) -> Result<LocalOptions, SyncError> {
+    check_dirs(root, &[], options)?;
     Ok(LocalOptions {
         durability: durability(options),
         rules: Filter::new(&options.rules, Side::Receiver),
         see,
-        backup: options.remove.backup.as_ref().map(|backup| Backup {
-            dir: backup.dir.as_ref().map(|dir| named(root, dir, options)),
-            suffix: backup.suffix.clone(),
-        }),
+        backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options)),
         one_file_system: options.select.mounts != Mounts::Enter,
         keep_dirlinks: options.follow.keep_dirs,
         writing: writing(root, options)?,
         under_way: under_way.clone(),
     })
+}
+
+/// Where old versions of what is below `root` are kept.
+fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
+    let suffix = kept.suffix.clone();
+    let Some(dir) = &kept.dir else {
+        return Backup { dir: None, suffix, below: Some(RelPath::root()) };
+    };
+    let dir = named(root, dir, options);
+    let below = there(root).zip(there(&dir.path));
+    let below = below.and_then(|(root, dir)| {
+        RelPath::parse(dir.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok()
+    });
+    Backup { dir: Some(dir), suffix, below }
+}
+
+/// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of those of
+/// the `sources` that are here, one as the place of what is not complete.
+///
+/// # Errors
+/// [`SyncError::Usage`], if they do.
+pub(crate) fn check_dirs(
+    root: &Path,
+    sources: &[PathBuf],
+    options: &Options,
+) -> Result<(), SyncError> {
+    let is = |dir: &[u8], other: &Path| {
+        let inode = inode_of(&named(root, dir, options).path);
+        inode.is_some_and(|inode| inode_of(other) == Some(inode))
+    };
+    let refuse = |option, dir: &[u8], why| {
+        let dir = deltic_core::path::printable(dir);
+        Err(SyncError::Usage(format!("--{option}={dir} is {why}")))
+    };
+    let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
+    if let Some(dir) = kept.and_then(|kept| kept.dir.as_deref())
+        && is(dir, root)
+    {
+        let why = "the destination itself: give a --suffix, or another directory";
+        return refuse("backup-dir", dir, why);
+    }
+    let partial = options.writing.partial_dir.as_deref();
+    if let Some(dir) = partial.filter(|dir| dir.starts_with(b"/")) {
+        if is(dir, root) {
+            return refuse("partial-dir", dir, "the destination itself: name another directory");
+        }
+        if sources.iter().any(|source| is(dir, source)) {
+            return refuse("partial-dir", dir, "a source: name another directory");
+        }
+    }
+    Ok(())
 }
 
 /// How the store below `root` writes.

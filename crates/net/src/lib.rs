@@ -80,13 +80,18 @@ pub fn run(
         Destination::Local(path) => path.as_os_str(),
         Destination::Remote { path, .. } => path,
     })?;
-    if let (Sources::Local(from), Destination::Local(to)) = (&plan.sources, &plan.destination)
+    if let Destination::Local(to) = &plan.destination
         && !plan.options.select.list_only
-    {
         // A destination that cannot be resolved is told of where it is used.
-        if let Ok(resolved) =
+        && let Ok(resolved) =
             place::resolve(&place::here(to.as_os_str()), None, plan.options.select.mkpath)
-        {
+    {
+        let from = match &plan.sources {
+            Sources::Local(from) => &from[..],
+            Sources::Remote { .. } => &[],
+        };
+        destination::check_dirs(&resolved.root, from, &plan.options)?;
+        if matches!(plan.sources, Sources::Local(_)) {
             if plan.options.recursive {
                 inside = place::inside(from, plan.options.follow.follow, &resolved)?;
             }

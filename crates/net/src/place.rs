@@ -199,13 +199,7 @@ pub(crate) fn inside<'a>(
     follow: Follow,
     destination: &Resolved,
 ) -> Result<Option<Inside<'a>>, SyncError> {
-    let Ok(root) = std::path::absolute(&destination.root) else { return Ok(None) };
-    // What is not there yet lies where the nearest directory above it does.
-    let root = past_missing(&root);
-    let Some(above) = root.ancestors().find(|above| exists(above)) else { return Ok(None) };
-    let Ok(there) = above.canonicalize() else { return Ok(None) };
-    let there: PathBuf =
-        there.components().chain(root.components().skip(above.components().count())).collect();
+    let Some(there) = there(&destination.root) else { return Ok(None) };
     let stays = |source: &Path| {
         let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
         follow == Follow::Never && !is_dir && source.is_symlink()
@@ -223,6 +217,14 @@ pub(crate) fn inside<'a>(
         found = Some(inside);
     }
     Ok(found)
+}
+
+/// Where `path` leads, without links. What is not there yet lies where the nearest directory above it does.
+pub(crate) fn there(path: &Path) -> Option<PathBuf> {
+    let path = past_missing(&std::path::absolute(path).ok()?);
+    let above = path.ancestors().find(|above| exists(above))?;
+    let there = above.canonicalize().ok()?;
+    Some(there.components().chain(path.components().skip(above.components().count())).collect())
 }
 
 /// Which directory or file `path` leads to, if anything is there.

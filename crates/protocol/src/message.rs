@@ -88,7 +88,7 @@ pub enum Extent {
     More,
     /// These were the last.
     Last,
-    /// These were the last that take part: the directory may have others, which nobody asked for.
+    /// These were the last that take part: the directory may have others, which nobody asked for or could list.
     Part,
     /// These were the last, and one of the directories that were named as sources and are this one here has nothing in it.
     Empty,

@@ -45,7 +45,7 @@ pub(crate) struct Accepted {
     #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
     pub(crate) protocol: Option<u32>,
     /// Accepted: sums have a fresh key in each session
-    #[arg(long, value_name = "NUM", allow_hyphen_values = true, help_heading = COMPATIBLE)]
+    #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
     pub(crate) checksum_seed: Option<i64>,
     /// Accepted: the remote shell may block as it likes
     #[arg(long, help_heading = COMPATIBLE)]
@@ -81,7 +81,7 @@ pub(crate) struct Accepted {
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
     /// Refused, but for `-` and `.`: names are bytes and arrive as they are
-    #[arg(long, value_name = "SPEC", allow_hyphen_values = true, help_heading = COMPATIBLE)]
+    #[arg(long, value_name = "SPEC", help_heading = COMPATIBLE)]
     pub(crate) iconv: Option<String>,
     /// Refused: run it as the user whose files they shall be
     #[arg(long, value_name = "USER", help_heading = COMPATIBLE)]

@@ -22,7 +22,7 @@ pub(crate) struct CompareArgs {
     ignore_times: bool,
     /// Take times as equal that are up to N seconds apart; -1: only what is equal to the nanosecond [default: as near to
     /// that as the destination's file system keeps them]
-    #[arg(short = '@', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = '@', long, value_name = "N")]
     modify_window: Option<i64>,
     /// Believe nothing that is known of files from earlier runs (digests for -c, how large files are cut), and keep nothing
     #[arg(long, overrides_with = "cache")]

@@ -36,7 +36,7 @@ pub(crate) struct MetadataArgs {
     #[arg(short = 'H', long, overrides_with = "no_hard_links")]
     hard_links: bool,
     /// Note in extended attributes what only the superuser may set, or read it from there; -M for the other end
-    #[arg(long, overrides_with = "no_fake_super", conflicts_with = "tried")]
+    #[arg(long, overrides_with_all = ["no_fake_super", "tried", "no_super"])]
     fake_super: bool,
     /// Carry ACLs over, and with them permission bits
     #[arg(short = 'A', long, overrides_with = "no_acls")]
@@ -69,10 +69,10 @@ pub(crate) struct MetadataArgs {
     #[arg(long, value_name = "USER:GROUP")]
     chown: Option<Owner>,
     /// Let the receiver try what the superuser may
-    #[arg(long = "super", overrides_with = "no_super")]
+    #[arg(long = "super", overrides_with_all = ["no_super", "fake_super"])]
     tried: bool,
     /// Let the receiver do what an ordinary user may
-    #[arg(long, overrides_with = "tried")]
+    #[arg(long, overrides_with_all = ["tried", "fake_super"])]
     no_super: bool,
     /// Leave owners alone, though -a says otherwise
     #[arg(long, alias = "no-o", overrides_with = "owner")]

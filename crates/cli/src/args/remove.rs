@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
 
 use anyhow::{Result, bail, ensure};
 use deltic_protocol::options::{Backup, Delete, Remove};
@@ -23,7 +24,7 @@ pub(crate) struct RemoveArgs {
     #[arg(long)]
     pub(crate) delete_delay: bool,
     /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     max_delete: Option<i64>,
     /// Remove whatever --delete finds, accident or not
     #[arg(long)]
@@ -98,6 +99,13 @@ impl RemoveArgs {
         let suffix = self.suffix.clone().unwrap_or_else(|| default.into());
         if suffix.as_bytes().contains(&b'/') {
             bail!("--suffix cannot contain slashes: {}", suffix.display());
+        }
+        let own = |dir: &OsString| Path::new(dir).components().eq([Component::CurDir]);
+        if let Some(dir) = dir.as_ref().filter(|dir| suffix.is_empty() && own(dir)) {
+            let dir = dir.display();
+            bail!(
+                "--backup-dir={dir} is the destination itself: give a --suffix, or another directory"
+            );
         }
         if suffix.is_empty() && dir.is_none() {
             bail!("--suffix cannot be empty when --backup-dir is not specified");

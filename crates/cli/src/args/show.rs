@@ -27,14 +27,14 @@ pub(crate) struct Show {
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) itemize_changes: u8,
     /// Name what changes in this format: %n name, %i what changes, %l length, %L target, ...
-    #[arg(long, value_name = "FORMAT", visible_alias = "log-format", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FORMAT", visible_alias = "log-format")]
     #[arg(help_heading = SHOW)]
     pub(crate) out_format: Option<OsString>,
     /// Append what happens to FILE, with times
     #[arg(long, value_name = "FILE", help_heading = SHOW)]
     pub(crate) log_file: Option<PathBuf>,
     /// The format of changes in the log; by default `%i %n%L`, and nothing at all if it is empty
-    #[arg(long, value_name = "FORMAT", allow_hyphen_values = true, help_heading = SHOW)]
+    #[arg(long, value_name = "FORMAT", help_heading = SHOW)]
     pub(crate) log_file_format: Option<OsString>,
     /// Count everything at the end, to the byte
     #[arg(long, help_heading = SHOW)]

@@ -22,7 +22,7 @@ pub(crate) struct Travel {
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<Choice>,
     /// How hard to compress, 1 to 22 (zstd); implies -z
-    #[arg(long, value_name = "N", visible_alias = "zl", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", visible_alias = "zl")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) compress_level: Option<i32>,
     /// Accepted as in rsync 3.5, where it has no effect either: what does not shrink is sent as it is
@@ -50,7 +50,7 @@ pub(crate) struct Travel {
     #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
     pub(crate) stop_at: Option<String>,
     /// Give the deltic on the other machine this option too: --bwlimit, --fake-super, --munge-links, --super, --no-super
-    #[arg(short = 'M', long, value_name = "OPTION", allow_hyphen_values = true)]
+    #[arg(short = 'M', long, value_name = "OPTION")]
     #[arg(action = ArgAction::Append, help_heading = TRAVEL)]
     pub(crate) remote_option: Vec<OsString>,
     /// Let ssh use IPv4 only

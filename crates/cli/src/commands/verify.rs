@@ -35,7 +35,8 @@ use super::sync::watched;
 ///
 /// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for each
 /// name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B has it;
-/// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`.
+/// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`,
+/// and `links` where it is another name of a file in A alone (-H).
 /// Symbolic links are compared by where they point, and devices by their numbers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -251,7 +252,8 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
         Action::Updated | Action::Touched | Action::Unchanged | Action::Copied => {
-            attributes(change).collect()
+            let links = change.facts.linked.is_some().then_some("links");
+            attributes(change).chain(links).collect()
         }
     }
 }

@@ -211,8 +211,8 @@ impl Listed {
 }
 
 impl From<Trouble> for Listed {
-    /// A directory that could not be listed.
+    /// A directory that could not be listed: it may have others.
     fn from(trouble: Trouble) -> Self {
-        Self { troubles: vec![trouble], ..Self::default() }
+        Self { troubles: vec![trouble], partial: true, ..Self::default() }
     }
 }

@@ -4,7 +4,9 @@
 //! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
 //! old version.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{PoisonError, RwLock};
 
 use deltic_core::meta::Scope;
 use deltic_core::{Meta, Name, RelPath, See};
@@ -32,6 +34,24 @@ pub struct Backup {
     pub dir: Option<NamedDir>,
     /// What is put behind their names.
     pub suffix: Box<[u8]>,
+    /// Where that tree lies below the root, if it does; the root itself where there is none.
+    pub below: Option<RelPath>,
+}
+
+/// What a run was told of that stands, or will, where old versions could be kept: nothing else is to take its place.
+#[derive(Debug, Default)]
+pub(super) struct Listed(RwLock<HashSet<RelPath>>);
+
+impl Listed {
+    /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on its way to
+    /// such a place is there first.
+    pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
+        let mut taken = paths.iter().filter(|path| backup.may_go_to(path)).peekable();
+        if taken.peek().is_some() {
+            let mut listed = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            listed.extend(taken.cloned());
+        }
+    }
 }
 
 /// Why an old version goes.
@@ -47,57 +67,61 @@ impl Backup {
     /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name.
     fn keep(
         &self,
-        root: &Dir,
+        (root, listed): (&Dir, &HashSet<RelPath>),
         (place, goes): (&Place, Goes),
         copy: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(());
         };
-        if file_type(&stat).is_dir()
-            || goes == Goes::Removed && self.is_one(&place.name)
-            || self.has_old_of(root, (place, &stat))?
-        {
+        if file_type(&stat).is_dir() || goes == Goes::Removed && self.is_one(&place.name) {
+            return Ok(());
+        }
+        let spot = self.spot(root, place, listed)?;
+        if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(());
         }
         let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
             Err(Errno::XDEV) => copy(dir, name),
             linked => linked,
         };
-        self.put(root, place, put)
+        self.put(root, (place, &spot), put).at(BACK_UP, &place.path)
     }
 
-    /// Calls `put` with the directory and the name that the old version at `place` is kept under, which is free.
-    pub(super) fn put(
+    /// Where the old version at `place` is kept: behind what is `listed`, each of which has its own old version's place.
+    fn spot<'a>(
         &self,
         root: &Dir,
-        place: &Place,
-        put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
-    ) -> Result<(), StoreError> {
-        self.put_at(root, (place, &self.name_of(place)?), put).at(BACK_UP, &place.path)
-    }
-
-    /// Whether an earlier run kept the old version of what is at `place`, but left that [torn](is_torn): no other is to take
-    /// the old one's place.
-    fn has_old_of(&self, root: &Dir, (place, is): (&Place, &Stat)) -> Result<bool, StoreError> {
-        if !is_torn(is) {
-            return Ok(false);
+        place: &'a Place,
+        listed: &HashSet<RelPath>,
+    ) -> Result<Spot<'a>, StoreError> {
+        let bad_name = || StoreError::BadName { action: BACK_UP, path: place.path.clone() };
+        let mut of = place.path.clone();
+        loop {
+            let (above, name) = of.split_last().ok_or_else(bad_name)?;
+            let name = [name.as_bytes(), &self.suffix].concat();
+            let name = Name::new(&name).map_err(|_| bad_name())?;
+            let path = self.below.as_ref().map(|below| {
+                let all = [below.as_bytes(), above.as_bytes(), name.as_bytes()];
+                let all: Vec<_> = all.into_iter().filter(|part| !part.is_empty()).collect();
+                RelPath::parse(&all.join(&b'/')).map_err(|_| bad_name())
+            });
+            match path.transpose()? {
+                Some(path) if listed.contains(&path) => of = path,
+                _ => {
+                    let tree = |dir: &NamedDir| mirror(dir.make_all()?, root, &above);
+                    let tree = self.dir.as_ref().map(tree).transpose();
+                    let tree = tree.at(BACK_UP, &place.path)?;
+                    return Ok(Spot { tree, beside: &place.dir, name });
+                }
+            }
         }
-        let name = self.name_of(place)?;
-        let tree = self.tree(root, place).at(BACK_UP, &place.path)?;
-        let kept = tree.as_ref().unwrap_or(&place.dir).find(&name).at(BACK_UP, &place.path)?;
-        Ok(kept.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
-    fn name_of(&self, place: &Place) -> Result<Name, StoreError> {
-        let bad_name = |_| StoreError::BadName { action: BACK_UP, path: place.path.clone() };
-        Name::new(&[place.name.as_bytes(), &self.suffix].concat()).map_err(bad_name)
-    }
-
-    /// The directory that the old version of what is at `place` is kept in, if not its own.
-    fn tree(&self, root: &Dir, place: &Place) -> Result<Option<Dir>, Errno> {
-        let tree = |dir: &NamedDir| mirror(dir.make_all()?, root, &place.dir_path);
-        self.dir.as_ref().map(tree).transpose()
+    /// Whether what is kept could come to `path`.
+    fn may_go_to(&self, path: &RelPath) -> bool {
+        let fits = |below| path.starts_with(below) && path.as_bytes().ends_with(&self.suffix);
+        self.below.as_ref().is_some_and(fits)
     }
 
     /// Whether `name` is that of a backup beside others.
@@ -110,17 +134,19 @@ impl Backup {
         self.dir.is_none()
     }
 
-    fn put_at(
+    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, which is free then.
+    fn put(
         &self,
         root: &Dir,
-        (place, name): (&Place, &Name),
+        (place, spot): (&Place, &Spot<'_>),
         put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let tree = self.tree(root, place)?;
-        let dir = tree.as_ref().unwrap_or(&place.dir);
+        let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
+            // It is no older one: nothing would be left.
+            Some(stat) if spot.is_of(place, &stat)? => return Err(Errno::EXIST),
             // Beside the new one it may be no backup.
-            Some(stat) if file_type(&stat).is_dir() && tree.is_some() => {
+            Some(stat) if file_type(&stat).is_dir() && spot.tree.is_some() => {
                 remove_all(dir, name, (root, &place.dir))?
             }
             Some(stat) if file_type(&stat).is_dir() => dir.remove_dir(name)?,
@@ -131,27 +157,69 @@ impl Backup {
     }
 }
 
+/// Where an old version is kept.
+struct Spot<'a> {
+    /// Its directory, if not that of the new one.
+    tree: Option<Dir>,
+    beside: &'a Dir,
+    name: Name,
+}
+
+impl Spot<'_> {
+    fn dir(&self) -> &Dir {
+        self.tree.as_ref().unwrap_or(self.beside)
+    }
+
+    /// Whether a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take its
+    /// place.
+    fn has_file(&self) -> Result<bool, Errno> {
+        Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
+    }
+
+    /// Whether this, where `is` stands, is `place` itself, by whatever way one comes here.
+    fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
+        let own = place.dir.find(&place.name)?;
+        if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
+            return Ok(false);
+        }
+        let is_here = || -> Result<bool, Errno> {
+            let dirs = [fs::fstat(self.dir())?, fs::fstat(&place.dir)?];
+            Ok(self.name == place.name && inode_of(&dirs[0]) == inode_of(&dirs[1]))
+        };
+        Ok(is.st_nlink == 1 || is_here()?)
+    }
+}
+
 impl Inner {
     /// Keeps the old version at `place`, if old versions are kept.
     pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
-        match &self.backup {
-            Some(backup) => {
-                self.touched.add(&place.dir_path);
-                backup.keep(&self.root, (place, goes), |to, name| self.copy_away(place, (to, name)))
-            }
-            None => Ok(()),
-        }
+        let Some(backup) = &self.backup else { return Ok(()) };
+        self.touched.add(&place.dir_path);
+        let listed = self.listed.0.read().unwrap_or_else(PoisonError::into_inner);
+        backup.keep((&self.root, &listed), (place, goes), |to, name| {
+            self.copy_away(place, (to, name))
+        })
     }
 
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. What of its
-    /// attributes that could not be given.
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
+    /// already, under its name `other`, the copy is the one that was kept then. What of its attributes could not be given.
     pub(super) fn back_up_copy(
         &self,
         place: &Place,
-        old: (&OwnedFd, &Stat),
+        (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
     ) -> Result<Unset, StoreError> {
         let Some(backup) = &self.backup else { return Ok(Unset::default()) };
-        if backup.has_old_of(&self.root, (place, old.1))? {
+        let listed = self.listed.0.read().unwrap_or_else(PoisonError::into_inner);
+        let spot = backup.spot(&self.root, place, &listed)?;
+        if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
+            return Ok(Unset::default());
+        }
+        if let Some(other) = other {
+            let other = Place::of(&self.root, BACK_UP, other)?;
+            let kept = backup.spot(&self.root, &other, &listed)?;
+            self.touched.add(&place.dir_path);
+            let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
+            backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
             return Ok(Unset::default());
         }
         let staged = self.stages.create(place)?;
@@ -161,13 +229,14 @@ impl Inner {
         }?;
         self.touched.add(&place.dir_path);
         let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
-        backup.put(&self.root, place, |to, name| match dir.rename(&staged.name, to, name) {
+        let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
             Err(Errno::XDEV) => {
                 discard(&dir, &staged.name);
                 self.copy_away(place, (to, name))
             }
             renamed => renamed,
-        })?;
+        };
+        backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
         Ok(unset)
     }
 
@@ -266,8 +335,15 @@ fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
         };
         held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
         if made {
-            let mode = fs::fstat(root.dir(&at, Use::Pass)?)?.st_mode & 0o7777;
-            fs::fchmod(&held, Mode::from_raw_mode(mode | 0o700))?;
+            match root.dir(&at, Use::Pass) {
+                Ok(dir) => {
+                    let mode = fs::fstat(dir)?.st_mode & 0o7777;
+                    fs::fchmod(&held, Mode::from_raw_mode(mode | 0o700))?;
+                }
+                // A place in the tree itself may have none of its name.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
         }
     }
     Ok(held)

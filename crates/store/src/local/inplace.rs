@@ -343,8 +343,8 @@ type Turn = Arc<Mutex<Left>>;
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) version: Option<Version>,
-    /// Whether it has the content of one of its names, and not the old one.
-    pub(super) is_rewritten: bool,
+    /// The first of its names whose content it got in place of the old one.
+    pub(super) rewritten_as: Option<RelPath>,
 }
 
 impl LeftFiles {
@@ -364,7 +364,7 @@ impl LeftFiles {
 }
 
 /// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone. About
-/// 150 bytes each.
+/// 200 bytes each.
 const MAX_LEFT: usize = 1 << 16;
 
 /// There are files without a time, which have 0.

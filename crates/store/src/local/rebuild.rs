@@ -262,7 +262,7 @@ impl LocalRebuild {
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
             let old = expected.check(place, &self.store)?;
-            return self.change((changing, changing.version()), commit, (place, old));
+            return self.change((changing, changing.version()), commit, (place, old, None));
         }
         let left = self.store.left.of(changing.version().inode());
         let left = left.expect("its turn was there when it began");
@@ -279,27 +279,30 @@ impl LocalRebuild {
             Some(now) => (Version::of(&now), Some(now)),
             None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
-        let changed = self.change((changing, version), commit, (place, old));
+        let other = left.rewritten_as.clone();
+        let changed = self.change((changing, version), commit, (place, old, other.as_ref()));
         left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
         let torn_or_done = |error: &StoreError| {
             matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
         };
-        left.is_rewritten |= changed.as_ref().map_or_else(torn_or_done, |()| true);
+        if changed.as_ref().map_or_else(torn_or_done, |()| true) {
+            left.rewritten_as.get_or_insert_with(|| self.path.clone());
+        }
         changed
     }
 
-    /// Writes what is staged into the file that is to change, and is of this version.
+    /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did before.
     fn change(
         &self,
         (changing, version): (&Changing, Version),
         commit: &Commit<'_, LocalSnapshot>,
-        (place, old): (&Place, Option<Stat>),
+        (place, old, other): (&Place, Option<Stat>, Option<&RelPath>),
     ) -> Result<(), StoreError> {
         let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(version)) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         let writer = changing.writer(place)?;
-        let backup = self.store.back_up_copy(place, (changing.file(), &old))?;
+        let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
         let begun = self.store.under_way.begin(&self.path);
         // Nobody hears this any more.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;

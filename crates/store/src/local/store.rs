@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process;
 
 use super::attrs::{Attrs, On, Ways, open_to_owner, set_mode, umask};
-use super::backup::{Backup, Goes};
+use super::backup::{Backup, Goes, Listed};
 use super::copy::Copier;
 use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
@@ -80,6 +80,7 @@ pub struct LocalOptions {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) backup: Option<Backup>,
+    pub(super) listed: Listed,
     pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
     pub(super) scopes: Scopes,
@@ -234,6 +235,7 @@ impl LocalStore {
             scopes: Scopes::new(options.rules, path, Start::Root),
             see: options.see,
             backup: options.backup,
+            listed: Listed::default(),
             one_file_system: options.one_file_system,
             stages: own,
             temp,
@@ -588,6 +590,7 @@ impl Store for LocalStore {
     }
 
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        self.0.backup.iter().for_each(|backup| self.0.listed.note(backup, paths));
         if self.are_in_bare_dir(paths) {
             return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
         }

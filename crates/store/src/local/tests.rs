@@ -110,6 +110,29 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
     put(&store, "file", b"y").unwrap();
 }
 
+/// However one comes to it: here nobody looked before.
+#[test]
+fn a_file_is_no_older_backup_of_itself() {
+    for inplace in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let dir = NamedDir { path: root.path().to_path_buf(), insecure: false };
+        let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None };
+        let writing = Writing { inplace, ..Writing::default() };
+        let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
+        let store = LocalStore::open(root.path(), options).unwrap();
+        put(&store, "file", b"old").unwrap();
+        assert!(put(&store, "file", b"new").is_err());
+        let going = Going { dry_run: false, gives_way: false };
+        let removed = store.remove(&path("file"), going);
+        assert!(removed.map_or(true, |removed| removed.gone.is_empty()), "{inplace}");
+        // Another name of it elsewhere is no place of its own.
+        fs::create_dir(root.path().join("sub")).unwrap();
+        fs::hard_link(root.path().join("file"), root.path().join("sub/file")).unwrap();
+        assert!(put(&store, "file", b"new").is_err());
+        assert_eq!(fs::read(root.path().join("file")).unwrap(), b"old", "{inplace}");
+    }
+}
+
 #[test]
 fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();

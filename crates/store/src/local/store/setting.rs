@@ -96,7 +96,7 @@ impl LocalStore {
         let left = (stat.st_nlink > 1).then(|| self.0.left.of(inode_of(stat)));
         let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
-        if left.is_rewritten {
+        if left.rewritten_as.is_some() {
             // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
             return Ok(());
         }
