@@ -466,7 +466,7 @@ fn nothing_goes_from_a_directory_whose_source_may_not_be_listed_even_with_ignore
                 own(&world.path(name), SOMEBODY, SOMEBODY);
             }
         }
-        let run = Run::of(&mut world.settle(assert_cmd::Command::from_std(command)));
+        let run = Run::of(&mut world.settle(command));
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
         world.chmod("dst/sub", 0o700);
         assert!(world.exists("dst/sub/c") && world.exists("dst/sub/extra"), "{way:?}");

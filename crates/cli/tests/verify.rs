@@ -26,7 +26,7 @@ fn as_somebody(world: &World, way: Way) -> Run {
     if common::is_root() {
         command.uid(SOMEBODY).gid(SOMEBODY);
     }
-    Run::of(&mut world.settle(assert_cmd::Command::from_std(command)))
+    Run::of(&mut world.settle(command))
 }
 
 #[test]
