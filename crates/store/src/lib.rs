@@ -175,6 +175,14 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(self.meta().len)
     }
 
+    /// Whether it is what was opened but for names that it got since, which hide whether it changed besides.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Whether the file has other names.
     fn has_other_names(&self) -> bool {
         false
