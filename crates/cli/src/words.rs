@@ -13,16 +13,24 @@ use crate::args::accepted::Unsupported;
 /// A byte of a word, and whether it was quoted.
 type Quotable = (u8, bool);
 
+/// A word.
+#[derive(Default)]
+struct Word {
+    bytes: Vec<Quotable>,
+    /// Whether something is quoted before its first slash that is not, if only an empty text.
+    quotes_tilde: bool,
+}
+
 /// The words of `path`, with wildcards for the far end.
 ///
 /// # Errors
 /// [`Unsupported`], where there is something in it that a shell would run or fill in.
 pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
-    let (mut words, mut word): (Vec<OsString>, Option<Vec<Quotable>>) = (Vec::new(), None);
+    let (mut words, mut word): (Vec<OsString>, Option<Word>) = (Vec::new(), None);
     let mut quote = None;
-    let mut bytes = path.as_bytes().iter().copied();
+    let mut rest = path.as_bytes().iter().copied();
     let refuse = || bail!(Unsupported::new(format!("--old-args '{}'", show(path)), NO_SHELL));
-    while let Some(byte) = bytes.next() {
+    while let Some(byte) = rest.next() {
         let is_escape = byte == b'\\' && quote != Some(b'\'');
         let is_for_shell = match quote {
             Some(b'\'') => false,
@@ -32,27 +40,27 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
         match (byte, quote) {
             _ if is_for_shell => return refuse(),
             _ if is_escape => {
-                let Some(next) = bytes.next() else { return refuse() };
-                let word = word.get_or_insert_default();
+                let Some(next) = rest.next() else { return refuse() };
+                let Word { bytes, .. } = word.get_or_insert_default().quoting();
                 // Between double quotes it stands for itself, but before these.
                 if quote.is_some() && !b"$`\"\\".contains(&next) {
-                    word.push((byte, true));
+                    bytes.push((byte, true));
                 }
-                word.push((next, true));
+                bytes.push((next, true));
             }
             (_, Some(open)) if byte == open => quote = None,
             (b'"' | b'\'', None) => {
-                word.get_or_insert_default();
+                word.get_or_insert_default().quoting();
                 quote = Some(byte);
             }
-            (b' ' | b'\t', None) => words.extend(word.take().map(finish)),
-            _ => word.get_or_insert_default().push((byte, quote.is_some())),
+            (b' ' | b'\t', None) => words.extend(word.take().map(Word::finish)),
+            _ => word.get_or_insert_default().bytes.push((byte, quote.is_some())),
         }
     }
     if quote.is_some() {
         return refuse();
     }
-    words.extend(word.map(finish));
+    words.extend(word.map(Word::finish));
     Ok(words)
 }
 
@@ -69,16 +77,26 @@ pub(crate) fn only(path: &OsStr) -> Result<OsString> {
     }
 }
 
-/// A word as the far end takes it: with a backslash before what is no wildcard, where it is taken for a pattern.
-fn finish(word: Vec<Quotable>) -> OsString {
-    let is_pattern = word.iter().any(|(byte, _)| b"*?[".contains(byte));
-    let of = |(byte, quoted): Quotable| {
-        let stands_for_itself = is_pattern && quoted && b"*?[]\\".contains(&byte);
-        stands_for_itself.then_some(b'\\').into_iter().chain([byte])
-    };
-    // One that was quoted is no home directory.
-    let here: &[u8] = if word.first() == Some(&(b'~', true)) { b"./" } else { b"" };
-    OsString::from_vec(here.iter().copied().chain(word.into_iter().flat_map(of)).collect())
+impl Word {
+    /// The same, in which something is quoted next.
+    fn quoting(&mut self) -> &mut Self {
+        self.quotes_tilde |= !self.bytes.contains(&(b'/', false));
+        self
+    }
+
+    /// As the far end takes it: with a backslash before what is no wildcard, where it is taken for a pattern.
+    fn finish(self) -> OsString {
+        let Self { bytes, quotes_tilde } = self;
+        let is_pattern = bytes.iter().any(|(byte, _)| b"*?[".contains(byte));
+        // With a quote in it that is no home directory.
+        let is_name = quotes_tilde && bytes.first().is_some_and(|(byte, _)| *byte == b'~');
+        let here: &[u8] = if is_name { b"./" } else { b"" };
+        let of = |(byte, quoted): Quotable| {
+            let stands_for_itself = is_pattern && quoted && b"*?[]\\".contains(&byte);
+            stands_for_itself.then_some(b'\\').into_iter().chain([byte])
+        };
+        OsString::from_vec(here.iter().copied().chain(bytes.into_iter().flat_map(of)).collect())
+    }
 }
 
 fn show(path: &OsStr) -> String {
@@ -104,6 +122,12 @@ mod tests {
             (r"a\\b", &[r"a\b"]),
             ("''", &[""]),
             (r"~/a '~/a' \~ a~", &["~/a", "./~/a", "./~", "a~"]),
+            (r#"~'/a' ~"/a" ~\/a ""~/a ~''/a"#, &["./~/a"; 5]),
+            ("''~ ~''", &["./~"; 2]),
+            (
+                r"~'root'/a ~\root/a ~root/a ~/'a' ''a/~",
+                &["./~root/a", "./~root/a", "~root/a", "~/a", "a/~"],
+            ),
             ("a#b 'c$d'", &["a#b", "c$d"]),
             ("", &[]),
         ] {

@@ -132,6 +132,26 @@ fn nobody_is_asked_in_the_background_or_with_output_elsewhere() {
     }
 }
 
+/// The user was told of so many names, and limits are of all that goes.
+#[test]
+fn what_came_in_since_names_were_counted_goes_within_the_limits_only() {
+    for way in WAYS {
+        let world = world(30);
+        let mut terminal = asked(&world, &delete(way, ""));
+        assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
+        for n in 0..1000 {
+            world.write(format!("dst/extra 1/new {n:04}"), "");
+        }
+        terminal.types("y\n");
+        let (code, shown) = terminal.end();
+        assert_eq!(code, Some(25), "{way:?} {shown}");
+        assert!(shown.contains("delete extra 1: more is in it than was counted"), "{shown}");
+        // One name went for the directory, which was counted.
+        assert_eq!(extras(&world), 999, "{way:?} {shown}");
+        assert!(!world.exists("dst/extra 1/8") && !world.exists("dst/extra 2"), "{way:?}");
+    }
+}
+
 #[test]
 fn nobody_is_asked_about_few_names_or_with_a_wish_said_aloud_or_in_a_dry_run() {
     for (extra, options, code) in

@@ -316,6 +316,35 @@ fn what_is_kept_beside_stays_even_where_all_goes_that_is_not_sent() {
     }
 }
 
+/// It takes the place of an older one, which was seen before, and which rules may let go.
+#[test]
+fn the_newest_version_of_what_goes_with_its_directory_is_kept() {
+    for way in WAYS {
+        let rules = ["--delete-excluded", "-fR *~", "-frisk /gone/**", "-F"];
+        for rule in rules {
+            let world = World::new();
+            world.write("src/file", "content");
+            world.write("dst/gone/q", "newest");
+            world.write("dst/gone/q~", "older");
+            world.write("dst/gone/.rsync-filter", "R *~\n");
+            for times in 1..=2 {
+                let (from, to) = (way.from("src/"), way.to("dst/"));
+                let run = world.sync(&["-ab", "--delete", "--force-delete", rule, &from, &to]);
+                assert_eq!(run.code, Some(0), "{way:?} {rule} {run:#?}");
+                assert_eq!(world.read("dst/gone/q~"), b"newest", "{way:?} {rule} {times}");
+                assert!(!world.exists("dst/gone/q"), "{way:?} {rule}");
+            }
+        }
+        let world = World::new();
+        world.write("src/gone", "content");
+        world.write("dst/gone/q", "newest");
+        world.write("dst/gone/q~", "older");
+        let run = world.fails(23, &words(way, "-b --force"));
+        assert!(run.stderr.contains("replace gone: the backups"), "{way:?} {run:#?}");
+        assert_eq!(world.read("dst/gone/q~"), b"newest", "{way:?}");
+    }
+}
+
 #[test]
 fn a_directory_with_backups_in_it_stays_whatever_is_to_take_its_place() {
     for way in WAYS {

@@ -714,6 +714,29 @@ fn a_full_directory_in_the_way_counts_as_its_names() {
     }
 }
 
+/// Of 1501 names, of which 1401 were there when they were counted.
+#[test]
+fn names_that_came_since_they_were_counted_go_within_the_limit_only() {
+    let files: Vec<_> = (0..1500).map(|no| format!("d/{no}")).collect();
+    let mut old: Vec<_> = files.iter().map(|name| (name.as_str(), vec![1; 3])).collect();
+    old.sort();
+    let mut old = tree_of(&old);
+    old.0.insert(path("d"), Node::other(deltic_core::Kind::Dir, NOW, 0o755));
+    // In the place of a file, which takes the directory's own name for one that goes; and in nobody's.
+    for (new, own) in [("d", 1), ("e", 0)] {
+        for most in [1401, 1450, 1501] {
+            let mut case = plain(tree_of(&[(new, vec![2; 10])]), old.clone());
+            case.options.delete = Delete::AtMost(most);
+            let mut session = Session::new(&case, &mut Dice::new(12));
+            session.destination.uncounted = 100;
+            let totals = session.finish();
+            assert_eq!(totals.deleted, most - own, "{new} {most}");
+            let stays = session.destination.tree.is_dir(&path("d"));
+            assert_eq!(stays, most < 1501, "{new} {most}");
+        }
+    }
+}
+
 /// What a session made of `new`, and by how many literal bytes.
 fn literal_of(case: &Case, seed: u64) -> u64 {
     let mut session = Session::new(case, &mut Dice::new(seed));

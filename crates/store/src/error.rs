@@ -149,6 +149,12 @@ pub enum StoreError {
         /// The directory.
         path: RelPath,
     },
+    /// A directory was emptied, and is not empty: it stays with what came into it meanwhile.
+    #[error("keep {path}: names came into it meanwhile")]
+    Refilled {
+        /// The directory.
+        path: RelPath,
+    },
     /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
     #[error("replace {path}: the backups of what was in it are in that directory")]
     KeepsOld {

@@ -98,6 +98,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.len_now()
     }
 
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        self.inner.only_got_names()
+    }
+
     fn has_other_names(&self) -> bool {
         self.inner.has_other_names()
     }

@@ -87,13 +87,21 @@ pub trait Tree: Send + Sync + 'static {
 }
 
 /// How [`Store::remove`] is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Going {
     /// Something else is to be in its place: it is replaced and not deleted, and what the filter says of the name itself does
     /// not count.
     pub gives_way: bool,
     /// What would go is told, and nothing does.
     pub dry_run: bool,
+    /// No more names than these go in a call; what gives way is none of them.
+    pub most: u64,
+}
+
+impl Default for Going {
+    fn default() -> Self {
+        Self { gives_way: false, dry_run: false, most: u64::MAX }
+    }
 }
 
 /// What a call of [`Store::remove`] did.
@@ -101,7 +109,8 @@ pub struct Going {
 pub struct Removed {
     /// Names that went, and what they were: some hundreds at most. A directory comes behind all that was in it.
     pub gone: Vec<(RelPath, Item)>,
-    /// Why others stayed. [`StoreError::Protected`] and [`StoreError::KeepsOld`] are told once, at the end, of the name itself.
+    /// Why others stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and [`StoreError::KeepsOld`] are told once, at the
+    /// end, of the name itself.
     pub stayed: Vec<StoreError>,
     /// Whether there is more to be removed.
     pub goes_on: bool,
@@ -173,6 +182,14 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Where that cannot be said.
     fn len_now(&self) -> Result<u64, StoreError> {
         Ok(self.meta().len)
+    }
+
+    /// Whether it is what was opened but for names that it got since, which hide whether it changed besides.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// Whether the file has other names.
@@ -345,7 +362,7 @@ pub trait Store: Tree {
     fn would_remove(&self, path: &RelPath, gives_way: bool) -> Result<u64, StoreError> {
         let mut names = 0;
         loop {
-            let some = self.remove(path, Going { gives_way, dry_run: true })?;
+            let some = self.remove(path, Going { gives_way, dry_run: true, ..Going::default() })?;
             names += some.gone.len() as u64;
             if !some.goes_on {
                 let goes = some.gone.last().is_some_and(|(last, _)| last == path);
@@ -358,8 +375,8 @@ pub trait Store: Tree {
     ///
     /// # Errors
     /// Of each, in order, those of [`Store::remove`].
-    fn remove_all(&self, paths: &[RelPath], going: Going) -> Vec<Result<Removed, StoreError>> {
-        paths.iter().map(|path| self.remove(path, going)).collect()
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
+        names.iter().map(|(path, going)| self.remove(path, *going)).collect()
     }
 
     /// Has `path` wait with a new version that waits at `leader` for [`land`](Self::land): it becomes another name of that, in

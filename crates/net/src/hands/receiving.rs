@@ -135,20 +135,19 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
-        let (mut small, mut paths, mut going) = (Vec::new(), Vec::new(), Going::default());
+        let (mut small, mut names) = (Vec::new(), Vec::new());
         for work in works {
             match work {
                 Work::Replace(file) => small.push(file),
-                Work::Remove { path, gives_way, dry_run } => {
-                    going = Going { gives_way, dry_run };
-                    paths.push(path);
+                Work::Remove { path, gives_way, dry_run, most } => {
+                    names.push((path, Going { gives_way, dry_run, most }));
                 }
                 other => unreachable!("{other:?} may not join"),
             }
         }
         // They are all of one kind.
         let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
-        let gone = self.store.remove_all(&paths, going).into_iter();
+        let gone = self.store.remove_all(&names).into_iter();
         replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
     }
 
@@ -209,8 +208,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let pairs = dirs.iter().map(|(path, meta)| (path, meta));
                 Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
             }
-            Work::Remove { path, gives_way, dry_run } => {
-                Answer::Removed(removed(self.store.remove(&path, Going { gives_way, dry_run })))
+            Work::Remove { path, gives_way, dry_run, most } => {
+                let going = Going { gives_way, dry_run, most };
+                Answer::Removed(removed(self.store.remove(&path, going)))
             }
             Work::Chart { near, names } => {
                 Answer::Charted(self.chart.draw(&self.store, near, names))
@@ -295,7 +295,9 @@ fn done(result: Result<(), StoreError>) -> Answer {
 /// Which names went, and why others stayed. What is gone already is no trouble.
 fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
     let trouble = |error: &StoreError| match error {
-        StoreError::Protected { .. } | StoreError::KeepsOld { .. } => {
+        StoreError::Protected { .. }
+        | StoreError::Refilled { .. }
+        | StoreError::KeepsOld { .. } => {
             Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
         }
         _ => failed(error),

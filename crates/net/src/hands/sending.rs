@@ -553,22 +553,21 @@ impl Patches {
 }
 
 /// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became longer
-/// may have been written over as well, so what was read of it must read the same again: then all of that was there at once,
-/// between the two readings.
-fn is_restless(
+/// may have been written over as well, and so may what got names, as of a receiver that links to alternates: what was read of
+/// it must read the same again. Then all of that was there at once, between the two readings.
+pub(super) fn is_restless(
     snapshot: &impl Snapshot,
     bears: Bears,
     reads_again: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
-    match snapshot.check_settled() {
-        Err(StoreError::Changed { .. })
-            if bears == Bears::Growth
-                && snapshot.len_now()? > snapshot.meta().len
-                && reads_again()? =>
-        {
-            Ok(true)
-        }
-        settled => settled.map(|()| false),
+    let settled = snapshot.check_settled();
+    if !matches!(settled, Err(StoreError::Changed { .. })) {
+        return settled.map(|()| false);
+    }
+    let has_grown = bears == Bears::Growth && snapshot.len_now()? > snapshot.meta().len;
+    match (has_grown || snapshot.only_got_names()?) && reads_again()? {
+        true => Ok(has_grown),
+        false => settled.map(|()| false),
     }
 }
 

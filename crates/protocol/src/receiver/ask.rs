@@ -67,9 +67,9 @@ pub enum Work {
     /// alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
     /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it `gives_way` to
-    /// something else, what rules say of the name itself does not count; in a dry run nothing goes, and what would is told.
-    /// Answer with [`Answer::Removed`].
-    Remove { path: RelPath, gives_way: bool, dry_run: bool },
+    /// something else, what rules say of the name itself does not count; in a dry run nothing goes, and what would is told. No
+    /// more names than `most` go now, what gives way not counted. Answer with [`Answer::Removed`].
+    Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
     /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of

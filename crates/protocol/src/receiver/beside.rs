@@ -171,7 +171,7 @@ impl Receiver {
             }
             Some(_) if !self.setting.options.dry_run => {
                 self.report_settled(meta.len);
-                let work = Work::Remove { path, gives_way: false, dry_run: false };
+                let work = Work::Remove { path, gives_way: false, dry_run: false, most: 1 };
                 self.jobs.ask(work, Place::LeaveOut);
             }
             _ => self.report_settled(meta.len),

@@ -45,16 +45,8 @@ impl Receiver {
 
     pub(super) fn counted(&mut self, file: FileNo, path: RelPath, names: u64) {
         // How long the list will be is not known yet.
-        let options = &self.setting.options;
-        let never = options.delete == Delete::Never && !options.remove.force;
-        let most = match options.delete {
-            Delete::AtMost(most) => most,
-            Delete::Guarded | Delete::GuardedOf(_) => GUARDED_DELETES,
-            Delete::Never if options.remove.force => GUARDED_DELETES,
-            // Only what is empty.
-            Delete::Never => 1,
-        };
-        if never && names > most {
+        let most = self.most_cleared();
+        if !self.setting.options.clears() && names > 1 {
             let message = format!("replace {path}: directory not empty");
             let trouble = Trouble { kind: TroubleKind::Failed, message };
             return self.not_cleared(file, vec![trouble]);
@@ -71,7 +63,8 @@ impl Receiver {
         }
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
-        let removal = Removal { path, gives_way: !is_deleted, weight: 0 };
+        let names = names.saturating_sub(u64::from(!is_deleted));
+        let removal = Removal { path, gives_way: !is_deleted, weight: 0, names };
         self.ask_clearing(file, removal);
     }
 
@@ -80,13 +73,36 @@ impl Receiver {
         self.jobs.ask(work, Place::Clear { file, removal });
     }
 
-    pub(super) fn cleared(&mut self, file: FileNo, removal: Removal, removed: Removed) {
-        self.tell_gone(&removal, removed.gone);
-        if !removed.troubles.is_empty() {
-            return self.not_cleared(file, removed.troubles);
+    /// How many names may make way in all.
+    fn most_cleared(&self) -> u64 {
+        let options = &self.setting.options;
+        match options.delete {
+            Delete::AtMost(most) => most,
+            Delete::Guarded | Delete::GuardedOf(_) => GUARDED_DELETES,
+            Delete::Never if options.remove.force => GUARDED_DELETES,
+            // Only what is empty.
+            Delete::Never => 0,
         }
-        if removed.goes_on {
-            return self.ask_clearing(file, removal);
+    }
+
+    pub(super) fn cleared(&mut self, file: FileNo, mut removal: Removal, removed: Removed) {
+        removal.take(&removed);
+        self.tell_gone(&removal, removed.gone);
+        let mut troubles = removed.troubles;
+        if troubles.is_empty() && removed.goes_on {
+            let dry_run = self.setting.options.dry_run;
+            if removal.names == 0 && !dry_run {
+                removal.names = self.deleting.clear_more(self.most_cleared());
+            }
+            if removal.names > 0 || dry_run {
+                return self.ask_clearing(file, removal);
+            }
+            troubles.push(removal.refilled("replace"));
+        }
+        // Names that were not there any more, or stayed.
+        self.deleting.spare_cleared(removal.names);
+        if !troubles.is_empty() {
+            return self.not_cleared(file, troubles);
         }
         match self.clearing.remove(&file) {
             Some(Cleared::File(mut candidate)) => {

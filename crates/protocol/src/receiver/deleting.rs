@@ -20,9 +20,11 @@ use super::{Extra, Place, Receiver, Removed, Work, ends};
 /// each is kept while it is being removed.
 const REMOVALS_AT_ONCE: usize = 256;
 const LARGE: usize = 32;
+/// How many names that nobody counted may go in a step.
+const MORE_AT_ONCE: u64 = 256;
 
 /// What `--force-delete` allows.
-const NO_LIMIT: u64 = u64::MAX;
+pub(super) const NO_LIMIT: u64 = u64::MAX;
 
 /// What is to go, as far as it is known.
 #[derive(Debug, Default)]
@@ -41,6 +43,8 @@ pub(super) struct Deleting {
     /// How far they are counted once more, and how many of those go.
     recounted: Taken,
     going: u64,
+    /// How many may go besides those that were counted, if more are there when it comes to that.
+    spare: u64,
     /// Names that had to go to make way, and count as deletions.
     cleared: u64,
     /// Whether the user is being asked if they go.
@@ -70,6 +74,18 @@ impl Deleting {
         fits
     }
 
+    /// How many more names may make way within `most`, and are counted: as many as go in a call.
+    pub(super) fn clear_more(&mut self, most: u64) -> u64 {
+        let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
+        self.cleared += more;
+        more
+    }
+
+    /// So many of them did not.
+    pub(super) fn spare_cleared(&mut self, names: u64) {
+        self.cleared = self.cleared.saturating_sub(names);
+    }
+
     /// The directory is not made: nothing in its place is looked at.
     pub(super) fn lose(&mut self, dir: &RelPath) {
         self.keep_later.remove(dir);
@@ -89,6 +105,8 @@ pub(super) struct Removal {
     pub(super) gives_way: bool,
     /// What it counts of [`REMOVALS_AT_ONCE`].
     pub(super) weight: usize,
+    /// How many names more may go with it: those that were counted, or all else would bind what was there then only.
+    pub(super) names: u64,
 }
 
 /// How many names may be removed where so many are listed: by accident, few; by will, as many as were said. A number is said
@@ -297,6 +315,7 @@ impl Receiver {
 
     fn remove_all(&mut self) {
         self.deleting.removing = true;
+        self.deleting.spare = self.most_deletes().saturating_sub(self.deleting.names_to_go());
         self.remove_more();
     }
 
@@ -314,7 +333,7 @@ impl Receiver {
     pub(super) fn remove(&mut self, path: RelPath, names: u64) {
         let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
         self.deleting.out += weight;
-        self.ask_removal(Removal { path, gives_way: false, weight });
+        self.ask_removal(Removal { path, gives_way: false, weight, names });
     }
 
     fn ask_removal(&mut self, removal: Removal) {
@@ -402,14 +421,27 @@ impl Receiver {
         self.hold_back(self.deleting.names_to_go());
     }
 
-    pub(super) fn removed(&mut self, removal: Removal, removed: Removed) {
+    pub(super) fn removed(&mut self, mut removal: Removal, removed: Removed) {
+        removal.take(&removed);
         self.tell_gone(&removal, removed.gone);
         // What rules protect stays as the user wishes.
         removed.troubles.into_iter().for_each(|trouble| self.found(trouble));
-        match removed.goes_on {
-            true => self.ask_removal(removal),
-            false => self.deleting.out -= removal.weight,
+        if removed.goes_on && self.may_go_on(&mut removal) {
+            return self.ask_removal(removal);
         }
+        self.deleting.out -= removal.weight;
+        if removed.goes_on {
+            self.tell_trouble(removal.refilled("delete"));
+        }
+    }
+
+    /// Whether more may go: what was counted of it, and else what the limits leave.
+    fn may_go_on(&mut self, removal: &mut Removal) -> bool {
+        if removal.names == 0 {
+            removal.names = self.deleting.spare.min(MORE_AT_ONCE);
+            self.deleting.spare -= removal.names;
+        }
+        removal.names > 0 || self.setting.options.dry_run
     }
 
     /// Tells what went, or would; what gives way is replaced itself, not deleted.
@@ -427,7 +459,23 @@ impl Receiver {
 impl Removal {
     /// The next step of it.
     pub(super) fn work(&self, dry_run: bool) -> Work {
-        Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run }
+        let most = if dry_run { NO_LIMIT } else { self.names };
+        Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
+    }
+
+    /// Counts what went.
+    pub(super) fn take(&mut self, removed: &Removed) {
+        let gone = removed.gone.iter().filter(|(path, _)| !self.gives_way || *path != self.path);
+        self.names = self.names.saturating_sub(gone.count() as u64);
+    }
+
+    /// Why no more of it goes.
+    pub(super) fn refilled(&self, action: &str) -> Trouble {
+        let message = format!(
+            "{action} {}: more is in it than was counted, and than may go; what is left stays",
+            self.path
+        );
+        Trouble { kind: TroubleKind::DeleteLimit, message }
     }
 }
 
@@ -457,6 +505,10 @@ mod tests {
         assert!(!deleting.clear(3, 5));
         assert!(deleting.clear(2, 5));
         assert_eq!(deleting.names_to_go(), 5);
+        // What is in a directory beyond what was counted, when it goes.
+        assert_eq!([deleting.clear_more(7), deleting.clear_more(7)], [2, 0]);
+        deleting.spare_cleared(1);
+        assert_eq!(deleting.names_to_go(), 6);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::limits::MAX_NAMES;
 use crate::options::Missing;
 use crate::report::{Trouble, TroubleKind};
 
+use super::deleting::NO_LIMIT;
 use super::{Place, Receiver, Work};
 
 impl Receiver {
@@ -67,6 +68,8 @@ impl Receiver {
             let message = format!("delete {path}: directory not empty; --force allows it");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
-        self.remove(path, names);
+        // Where all may go, what comes into it may as well.
+        let most = if names > 1 { NO_LIMIT } else { names };
+        self.remove(path, most);
     }
 }

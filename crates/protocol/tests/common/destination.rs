@@ -74,6 +74,8 @@ pub struct Destination {
     pub whole_passes: usize,
     /// Files that were given other names.
     inodes: u64,
+    /// So many names came into each directory since they were counted.
+    pub uncounted: u64,
 }
 
 /// How bytes came to their place.
@@ -149,6 +151,7 @@ impl Destination {
             placed: Vec::new(),
             whole_passes: 0,
             inodes: 0,
+            uncounted: 0,
         }
     }
 
@@ -212,13 +215,13 @@ impl Destination {
                     if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
                     {
                         let path = dir.join(&entry.name).unwrap();
-                        let names = self.tree.count(&path);
+                        let names = self.count(&path);
                         extras.push(deltic_protocol::receiver::Extra { name: entry.name, names });
                     }
                 }
                 Answer::Extra(Ok((extras, None)))
             }
-            Work::Count { path, .. } => Answer::Counted(self.tree.count(&path)),
+            Work::Count { path, .. } => Answer::Counted(self.count(&path)),
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),
@@ -232,7 +235,7 @@ impl Destination {
                 self.visible();
                 Answer::Done(Ok(()))
             }
-            Work::Remove { path, dry_run, .. } => {
+            Work::Remove { path, gives_way, dry_run, most } => {
                 if dry_run {
                     let below = self.tree.0.iter().filter(|(at, _)| at.starts_with(&path));
                     let gone = below.map(|(at, node)| (at.clone(), Item::of(&node.meta.kind)));
@@ -244,16 +247,19 @@ impl Destination {
                     let troubles = vec![setback.trouble];
                     return Answer::Removed(Removed { troubles, ..Removed::default() });
                 }
-                // A step is one name.
-                let gone = self.tree.remove_one(&path);
-                let gone = gone.map(|(path, node)| (path, Item::of(&node.meta.kind)));
+                // A step is one name, and what gives way goes with the last one in it.
+                let mut gone = Vec::new();
+                if most > 0 && !(gives_way && self.tree.count(&path) == 1) {
+                    gone.extend(self.tree.remove_one(&path));
+                }
+                if gives_way && self.tree.count(&path) == 1 {
+                    gone.extend(self.tree.remove_one(&path));
+                }
                 self.bump(&path);
+                let item = |(path, node): (RelPath, Node)| (path, Item::of(&node.meta.kind));
+                let gone = gone.into_iter().map(item).collect();
                 let goes_on = self.tree.count(&path) > 0;
-                Answer::Removed(Removed {
-                    gone: gone.into_iter().collect(),
-                    troubles: Vec::new(),
-                    goes_on,
-                })
+                Answer::Removed(Removed { gone, troubles: Vec::new(), goes_on })
             }
             Work::SetDirs { dirs, .. } => {
                 self.visible();
@@ -754,6 +760,12 @@ impl Destination {
     }
 
     /// Whether what is read of another name is there still.
+    /// How many names go with `path`, as far as is known.
+    fn count(&self, path: &RelPath) -> u64 {
+        let late = if self.tree.is_dir(path) { self.uncounted } else { 0 };
+        self.tree.count(path) - late
+    }
+
     fn check_unchanged(&mut self, handle: Handle) -> Done {
         let Some((path, node)) = self.slot(handle).lent.clone() else { return Ok(()) };
         let is_it = |now: &Node| Arc::ptr_eq(&now.bytes, &node.bytes);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Going, Keep, STAGING_NAME, Store, StoreError};
 
-const MAKE_WAY: Going = Going { gives_way: true, dry_run: false };
+const MAKE_WAY: Going = Going { gives_way: true, dry_run: false, most: u64::MAX };
 
 /// What goes with `at` in all, and why the rest stays.
 fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, Item)>, Vec<String>) {
@@ -231,6 +231,26 @@ fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
     assert_eq!(store.look(&RelPath::root()).expect("look"), Some(dir_meta()));
 }
 
+fn no_more_names_go_in_a_call_than_may(store: &impl Store) {
+    for going in [Going::default(), MAKE_WAY] {
+        store.make_dir(&path("some"), None).expect("make a directory");
+        store.make_dir(&path("some/dir"), None).expect("make a directory");
+        for file in ["some/1", "some/2", "some/dir/3"] {
+            put(store, file, b"x");
+        }
+        let goes = |most| {
+            let removed = store.remove(&path("some"), Going { most, ..going }).expect("remove");
+            assert!(removed.stayed.is_empty(), "{removed:?}");
+            (removed.gone.len(), removed.goes_on)
+        };
+        assert_eq!([goes(2), goes(0), goes(1)], [(2, true), (0, true), (1, true)]);
+        match going.gives_way {
+            true => assert_eq!(goes(1), (2, false), "it is none of them itself"),
+            false => assert_eq!([goes(1), goes(1)], [(1, true), (1, false)]),
+        }
+    }
+}
+
 fn removing_takes_everything_below(store: &impl Store) {
     for dir in ["a", "a/b", "a/b/c", "a/d", "kept"] {
         store.make_dir(&path(dir), None).expect("make a directory");
@@ -259,6 +279,7 @@ fn removing_takes_everything_below(store: &impl Store) {
     assert_eq!(gone(store, "a", Going::default()), (removed, stayed));
     assert_eq!(names(store, &path("")), [b"kept"]);
     assert_eq!(bytes(store, "kept/file"), b"x");
+    no_more_names_go_in_a_call_than_may(store);
     let root = store.remove(&RelPath::root(), Going::default());
     assert!(matches!(root, Err(StoreError::BadName { .. })), "{root:?}");
     store.flush().expect("flush");

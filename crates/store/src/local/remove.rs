@@ -44,8 +44,9 @@ struct Frame {
     judges: [Judge; 2],
     /// Of each entry its name and what it is.
     entries: Packed,
-    /// Those that are left; the last is the next.
-    left: Vec<packed::At>,
+    /// In this order, of which so many were seen.
+    order: Vec<packed::At>,
+    seen: usize,
     /// What could not be listed: it may be empty even so.
     unread: Option<StoreError>,
     stays: Stays,
@@ -60,6 +61,8 @@ enum Stays {
     Backups,
     /// Some of what is in it is protected.
     Protected,
+    /// Names came into it while it was emptied.
+    Refilled,
     /// Some of what is in it could not be removed, which is told.
     Failed,
 }
@@ -125,9 +128,10 @@ pub(super) fn remove_after(
     (path, going): (&RelPath, Going),
     last: &mut Option<Site>,
 ) -> Result<Removed, StoreError> {
-    let under_way = lock(&store.removals.0).remove(path).filter(|removal| removal.going == going);
+    let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
+    let under_way = lock(&store.removals.0).remove(path).filter(is_its);
     let mut removal = match under_way {
-        Some(removal) => removal,
+        Some(removal) => Removal { going, ..removal },
         None => {
             let site = Site::of(store, path, last.take())?;
             Removal::begin(store, last.insert(site), going)?
@@ -186,6 +190,9 @@ impl Removal {
                 None => self.leave(store, &mut held),
             };
             self.note(step);
+            if self.done.goes_on {
+                return;
+            }
         }
         if !self.going.dry_run {
             self.path.split_last().inspect(|(dir, _)| store.touched.add(dir));
@@ -193,6 +200,7 @@ impl Removal {
         let path = || self.path.clone();
         self.done.stayed.extend(match self.stays {
             Stays::Protected => Some(StoreError::Protected { path: path() }),
+            Stays::Refilled => Some(StoreError::Refilled { path: path() }),
             Stays::Backups if self.going.gives_way => Some(StoreError::KeepsOld { path: path() }),
             Stays::No | Stays::Backups | Stays::Failed => None,
         });
@@ -205,6 +213,7 @@ impl Removal {
         held: &mut Held,
         (name, item): (Name, Item),
     ) -> Result<(), StoreError> {
+        let is_spent = self.is_spent();
         let frame = self.frames.last_mut().expect("it is an entry of one");
         let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
         if is_staging_name(name.as_bytes()) {
@@ -219,10 +228,20 @@ impl Removal {
             self.stay(Stays::Protected);
             return Ok(());
         }
+        if store.is_backup(&name) {
+            // Whatever rules say: it may be of this run.
+            self.stay(Stays::Backups);
+            return Ok(());
+        }
         match item {
             Item::Dir => {
                 let scope = Arc::clone(&frame.scope);
                 self.enter(store, &path, &scope)
+            }
+            _ if is_spent => {
+                frame.seen -= 1;
+                self.done.goes_on = true;
+                Ok(())
             }
             item => self.take_file(store, dir, (&name, &path, item)),
         }
@@ -262,9 +281,9 @@ impl Removal {
         }
         let scope = store.scopes.enter(above, path, &*store.root)?;
         let judges = judges(store, path, &scope)?;
-        let (entries, left, stays) = (Packed::default(), Vec::new(), Stays::No);
-        let mut frame =
-            Frame { path: path.clone(), scope, judges, entries, left, unread: None, stays };
+        let (entries, order, seen) = (Packed::default(), Vec::new(), 0);
+        let (path, unread, stays) = (path.clone(), None, Stays::No);
+        let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
         let read = match frame.read(store) {
             // What is empty goes all the same.
             Err(error @ StoreError::Denied { .. }) => {
@@ -279,7 +298,14 @@ impl Removal {
 
     /// Removes the directory of the last frame, whose entries are gone, unless it stays for some that are not.
     fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
-        let Some(Frame { path, unread, stays, .. }) = self.frames.pop() else { return Ok(()) };
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        let gives_way = self.going.gives_way && self.frames.is_empty();
+        if frame.stays == Stays::No && !gives_way && self.is_spent() {
+            self.frames.push(frame);
+            self.done.goes_on = true;
+            return Ok(());
+        }
+        let Frame { path, unread, stays, .. } = frame;
         self.stay(stays);
         if stays != Stays::No {
             return Ok(());
@@ -289,11 +315,20 @@ impl Removal {
             let dir = held.hold(store, &above).at(REMOVE, &path)?;
             match (dir.remove_dir(&name), unread) {
                 (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
+                (Err(Errno::NOTEMPTY), None) => {
+                    self.stay(Stays::Refilled);
+                    return Ok(());
+                }
                 (removed, _) => removed.at(REMOVE, &path)?,
             }
         }
         self.done.gone.push((path, Item::Dir));
         Ok(())
+    }
+
+    /// Whether as many names went in this call as may.
+    fn is_spent(&self) -> bool {
+        self.done.gone.len() as u64 >= self.going.most
     }
 
     /// Notes why something stayed, if it did, and what it is in with it. What vanished is no trouble.
@@ -317,7 +352,7 @@ impl Removal {
 impl Frame {
     /// Notes what is in the directory. There may be very much.
     fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
-        let Self { path, entries, left, .. } = self;
+        let Self { path, entries, order, .. } = self;
         let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
         let mut line = Vec::new();
         let mut put = |name: &[u8], file_type: FileType| {
@@ -331,7 +366,7 @@ impl Frame {
             line.push(ITEMS.iter().position(|one| *one == item).unwrap_or_default() as u8);
             line.extend_from_slice(name.as_bytes());
             let crowded = |_| StoreError::new(REMOVE, path, Errno::OVERFLOW);
-            left.push(entries.push(&line).map_err(crowded)?);
+            order.push(entries.push(&line).map_err(crowded)?);
             Ok(())
         };
         let mut whole = Ok(());
@@ -341,12 +376,13 @@ impl Frame {
             }
         })
         .at(REMOVE, path)?;
-        left.sort_unstable_by(|one, other| entries.get(*other)[1..].cmp(&entries.get(*one)[1..]));
+        order.sort_unstable_by(|one, other| entries.get(*one)[1..].cmp(&entries.get(*other)[1..]));
         whole
     }
 
     fn next(&mut self) -> Option<(Name, Item)> {
-        let (item, name) = self.entries.get(self.left.pop()?).split_first()?;
+        let (item, name) = self.entries.get(*self.order.get(self.seen)?).split_first()?;
+        self.seen += 1;
         Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
     }
 }

@@ -106,6 +106,10 @@ impl LocalSnapshot {
         self.version
     }
 
+    fn version_now(&self) -> Result<Version, StoreError> {
+        fs::fstat(&self.file).map(|stat| Version::of(&stat)).at("read", &self.path)
+    }
+
     /// Whether both are of one file, whatever it was called.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.version.inode == other.version.inode
@@ -128,7 +132,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
-        let now = Version::of(&fs::fstat(&self.file).at("read", &self.path)?);
+        let now = self.version_now()?;
         let is_linked = || self.gets_names && now.is_but_for_more_names(self.version);
         if now == self.version || is_linked() {
             Ok(())
@@ -145,7 +149,11 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn len_now(&self) -> Result<u64, StoreError> {
-        Ok(Version::of(&fs::fstat(&self.file).at("read", &self.path)?).len)
+        Ok(self.version_now()?.len)
+    }
+
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        Ok(self.version_now()?.is_but_for_more_names(self.version))
     }
 
     fn has_other_names(&self) -> bool {

@@ -535,7 +535,12 @@ impl Inner {
 
     /// Whether the old version `name` is kept in the directory that it was in, when it is removed.
     pub(super) fn backs_up_beside(&self, name: &Name) -> bool {
-        self.backup.as_ref().is_some_and(|backup| backup.is_beside() && !backup.is_one(name))
+        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(name)
+    }
+
+    /// Whether `name` is that of an old version which was kept beside others.
+    pub(super) fn is_backup(&self, name: &Name) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.is_one(name))
     }
 }
 
@@ -769,9 +774,9 @@ impl Store for LocalStore {
         remove_after(&self.0, (path, going), &mut None)
     }
 
-    fn remove_all(&self, paths: &[RelPath], going: Going) -> Vec<Result<Removed, StoreError>> {
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
         let mut last = None;
-        paths.iter().map(|path| remove_after(&self.0, (path, going), &mut last)).collect()
+        names.iter().map(|(path, going)| remove_after(&self.0, (path, *going), &mut last)).collect()
     }
 
     fn flush(&self) -> Result<(), StoreError> {

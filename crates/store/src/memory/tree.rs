@@ -166,8 +166,8 @@ impl TreeState {
         let mut judge = scopes.judge_in(Arc::clone(&scope), &dir);
         let mut removed = Removed::default();
         if going.gives_way || judge.admits(&name, is_dir) {
-            self.take((scopes, &scope), path, &mut removed.gone)?;
-            let stays = self.find(path).is_ok_and(|node| node.is_some());
+            self.take((scopes, &scope, going), path, &mut removed)?;
+            let stays = !removed.goes_on && self.find(path).is_ok_and(|node| node.is_some());
             removed.stayed.extend(stays.then(|| StoreError::Protected { path: path.clone() }));
         }
         Ok(removed)
@@ -175,9 +175,9 @@ impl TreeState {
 
     fn take(
         &mut self,
-        (scopes, scope): (&Scopes, &Arc<Scope>),
+        (scopes, scope, going): (&Scopes, &Arc<Scope>, Going),
         path: &RelPath,
-        gone: &mut Vec<(RelPath, Item)>,
+        removed: &mut Removed,
     ) -> Result<(), StoreError> {
         let item = Item::of(&self.get(path).at("remove", path)?.meta.kind);
         let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
@@ -189,16 +189,24 @@ impl TreeState {
             for (name, is_dir) in below {
                 if judge.admits_as(&name, is_dir, Fate::Goes) {
                     let below = path.join(&name).map_err(|_| bad_name(path))?;
-                    self.take((scopes, &scope), &below, gone)?;
+                    self.take(
+                        (scopes, &scope, Going { gives_way: false, ..going }),
+                        &below,
+                        removed,
+                    )?;
                 }
             }
             if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
                 return Ok(());
             }
         }
+        if !going.gives_way && removed.gone.len() as u64 >= going.most {
+            removed.goes_on = true;
+            return Ok(());
+        }
         self.dirs.remove(path);
         self.dirs.entry(dir).or_default().remove(&name);
-        gone.push((path.clone(), item));
+        removed.gone.push((path.clone(), item));
         Ok(())
     }
 
