@@ -69,7 +69,7 @@ impl Versions {
             Tree([(path("a"), node)].into())
         };
         let mut case = Case::random(0);
-        (case.new, case.old) = (tree(&self.new, 8), tree(&self.old, 0));
+        (case.new, case.old) = (tree(&self.new, 8), tree(&self.old, 7));
         (case.roots, case.cut) = (None, None);
         case.leftovers.clear();
         case.interrupted.clear();
