@@ -139,15 +139,10 @@ const HEAD_BYTES: usize = KEY_BYTES + CHECK_BYTES;
 )]
 mod tests {
     use super::*;
+    use crate::cache::tests::{others, version};
     use deltic_core::Timestamp;
     use std::fs;
     use tempfile::TempDir;
-
-    /// The `n`th of many versions of as many files, changed long ago.
-    fn version(n: u64) -> Version {
-        let at = |secs| Timestamp { secs, nanos: 1 };
-        Version { inode: (1, n), len: n, modified: at(5), changed: at(6), names: 1 }
-    }
 
     fn recipes(most: u64) -> (TempDir, Recipes) {
         let dir = tempfile::tempdir().unwrap();
@@ -163,14 +158,7 @@ mod tests {
         recipes.note(&is, Moment::now(), b"notes");
         let again = Recipes::open(dir.path()).unwrap();
         assert_eq!(again.find(&is).as_deref(), Some(&b"notes"[..]));
-        let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
-        for other in [
-            Version { inode: (2, 7), ..is },
-            Version { inode: (1, 8), ..is },
-            Version { len: 8, ..is },
-            Version { modified: later(is.modified), ..is },
-            Version { changed: later(is.changed), ..is },
-        ] {
+        for other in others(is) {
             assert_eq!(recipes.find(&other), None, "{other:?}");
         }
         recipes.note(&is, Moment::now(), b"others");

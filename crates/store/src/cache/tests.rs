@@ -16,9 +16,21 @@ use tempfile::TempDir;
 use super::*;
 
 /// The `n`th of many versions of as many files, changed long ago.
-fn version(n: u64) -> Version {
+pub(super) fn version(n: u64) -> Version {
     let at = |secs| Timestamp { secs, nanos: 1 };
     Version { inode: (1, n), len: n, modified: at(5), changed: at(6), names: 1 }
+}
+
+/// Versions that differ from this one in one thing each.
+pub(super) fn others(is: Version) -> [Version; 5] {
+    let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
+    [
+        Version { inode: (is.inode.0 + 1, is.inode.1), ..is },
+        Version { inode: (is.inode.0, is.inode.1 + 1), ..is },
+        Version { len: is.len + 1, ..is },
+        Version { modified: later(is.modified), ..is },
+        Version { changed: later(is.changed), ..is },
+    ]
 }
 
 fn digest(n: u64) -> Digest {
@@ -54,15 +66,7 @@ fn what_was_noted_is_found_and_no_other_version_is() {
     assert!(!knows(&cache, 7));
     note(&cache, 7);
     assert!(knows(&cache, 7) && !knows(&cache, 8));
-    let is = version(7);
-    let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
-    for other in [
-        Version { inode: (2, 7), ..is },
-        Version { inode: (1, 8), ..is },
-        Version { len: 8, ..is },
-        Version { modified: later(is.modified), ..is },
-        Version { changed: later(is.changed), ..is },
-    ] {
+    for other in others(version(7)) {
         assert_eq!(cache.find(&other), None, "{other:?}");
     }
     let again = Cache::open(dir.path()).unwrap();
