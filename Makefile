@@ -75,7 +75,7 @@ end-to-end: toolchain
 	$(bench) kill --runs 20 --size 32MiB --peers deltic --out $(out)
 	$(bench) enospc --steps 8 --peers deltic --out $(out)
 	$(bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
-	$(bench) again --size 40MiB --peers deltic --runs 2 --inplace --out $(out)
+	$(bench) again --size 40MiB --peers deltic --runs 2 --out $(out)
 	if tools/ensure.sh rsync rsync; then \
 	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
 	else \

@@ -249,6 +249,37 @@ fn the_destination_itself_is_no_place_for_old_versions_without_a_suffix() {
     }
 }
 
+/// A live file where the old version of another one would be kept, and both change.
+#[test]
+fn old_versions_that_would_come_to_one_place_are_both_kept() {
+    for (way, (options, of, kept)) in WAYS.into_iter().cycle().zip([
+        ("-ab", "~", ["~~", "~~~"]),
+        ("-ab --no-whole-file", "~", ["~~", "~~~"]),
+        ("-ab --inplace", "~", ["~~", "~~~"]),
+        ("-ab --delay-updates", "~", ["~~", "~~~"]),
+    ]) {
+        let world = World::new();
+        let names: Vec<_> = (0..20).map(|n| format!("f{n}")).collect();
+        for name in &names {
+            for (dir, first, other) in [("src", "new", "new live"), ("dst", "old", "old live")] {
+                world.write(format!("{dir}/{name}"), first);
+                world.write(format!("{dir}/{name}{of}"), other);
+            }
+            for end in ["", of] {
+                world.set_time(format!("dst/{name}{end}"), 1_000_000_000);
+            }
+        }
+        world.ok(&format!("{options} {} {}", way.from("src/"), way.to("dst")));
+        for name in &names {
+            let read = |end: &str| world.read(format!("dst/{name}{end}"));
+            assert_eq!((read(""), read(of)), (b"new".to_vec(), b"new live".to_vec()), "{options}");
+            let mut old = kept.map(read);
+            old.sort();
+            assert_eq!(old, [b"old".to_vec(), b"old live".to_vec()], "{options} {name}");
+        }
+    }
+}
+
 /// As in rsync what is listed is right in the end, and the old version is kept one further.
 #[test]
 fn an_old_version_takes_no_place_of_what_is_listed() {

@@ -265,7 +265,7 @@ impl Receiver {
 
     /// Begins an attempt: with the old version, if it is to be matched against.
     fn begin(&mut self, file: FileNo) {
-        let Options { dry_run, strategy, .. } = self.setting.options;
+        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.way());
         // Strategies of the papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.files.begin(file);

@@ -4,9 +4,9 @@
 //! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
 //! old version.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use deltic_core::meta::Scope;
 use deltic_core::{Meta, Name, RelPath, See};
@@ -25,7 +25,7 @@ use super::stage::discard;
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
-use crate::{Filter, Keep, StoreError, Unset};
+use crate::{Filter, Keep, StoreError, Unset, lock};
 
 /// Where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,18 @@ pub struct Backup {
 
 /// What a run was told of that stands, or will, where old versions could be kept: nothing else is to take its place.
 #[derive(Debug, Default)]
-pub(super) struct Listed(RwLock<HashSet<RelPath>>);
+pub(super) struct Listed {
+    names: RwLock<HashSet<RelPath>>,
+    given: Mutex<HashMap<RelPath, RelPath>>,
+}
+
+/// Places that are somebody's.
+struct Taken<'a> {
+    /// What is listed.
+    names: RwLockReadGuard<'a, HashSet<RelPath>>,
+    /// Where old versions are kept of what is listed there itself, or could not be kept in their first place: of which paths.
+    given: &'a Mutex<HashMap<RelPath, RelPath>>,
+}
 
 impl Listed {
     /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on its way to
@@ -48,9 +59,26 @@ impl Listed {
     pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.may_go_to(path)).peekable();
         if taken.peek().is_some() {
-            let mut listed = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut listed = self.names.write().unwrap_or_else(PoisonError::into_inner);
             listed.extend(taken.cloned());
         }
+    }
+
+    fn taken(&self) -> Taken<'_> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        Taken { names, given: &self.given }
+    }
+}
+
+impl Taken<'_> {
+    /// Whether the old version at `of` may be kept at `path`, which is its own from then on. Where others may come as well, it
+    /// `meets` them.
+    fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
+        if self.names.contains(path) {
+            return false;
+        }
+        !(meets || self.names.contains(of))
+            || lock(self.given).entry(path.clone()).or_insert_with(|| of.clone()) == of
     }
 }
 
@@ -67,7 +95,7 @@ impl Backup {
     /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name.
     fn keep(
         &self,
-        (root, listed): (&Dir, &HashSet<RelPath>),
+        (root, taken): (&Dir, &Taken<'_>),
         (place, goes): (&Place, Goes),
         copy: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
@@ -77,7 +105,7 @@ impl Backup {
         if file_type(&stat).is_dir() || goes == Goes::Removed && self.is_one(&place.name) {
             return Ok(());
         }
-        let spot = self.spot(root, place, listed)?;
+        let spot = self.spot(root, place, taken)?;
         if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(());
         }
@@ -88,12 +116,12 @@ impl Backup {
         self.put(root, (place, &spot), put).at(BACK_UP, &place.path)
     }
 
-    /// Where the old version at `place` is kept: behind what is `listed`, each of which has its own old version's place.
+    /// Where the old version at `place` is kept: behind what is `taken`.
     fn spot<'a>(
         &self,
         root: &Dir,
         place: &'a Place,
-        listed: &HashSet<RelPath>,
+        taken: &Taken<'_>,
     ) -> Result<Spot<'a>, StoreError> {
         let bad_name = || StoreError::BadName { action: BACK_UP, path: place.path.clone() };
         let mut of = place.path.clone();
@@ -107,7 +135,7 @@ impl Backup {
                 RelPath::parse(&all.join(&b'/')).map_err(|_| bad_name())
             });
             match path.transpose()? {
-                Some(path) if listed.contains(&path) => of = path,
+                Some(path) if !taken.gives(&path, &place.path, of != place.path) => of = path,
                 _ => {
                     let tree = |dir: &NamedDir| mirror(dir.make_all()?, root, &above);
                     let tree = self.dir.as_ref().map(tree).transpose();
@@ -195,10 +223,9 @@ impl Inner {
     pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
         let Some(backup) = &self.backup else { return Ok(()) };
         self.touched.add(&place.dir_path);
-        let listed = self.listed.0.read().unwrap_or_else(PoisonError::into_inner);
-        backup.keep((&self.root, &listed), (place, goes), |to, name| {
-            self.copy_away(place, (to, name))
-        })
+        let taken = self.listed.taken();
+        backup
+            .keep((&self.root, &taken), (place, goes), |to, name| self.copy_away(place, (to, name)))
     }
 
     /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
@@ -209,14 +236,14 @@ impl Inner {
         (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
     ) -> Result<Unset, StoreError> {
         let Some(backup) = &self.backup else { return Ok(Unset::default()) };
-        let listed = self.listed.0.read().unwrap_or_else(PoisonError::into_inner);
-        let spot = backup.spot(&self.root, place, &listed)?;
+        let taken = self.listed.taken();
+        let spot = backup.spot(&self.root, place, &taken)?;
         if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(Unset::default());
         }
         if let Some(other) = other {
             let other = Place::of(&self.root, BACK_UP, other)?;
-            let kept = backup.spot(&self.root, &other, &listed)?;
+            let kept = backup.spot(&self.root, &other, &taken)?;
             self.touched.add(&place.dir_path);
             let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
             backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;

@@ -68,7 +68,8 @@ impl<S: Store> ReceivingHands<S> {
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.recipes.forget(*old));
-            if let (Some(version), Some(new)) = (version, &new) {
+            // What is not flushed may be lost, and the recipe not.
+            if let (Some(version), Some(new), true) = (version, &new, self.durable) {
                 let named = (&self.key_of(&slot), self.terms);
                 self.recipes.note((version, begun), new, named, &proof);
             }
