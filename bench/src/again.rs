@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ use crate::data::{PIECE, Random, write_base};
 use crate::e2e::tabulate;
 use crate::files::same_content;
 use crate::peer::{Peer, Programs, Task};
-use crate::run::{Rig, Transfer, helper, progress};
+use crate::run::{Places, Rig, Transfer, helper, progress};
 use crate::size::Size;
 use crate::table::{FIGURES, Table, medians};
 
@@ -36,19 +36,15 @@ pub(crate) struct Options {
     /// Before each sync, let the system forget what it read of the old version (root only)
     #[arg(long)]
     cold: bool,
-    /// Where the data goes
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
-    /// Where the tables go
-    #[arg(long, default_value = "bench/out")]
-    out: PathBuf,
+    #[command(flatten)]
+    at: Places,
     #[command(flatten)]
     programs: Programs,
 }
 
 pub(crate) fn again(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.dir)?;
+    let rig = Rig::new(&options.programs, &options.at.dir)?;
     let new = rig.path("new");
     progress(&format!("writing {}", options.size));
     write_base(&new, options.size.bytes(), options.size.bytes())?;
@@ -79,7 +75,7 @@ pub(crate) fn again(options: &Options) -> Result<()> {
     let of: Vec<(Peer, Transfer)> =
         options.peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
     tabulate(&[options.size.to_string()], &of, &mut table);
-    table.publish(&options.out, "again")
+    table.publish(&options.at.out, "again")
 }
 
 /// Writes over some places of the file, which gets a time of its own in the past.

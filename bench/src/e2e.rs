@@ -11,7 +11,7 @@ use crate::data::{Edit, write_base, write_edited};
 use crate::files::same_content;
 use crate::peer::{Peer, Programs, Task};
 use crate::release::ReleasePair;
-use crate::run::{Rig, Transfer, progress};
+use crate::run::{Places, Rig, Transfer, progress};
 use crate::size::Size;
 use crate::table::{FIGURES, Table, figures, medians, ratios};
 
@@ -35,12 +35,8 @@ pub(crate) struct Options {
     /// Without compression, with it, or each in turn
     #[arg(long, value_enum, default_value_t = Compress::Both)]
     compress: Compress,
-    /// Where the data goes
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
-    /// Where the tables go
-    #[arg(long, default_value = "bench/out")]
-    out: PathBuf,
+    #[command(flatten)]
+    at: Places,
     #[command(flatten)]
     programs: Programs,
 }
@@ -71,7 +67,7 @@ struct Case {
 
 pub(crate) fn e2e(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.dir)?;
+    let rig = Rig::new(&options.programs, &options.at.dir)?;
     let mut header = vec!["file", "compress", "peer"];
     header.extend(FIGURES);
     let mut table = Table::new(&header);
@@ -92,7 +88,7 @@ pub(crate) fn e2e(options: &Options) -> Result<()> {
         compare(options, &rig, &case, &mut table)?;
     }
     progress("");
-    table.publish(&options.out, "e2e")
+    table.publish(&options.at.out, "e2e")
 }
 
 fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Result<()> {

@@ -18,7 +18,7 @@ use crate::measured::adopt_orphans;
 use crate::peer::{Peer, Programs, Stats, Task};
 use crate::processes::{Running, Victim};
 use crate::relay::Passed;
-use crate::run::{Rig, progress, shown};
+use crate::run::{Places, Rig, progress, shown};
 use crate::size::Size;
 use crate::table::{Table, median};
 
@@ -36,12 +36,8 @@ pub(crate) struct Options {
     /// Seed of the data, the moments and the victims [default: from the clock]
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the data goes
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
-    /// Where the table goes
-    #[arg(long, default_value = "bench/out")]
-    out: PathBuf,
+    #[command(flatten)]
+    at: Places,
     #[command(flatten)]
     programs: Programs,
 }
@@ -112,7 +108,7 @@ pub(crate) fn kill(options: &Options) -> Result<()> {
             broken.extend(peer.is_deltic().then_some(run));
         }
     }
-    table.publish(&options.out, "kill")?;
+    table.publish(&options.at.out, "kill")?;
     if !broken.is_empty() {
         bail!("{} kills broke a promise; seed {seed}", broken.len());
     }
@@ -121,7 +117,7 @@ pub(crate) fn kill(options: &Options) -> Result<()> {
 
 impl Stage {
     fn new(options: &Options, seed: u64) -> Result<Self> {
-        let rig = Rig::new(&options.programs, &options.dir)?;
+        let rig = Rig::new(&options.programs, &options.at.dir)?;
         rig.write_shell("relay", &rig.path("passed"))?;
         let (old, new) = trees(options.size.bytes() as usize, seed);
         new.write(&rig.path("new"))?;

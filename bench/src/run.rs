@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use tempfile::TempDir;
 
 use crate::measured::Cost;
@@ -29,6 +30,17 @@ pub(crate) struct Transfer {
     pub(crate) near_peak: u64,
     pub(crate) far_peak: u64,
     pub(crate) stats: Stats,
+}
+
+/// Where a benchmark puts things.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Places {
+    /// Where the data goes
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub(crate) dir: PathBuf,
+    /// Where the tables go
+    #[arg(long, default_value = "bench/out")]
+    pub(crate) out: PathBuf,
 }
 
 /// A private directory with the fake remote shell and the files that the wrappers write.

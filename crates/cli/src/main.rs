@@ -41,14 +41,15 @@ use exit::Exit;
 fn main() -> ExitCode {
     let parsed = args::parse(std::env::args_os());
     let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
-    if let Some(program) = std::env::args_os().next().filter(|_| !is_far) {
-        popt::warn(&program);
+    let stands_in = !is_far && output::stands_in();
+    if stands_in {
+        popt::warn();
     }
     let exit = match parsed {
         Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)),
         Err(error) => args::explain(&error),
     };
-    if exit != Exit::Success && !is_far && output::stands_in() {
+    if exit != Exit::Success && stands_in {
         output::note(&format!("{}\n", output::ending(exit)));
     }
     exit.into()

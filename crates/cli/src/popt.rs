@@ -1,7 +1,6 @@
 //! Aliases that rsync's library of options reads from files (`rsync alias --mirror -a --delete`). They are not read here, and
 //! that is said where the program is called as rsync.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -9,13 +8,10 @@ use std::path::{Path, PathBuf};
 
 use deltic_core::path::printable;
 
-use crate::{args, output};
+use crate::output;
 
-/// Says which files have aliases for a program of the name `program`, if that is rsync.
-pub(crate) fn warn(program: &OsStr) {
-    if !args::is_rsync(program) {
-        return;
-    }
+/// Says which files have aliases of rsync.
+pub(crate) fn warn() {
     let own = std::env::var_os("HOME").map(|home| Path::new(&home).join(".popt"));
     for file in own.into_iter().chain([PathBuf::from("/etc/popt")]) {
         let mut text = Vec::new();

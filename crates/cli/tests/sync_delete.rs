@@ -386,24 +386,29 @@ fn a_number_below_zero_deletes_as_little_as_zero() {
     }
 }
 
+/// Runs `deltic sync` with these words as an ordinary user, whose the destination is.
+fn as_somebody(world: &World, words: &str) -> Run {
+    let mut command = Command::new(DELTIC);
+    command.arg("sync").args(words.split(' ').filter(|word| !word.is_empty()));
+    command.args(["-e", SHELL, "--deltic-path", DELTIC]);
+    if is_root() {
+        world.chmod("", 0o755);
+        command.uid(SOMEBODY).gid(SOMEBODY);
+        for name in ["dst", "dst/sub", "dst/sub/c", "dst/a", "dst/b", "dst/extra 0"] {
+            own(&world.path(name), SOMEBODY, SOMEBODY);
+        }
+    }
+    Run::of(&mut world.settle(command))
+}
+
 #[test]
 fn names_go_from_a_directory_that_its_owner_may_not_enter_yet() {
     let closed = [("dst/sub", 0), ("dst", 0o300), ("dst", 0o200), ("dst", 0o100), ("dst", 0)];
     for (way, (dir, mode)) in WAYS.into_iter().flat_map(|way| closed.map(|closed| (way, closed))) {
         let world = world(1);
         world.write("dst/sub/extra", "");
-        let mut command = Command::new(DELTIC);
-        command.arg("sync").args(delete(way, "").split(' ').filter(|word| !word.is_empty()));
-        command.args(["-e", SHELL, "--deltic-path", DELTIC]);
         world.chmod(dir, mode);
-        if is_root() {
-            world.chmod("", 0o755);
-            command.uid(SOMEBODY).gid(SOMEBODY);
-            for name in ["dst", "dst/sub", "dst/sub/c", "dst/a", "dst/b", "dst/extra 0"] {
-                own(&world.path(name), SOMEBODY, SOMEBODY);
-            }
-        }
-        let run = Run::of(&mut world.settle(command));
+        let run = as_somebody(&world, &delete(way, ""));
         assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {dir} {mode:o} {run:#?}");
         assert_eq!(world.names("dst/sub"), ["c"], "{way:?} {dir} {mode:o}");
         assert_eq!(extras(&world), 0, "{way:?} {dir} {mode:o}");
@@ -474,19 +479,8 @@ fn nothing_goes_from_a_directory_whose_source_may_not_be_listed_even_with_ignore
     for way in WAYS {
         let world = world(1);
         world.write("dst/sub/extra", "");
-        let mut command = Command::new(DELTIC);
-        let words = delete(way, "--ignore-errors");
-        command.arg("sync").args(words.split(' ').filter(|word| !word.is_empty()));
-        command.args(["-e", SHELL, "--deltic-path", DELTIC]);
         world.chmod("src/sub", 0);
-        if is_root() {
-            world.chmod("", 0o755);
-            command.uid(SOMEBODY).gid(SOMEBODY);
-            for name in ["dst", "dst/sub", "dst/sub/c", "dst/a", "dst/b", "dst/extra 0"] {
-                own(&world.path(name), SOMEBODY, SOMEBODY);
-            }
-        }
-        let run = Run::of(&mut world.settle(command));
+        let run = as_somebody(&world, &delete(way, "--ignore-errors"));
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
         world.chmod("dst/sub", 0o700);
         assert!(world.exists("dst/sub/c") && world.exists("dst/sub/extra"), "{way:?}");

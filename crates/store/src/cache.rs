@@ -29,6 +29,7 @@ use rustix::io;
 
 use crate::dir::Dir;
 use crate::local::{Version, read_at};
+
 mod recipes;
 
 pub use recipes::Recipes;

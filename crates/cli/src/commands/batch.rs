@@ -15,8 +15,9 @@ use deltic_net::plan::{self, Destination};
 use super::patch::{NewFile, Output};
 use super::sync::sync;
 use crate::args::batch::Batch;
-use crate::args::{is_rsync, options_again};
+use crate::args::options_again;
 use crate::exit::Exit;
+use crate::output;
 use crate::plan::Request;
 
 /// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
@@ -77,7 +78,7 @@ fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
         Destination::Remote { path, .. } => path,
     };
     let program = std::env::args_os().next().unwrap_or_else(|| "deltic".into());
-    let command = Some("sync").filter(|_| !is_rsync(&program));
+    let command = Some("sync").filter(|_| !output::stands_in());
     let read = [OsStr::new("--read-batch="), batch.as_os_str()].into_iter().collect();
     let words = [program].into_iter().chain(command.map(Into::into)).chain([read]);
     let words: Vec<_> = words.chain(options_again(LEFT_OUT)).map(|word| quoted(&word)).collect();

@@ -45,7 +45,7 @@ pub(super) fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) ->
     for KeptChunk { start, chunk } in kept {
         note.put_varint(start);
         note.put_varint(chunk.len.into());
-        note.put_bytes(&chunk.fingerprint.as_bytes()[..name_bytes(terms)]);
+        put_name(&mut note, &chunk.fingerprint, terms);
     }
     note
 }
@@ -136,6 +136,12 @@ fn read_note(
     Ok(())
 }
 
+/// Adds as much of a fingerprint as is noted.
+pub(super) fn put_name(to: &mut Vec<u8>, fingerprint: &Fingerprint, terms: Terms) {
+    to.put_bytes(&fingerprint.as_bytes()[..name_bytes(terms)]);
+}
+
+/// What [`put_name`] added.
 pub(super) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerprint, CodecError> {
     let mut name = [0; FINGERPRINT_BYTES];
     let told = name_bytes(terms);
@@ -165,7 +171,7 @@ fn form(terms: Terms) -> u8 {
 }
 
 /// How much of a fingerprint is noted.
-pub(super) fn name_bytes(terms: Terms) -> usize {
+fn name_bytes(terms: Terms) -> usize {
     if terms.is_keyed() { SUM_BYTES } else { FINGERPRINT_BYTES }
 }
 

@@ -89,7 +89,7 @@ fn written(
     let (mut count, mut end) = (0, 0);
     for Chunk { len, fingerprint } in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
         notes.put_varint(len.into());
-        notes.put_bytes(&fingerprint.as_bytes()[..journal::name_bytes(terms)]);
+        journal::put_name(&mut notes, &fingerprint, terms);
         (count, end) = (count + 1, end + u64::from(len));
     }
     (count <= INDEX_BUDGET_CHUNKS && end == new.len).then_some(notes)

@@ -42,7 +42,7 @@ impl Receiver {
         // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
         self.root_is_whole |= section.own.is_some();
         if section.own.is_some() || !section.entries.is_empty() {
-            self.show_new_root(section.own.as_ref());
+            self.show_new_root(section.own.is_some());
         }
         if let Some(own) = section.own.take() {
             self.look_at_root(own);
@@ -67,12 +67,12 @@ impl Receiver {
     }
 
     /// A new root is told when the first comes of what goes into it. Without metadata of its own it gets a mode then.
-    pub(super) fn show_new_root(&mut self, own: Option<&Meta>) {
+    pub(super) fn show_new_root(&mut self, has_own: bool) {
         if !std::mem::take(&mut self.root_is_bare) {
             return;
         }
         self.tell_root();
-        if own.is_none() && !self.setting.options.dry_run {
+        if !(has_own || self.setting.options.dry_run) {
             let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
             let dirs = vec![(RelPath::root(), meta)];
             self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);

@@ -426,7 +426,7 @@ impl Receiver {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
         if self.setting.root_is_wanted {
-            self.show_new_root(None);
+            self.show_new_root(false);
         }
         self.list.end(intact);
         self.report_listed();
