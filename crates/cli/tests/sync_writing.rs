@@ -207,6 +207,32 @@ fn the_place_of_what_is_not_complete_is_neither_the_destination_nor_a_source() {
 }
 
 #[test]
+fn files_of_the_tree_are_not_taken_for_parts() {
+    for way in WAYS {
+        let world = World::new();
+        for dir in ["src", "dst"] {
+            world.write(format!("{dir}/a"), if dir == "src" { "new" } else { "older" });
+            world.write(format!("{dir}/sub/a"), "of the tree");
+            world.set_time(format!("{dir}/sub/a"), 1_000_000_000);
+        }
+        let part = world.path("dst/sub").display().to_string();
+        let (from, to) = (way.from("src/"), way.to("dst/"));
+        world.ok(&format!("-a --partial-dir={part} {from} {to}"));
+        assert_eq!(world.read("dst/sub/a"), b"of the tree", "{way:?}");
+        world.assert_same("src", "dst");
+        // One that is not complete does not take its place either.
+        world.write("src/a", noise(16 << 20, 1));
+        let grows = || world.exists("dst/.deltic") && !world.names("dst/.deltic").is_empty();
+        kill_when(slow(&world, &format!("--partial-dir={part} src/ dst/")), grows);
+        assert_eq!(world.read("dst/sub/a"), b"of the tree", "{way:?}");
+        world.ok(&format!("-a --partial-dir={part} {from} {to}"));
+        assert_eq!(world.read("dst/sub/a"), b"of the tree", "{way:?}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
+#[test]
 fn names_of_one_file_that_all_change_in_place_end_with_one_of_their_contents() {
     for (size, words) in [(10, ""), (200_000, ""), (200_000, "--no-whole-file"), (3 << 20, "")] {
         for way in WAYS {

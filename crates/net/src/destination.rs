@@ -70,11 +70,14 @@ fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
         return Backup { dir: None, suffix, below: Some(RelPath::root()) };
     };
     let dir = named(root, dir, options);
-    let below = there(root).zip(there(&dir.path));
-    let below = below.and_then(|(root, dir)| {
-        RelPath::parse(dir.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok()
-    });
+    let below = below(root, &dir);
     Backup { dir: Some(dir), suffix, below }
+}
+
+/// Which directory below `root` that is, if it is one.
+fn below(root: &Path, dir: &NamedDir) -> Option<RelPath> {
+    let (root, dir) = there(root).zip(there(&dir.path))?;
+    RelPath::parse(dir.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok()
 }
 
 /// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of those of
@@ -119,7 +122,11 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options);
     let partial = |dir: &[u8]| match dir.first() {
-        Some(b'/') => Ok(PartialDir::Outside(path(dir))),
+        Some(b'/') => {
+            let dir = path(dir);
+            let is_below = below(root, &dir).is_some();
+            Ok(if is_below { PartialDir::Among(dir) } else { PartialDir::Outside(dir) })
+        }
         _ => {
             let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
