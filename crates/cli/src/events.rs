@@ -233,6 +233,7 @@ impl<'a> Event<'a> {
             TroubleKind::Failed => "failed",
             TroubleKind::Skipped => "skipped",
             TroubleKind::DeleteLimit => "delete_limit",
+            TroubleKind::Warned => "warning",
         };
         Event::Trouble { kind, message }
     }

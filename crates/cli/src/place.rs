@@ -36,10 +36,7 @@ impl Place {
                 "'{shown}': rsync daemons are not supported; Deltic starts itself over ssh, as host:path"
             );
         }
-        ensure!(
-            !path.is_empty(),
-            "'{shown}': no path after the host; write '{shown}.' for the home directory"
-        );
+        let path = if path.is_empty() { b"." } else { path };
         Ok(Self::Remote { host: host_name(&host, &shown)?, path: OsStr::from_bytes(path).into() })
     }
 }
@@ -103,6 +100,7 @@ mod tests {
             ("user@host:/a/b/", "user@host", "/a/b/"),
             ("host:a:b", "host", "a:b"),
             ("host:.", "host", "."),
+            ("host:", "host", "."),
             ("[::1]:x", "::1", "x"),
             ("me@[fe80::1%eth0]:/x", "me@fe80::1%eth0", "/x"),
         ] {
@@ -128,7 +126,6 @@ mod tests {
     fn operands_that_mean_no_place_are_refused() {
         for (word, why) in [
             ("", "empty"),
-            ("host:", "no path"),
             ("host::module", "daemons"),
             ("rsync://host/module", "daemons"),
             ("-oProxyCommand=x:y", "start with '-'"),

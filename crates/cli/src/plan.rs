@@ -73,10 +73,26 @@ impl Request {
             cache: cache::dir(),
             batch: None,
         };
+        check_home(&args.operands, &plan.options)?;
         let (view, is_dry) = (View::new(args, terminals)?, plan.options.dry_run);
         plan.options.tells_unchanged = view.unchanged;
         plan.options.tells_owners = view.owners;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
+    }
+}
+
+/// Refuses an operand without a path, which is the home directory, where names may be removed: it is more often an empty
+/// variable in a script than a wish.
+fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
+    let removes = options.delete != Delete::Never || options.remove.sources;
+    match operands.iter().find(|word| removes && word.as_bytes().ends_with(b":")) {
+        Some(word) if matches!(Place::parse(word)?, Place::Remote { .. }) => {
+            let word = show(word);
+            bail!(
+                "'{word}': names may be removed, and no path is named; write '{word}.' for the home directory"
+            )
+        }
+        _ => Ok(()),
     }
 }
 

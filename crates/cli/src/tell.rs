@@ -317,6 +317,14 @@ impl Teller for Words {
         match notice {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
+            Notice::Trouble(trouble) if trouble.kind == TroubleKind::Skipped => {
+                if tells_skipped(&self.view) {
+                    self.say(&trouble.message);
+                }
+                if let Some(log) = &mut self.log {
+                    log.line(&self.setting, &trouble.message);
+                }
+            }
             Notice::Trouble(trouble) => {
                 self.flush();
                 self.progress.aside(|| complain(trouble, &self.view));
@@ -512,12 +520,21 @@ impl Teller for Events {
     }
 }
 
-/// Writes a trouble to standard error. What was left out on purpose is no error.
+/// Whether names that were left out on purpose are told.
+fn tells_skipped(view: &View) -> bool {
+    !view.quiet && view.info.nonreg > 0
+}
+
+/// Writes a trouble to standard error.
 fn complain(trouble: &Trouble, view: &View) {
-    if trouble.kind == TroubleKind::Skipped && (view.quiet || view.info.nonreg == 0) {
-        return;
+    let is_told = match trouble.kind {
+        TroubleKind::Skipped => tells_skipped(view),
+        TroubleKind::Warned => !view.quiet,
+        _ => true,
+    };
+    if is_told {
+        output::complain(&trouble.message, None);
     }
-    output::complain(&trouble.message, None);
 }
 
 #[cfg(test)]
@@ -575,10 +592,16 @@ mod tests {
     fn names_come_in_order_and_only_when_asked_for() {
         let said = [created("a"), skipped(), created("b")];
         let done = || Ok(Outcome::default());
-        assert_eq!(told(&["-i", "x", "y"], &said, done()), ">f+++++++++ a\n>f+++++++++ b\n");
+        assert_eq!(
+            told(&["-i", "x", "y"], &said, done()),
+            "a device\n>f+++++++++ a\n>f+++++++++ b\n"
+        );
         let lines = told(&["-rv", "x", "y"], &said, done());
-        assert!(lines.starts_with("sending incremental file list\na\nb\n\nsent 0 bytes  received"));
-        assert_eq!(told(&["x", "y"], &said, done()), "");
+        assert!(lines.starts_with(
+            "sending incremental file list\na device\na\nb\n\nsent 0 bytes  received"
+        ));
+        assert_eq!(told(&["x", "y"], &said, done()), "a device\n");
+        assert_eq!(told(&["-q", "x", "y"], &said, done()), "");
     }
 
     #[test]

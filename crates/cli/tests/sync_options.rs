@@ -31,11 +31,11 @@ fn without_recursion_directories_are_skipped_by_name_and_that_is_no_error() {
         let world = world();
         let run = world.sync(&[way.from("src/file"), way.from("src/dir"), way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
-        assert_eq!(run.stderr, "deltic: skip directory dir\n", "{way:?}");
+        assert_eq!(run.stdout, "skipping directory dir\n", "{way:?}");
         assert!(world.exists("dst/file") && !world.exists("dst/dir"));
         let run = world.sync(&["-t", "src/", "dst2"]);
         assert_eq!((run.code, world.exists("dst2/file")), (Some(0), false), "{run:#?}");
-        assert!(run.stderr.contains("skip directory"), "{run:#?}");
+        assert!(run.stdout.contains("skipping directory"), "{run:#?}");
     }
 }
 
@@ -45,7 +45,7 @@ fn recursion_alone_carries_content_and_nothing_else() {
         let world = world();
         let run = world.sync(&["-r", &way.from("src/"), &way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{run:#?}");
-        assert_eq!(run.stderr, "deltic: skip symbolic link link\n", "{way:?}");
+        assert_eq!(run.stdout, "skipping non-regular file \"link\"\n", "{way:?}");
         assert_eq!(world.read("dst/dir/below"), b"below");
         assert!(!is_old(&world, "dst/file") && !is_old(&world, "dst/dir"));
         // As rsync does: what the source allows, less what the umask withholds.

@@ -50,7 +50,7 @@ fn without_r_or_d_directories_are_skipped_by_name() {
     let world = world();
     let run = Run::of(&mut world.command(common::DELTIC, ["sync", "src/a", "src/top", "dst/"]));
     assert_eq!(run.code, Some(0));
-    assert!(run.stderr.contains("skip directory a"), "{run:#?}");
+    assert!(run.stdout.contains("skipping directory a"), "{run:#?}");
     assert_eq!(all(&world, "dst"), ["top"]);
 }
 

@@ -236,7 +236,7 @@ async fn hear_out<M: Machine>(
 
 /// Tells of streams that did not join: no name failed for it.
 pub(crate) fn fewer(message: String) -> Notice {
-    Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message })
+    Notice::Trouble(Trouble { kind: TroubleKind::Warned, message })
 }
 
 /// Does what a thread was given at a time: one piece after the other, but together what may be.

@@ -152,7 +152,7 @@ fn supervised(
             "{path} is changing in place: the run ends when it is done; \
              a second signal would leave it part old and part new"
         );
-        note(Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message }));
+        note(Notice::Trouble(Trouble { kind: TroubleKind::Warned, message }));
         tokio::select! {
             () = settled(&under_way) => result,
             () = told_to_end() => Err(under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)),

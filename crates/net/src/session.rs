@@ -580,7 +580,7 @@ impl Session {
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
         let mut machine = Receiver::new(setting);
-        let warning = |message| Trouble { kind: TroubleKind::Skipped, message };
+        let warning = |message| Trouble { kind: TroubleKind::Warned, message };
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(hands.knowing(digests, recipes))), course, watch).await

@@ -115,6 +115,16 @@ pub enum TroubleKind {
     Skipped,
     /// Deletions were held back by their limit.
     DeleteLimit,
+    /// Something is not as it was asked for, and the run goes on all the same; not an error.
+    Warned,
+}
+
+impl TroubleKind {
+    /// Whether it is no failure of a name.
+    #[must_use]
+    pub const fn is_harmless(self) -> bool {
+        matches!(self, Self::Skipped | Self::Warned)
+    }
 }
 
 /// The destination was not there, and was made (in a dry run: would be).

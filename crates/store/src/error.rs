@@ -144,13 +144,13 @@ pub enum StoreError {
         why: String,
     },
     /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
-    #[error("keep {path}: names in it are protected")]
+    #[error("cannot delete non-empty directory: {path} (names in it are protected)")]
     Protected {
         /// The directory.
         path: RelPath,
     },
     /// A directory was emptied, and is not empty: it stays with what came into it meanwhile.
-    #[error("keep {path}: names came into it meanwhile")]
+    #[error("cannot delete non-empty directory: {path} (names came into it meanwhile)")]
     Refilled {
         /// The directory.
         path: RelPath,

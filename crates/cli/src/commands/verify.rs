@@ -14,7 +14,7 @@ use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, Item, Notice, TroubleKind};
+use deltic_protocol::report::{Action, Change, Item, Notice};
 
 use crate::args::filters::Filters;
 use crate::args::{MetadataArgs, Words};
@@ -279,7 +279,7 @@ impl Teller for Differences {
                 if self.json {
                     self.line(Event::trouble(trouble.kind, &trouble.message).line());
                 }
-                if trouble.kind != TroubleKind::Skipped {
+                if !trouble.kind.is_harmless() {
                     self.progress.aside(|| self.output.flush());
                     self.progress.aside(|| output::complain(&trouble.message, None));
                 }

@@ -258,11 +258,11 @@ impl<T: Tree> SendingHands<T> {
         let own = self.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = listing.skipped.iter().map(|path| Trouble {
             kind: TroubleKind::Skipped,
-            message: format!("skip directory {path}"),
+            message: format!("skipping directory {path}"),
         });
         let destination = listing.destination.iter().map(|path| Trouble {
             kind: TroubleKind::Skipped,
-            message: format!("skip directory {path}: it is the destination"),
+            message: format!("skipping directory {path}: it is the destination"),
         });
         let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination).collect();
         let missing = match dir.is_root() {

@@ -76,7 +76,8 @@ impl Receiver {
         if let Kind::Symlink(target) = &mut meta.kind {
             let Links { safe, munge, .. } = self.setting.options.follow;
             if safe && self.setting.options.links && leaves_root(path.as_bytes(), target) {
-                let message = format!("skip unsafe symbolic link {path} -> {}", printable(target));
+                let message =
+                    format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
                 self.miss_undecided(file, &meta);
                 return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             }
@@ -141,7 +142,9 @@ impl Receiver {
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
                 self.miss(file);
-                let message = format!("skip device {path}: only the superuser makes devices");
+                let message = format!(
+                    "skipping non-regular file \"{path}\": only the superuser makes devices"
+                );
                 self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
             }
             _ => self.decide_other((file, path), meta, old, beside),

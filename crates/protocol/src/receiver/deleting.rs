@@ -384,7 +384,7 @@ impl Receiver {
         // A number that was said decides how the dry run ends, too.
         let kind = match delete {
             Delete::Guarded | Delete::GuardedOf(_) | Delete::Never if dry_run => {
-                TroubleKind::Skipped
+                TroubleKind::Warned
             }
             _ => TroubleKind::DeleteLimit,
         };

@@ -511,7 +511,7 @@ impl Receiver {
             Err(Setback { trouble, then }) => {
                 if then != Then::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
-                    self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+                    self.tell_trouble(Trouble { kind: TroubleKind::Warned, message });
                 }
                 let meta = name.alone();
                 self.decide_alone(file, name.path, (meta, name.seen));

@@ -276,7 +276,7 @@ impl Receiver {
             ToReceiver::Trouble(trouble) => {
                 self.list.growing()?;
                 // What vanished before it was listed is not here, and is no failure.
-                let failed = !matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::Vanished);
+                let failed = !trouble.kind.is_harmless() && trouble.kind != TroubleKind::Vanished;
                 self.totals.failed += u64::from(failed);
                 self.notices.push_back(Notice::Trouble(trouble));
             }

@@ -3,7 +3,7 @@
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
-use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, Trouble};
 
 use super::{Receiver, Setting};
 
@@ -14,12 +14,10 @@ impl Receiver {
         self.tell_trouble(trouble);
     }
 
-    /// Tells both ends' users what the driver found. What was skipped is no failure.
+    /// Tells both ends' users what the driver found. Not all of it is a failure.
     pub fn found(&mut self, trouble: Trouble) {
-        match trouble.kind {
-            TroubleKind::Skipped => self.tell_trouble(trouble),
-            _ => self.trouble(trouble),
-        }
+        self.totals.failed += u64::from(!trouble.kind.is_harmless());
+        self.tell_trouble(trouble);
     }
 
     pub(super) fn tell_trouble(&mut self, trouble: Trouble) {

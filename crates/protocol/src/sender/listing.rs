@@ -183,7 +183,7 @@ impl Sender {
         let mut entries = VecDeque::from(self.take_listed(&mut listed));
         let mut own = listed.own;
         if own.is_some() && !self.options.takes(&Kind::Dir) {
-            self.trouble(skipped("directory", &dir));
+            self.trouble(skipped(&Kind::Dir, &dir));
             own = None;
             entries.clear();
             listed.rest = None;
@@ -344,9 +344,9 @@ impl Sender {
                 return false;
             }
         };
-        if let Some(what) = left_out(&entry.meta.kind, &self.options) {
+        if is_left_out(&entry.meta.kind, &self.options) {
             if !self.options.select.list_only {
-                self.trouble(skipped(what, &path));
+                self.trouble(skipped(&entry.meta.kind, &path));
             }
             if entry.meta.is_dir() {
                 return false;
@@ -432,15 +432,9 @@ fn unmunge(meta: &mut Meta) {
     }
 }
 
-/// What an entry is that does not take part.
-pub(super) fn left_out(kind: &Kind, options: &Options) -> Option<&'static str> {
-    match kind {
-        _ if options.takes(kind) => None,
-        Kind::File => None,
-        Kind::Dir => Some("directory"),
-        Kind::Symlink(_) => Some("symbolic link"),
-        Kind::Fifo | Kind::Socket | Kind::Device(_) => Some("special file"),
-    }
+/// Whether an entry takes no part for its kind.
+pub(super) fn is_left_out(kind: &Kind, options: &Options) -> bool {
+    !options.takes(kind) && *kind != Kind::File
 }
 
 /// What there is to tell of a section where nothing is brought over.
@@ -452,8 +446,13 @@ fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<No
     own.into_iter().chain(entries.iter().filter_map(entry)).collect()
 }
 
-fn skipped(what: &str, path: &RelPath) -> Trouble {
-    Trouble { kind: TroubleKind::Skipped, message: format!("skip {what} {path}") }
+/// That what is at `path` is left out for its kind, in rsync's words.
+fn skipped(kind: &Kind, path: &RelPath) -> Trouble {
+    let message = match kind {
+        Kind::Dir => format!("skipping directory {path}"),
+        _ => format!("skipping non-regular file \"{path}\""),
+    };
+    Trouble { kind: TroubleKind::Skipped, message }
 }
 
 fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {

@@ -21,7 +21,7 @@ use crate::message::ToReceiver;
 use crate::options::Options;
 
 use super::Sender;
-use super::listing::{Ready, left_out};
+use super::listing::{Ready, is_left_out};
 
 /// Entries of a session that are listed whatever tallies might save: a small tree is on its way without a question, and
 /// the beginning of a first copy.
@@ -229,7 +229,7 @@ impl Sender {
         let is_plain = ready.own.is_none() && is_whole && !ready.dir.is_root() && fits;
         let tally = tally.filter(|_| is_plain)?;
         let is_quiet = |entry: &deltic_core::Entry| {
-            left_out(&entry.meta.kind, &self.options).is_none()
+            !is_left_out(&entry.meta.kind, &self.options)
                 && !matches!(entry.meta.kind, Kind::Device(_))
                 && !entry.meta.is_partly_unread()
                 && ready.dir.holds(&entry.name)
