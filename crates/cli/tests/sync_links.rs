@@ -38,6 +38,7 @@ fn links_are_followed_as_the_words_say() {
             ("-L", [false, false, false, false]),
             ("-k", [true, false, false, true]),
             ("--copy-unsafe-links", [true, true, false, false]),
+            ("-k --copy-unsafe-links", [true, false, false, false]),
         ] {
             let world = world();
             sync(&world, way, options);

@@ -12,6 +12,8 @@ pub enum Follow {
     Unsafe,
     /// All (`--copy-links`).
     All,
+    /// Those to directories, and those that may lead out (`--copy-dirlinks --copy-unsafe-links`).
+    DirsAndUnsafe,
 }
 
 /// What becomes of directories on which another file system is mounted.

@@ -45,7 +45,8 @@ impl LinkArgs {
     pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
             (true, _, _) => Follow::All,
-            (false, true, _) => Follow::Unsafe,
+            (false, true, true) => Follow::DirsAndUnsafe,
+            (false, true, false) => Follow::Unsafe,
             (false, false, true) => Follow::Dirs,
             (false, false, false) => Follow::Never,
         };

@@ -22,7 +22,7 @@ pub struct Links {
     pub insecure: bool,
 }
 
-closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3);
+closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3, DirsAndUnsafe = 4);
 
 impl Wire for Links {
     fn put(&self, to: &mut Vec<u8>) {

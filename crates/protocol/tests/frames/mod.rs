@@ -696,7 +696,8 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 }
 
 fn chosen() -> impl Strategy<Value = (Compare, Select, Remove, Links, Metadata, Writing)> {
-    let follow = of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All]);
+    let follow =
+        of(&[Follow::Never, Follow::Dirs, Follow::Unsafe, Follow::All, Follow::DirsAndUnsafe]);
     let links = (follow, any::<[bool; 5]>()).prop_map(
         |(follow, [safe, munge, keep_dirs, unmunge, insecure])| Links {
             follow,

@@ -1,7 +1,8 @@
 //! Symlinks that are followed on purpose, at the source (`--copy-links` and its like).
 //!
 //! Whoever asks for that takes what lies behind links for a part of the sources, wherever it is: with `All` behind every
-//! link, with `Dirs` behind every link to a directory, with `Unsafe` behind those whose words lead out. So a link that takes
+//! link, with `Dirs` behind every link to a directory, with `Unsafe` behind those whose words lead out, and with
+//! `DirsAndUnsafe` behind both. So a link that takes
 //! the place of another, or of a directory, while we look, shows nothing that it could not have shown before. The last name of
 //! a file is followed only if its own link is one of them.
 
@@ -12,13 +13,23 @@ use rustix::io::Errno;
 use super::snapshot::{look_at, look_behind};
 use crate::dir::Dir;
 
-/// Whether the entry that is `meta` at `path` may be looked behind.
-fn looks_behind(follow: Follow, meta: &Meta, path: &RelPath) -> bool {
-    match (&meta.kind, follow) {
-        (Kind::Symlink(_), Follow::Dirs | Follow::All) => true,
-        (Kind::Symlink(target), Follow::Unsafe) => leaves_root(path.as_bytes(), target),
-        _ => false,
+/// Which of the entries behind the link that is `meta` at `path` it is taken for; `None`, if it is no link or stays one.
+fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
+    let Kind::Symlink(target) = &meta.kind else { return None };
+    let leads_out = || leaves_root(path.as_bytes(), target);
+    match follow {
+        Follow::All => Some(Behind::All),
+        Follow::Unsafe | Follow::DirsAndUnsafe if leads_out() => Some(Behind::All),
+        Follow::Dirs | Follow::DirsAndUnsafe => Some(Behind::Dirs),
+        Follow::Unsafe | Follow::Never => None,
     }
+}
+
+/// What a link may be taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Dirs,
+    All,
 }
 
 /// What `name` of `dir`, which is at `path`, is taken for, looked at as `see` says.
@@ -28,12 +39,10 @@ pub(super) fn look(
     (follow, see): (Follow, See),
 ) -> Result<Meta, Errno> {
     let meta = look_at(dir, name, see)?;
-    if !looks_behind(follow, &meta, path) {
-        return Ok(meta);
-    }
-    match (look_behind(dir, name, see), follow) {
-        (Ok(behind), Follow::Dirs) if !behind.is_dir() => Ok(meta),
-        (Err(_), Follow::Dirs) => Ok(meta),
+    let Some(taken) = behind(follow, &meta, path) else { return Ok(meta) };
+    match (look_behind(dir, name, see), taken) {
+        (Ok(behind), Behind::Dirs) if !behind.is_dir() => Ok(meta),
+        (Err(_), Behind::Dirs) => Ok(meta),
         // It is there, but what it points at is not.
         (Err(Errno::NOENT), _) => Err(Errno::LOOP),
         (behind, _) => behind,
@@ -42,6 +51,8 @@ pub(super) fn look(
 
 /// Whether the file `name` of `dir` is opened through its link.
 pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
-    matches!(follow, Follow::Unsafe | Follow::All)
-        && look_at(dir, name, See::default()).is_ok_and(|meta| looks_behind(follow, &meta, path))
+    // Nobody asks needlessly: most runs follow nothing, or directories.
+    !matches!(follow, Follow::Never | Follow::Dirs)
+        && look_at(dir, name, See::default())
+            .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
 }
