@@ -297,6 +297,23 @@ fn names_of_one_file_that_are_told_apart_have_their_own_contents_after_one_run()
 }
 
 #[test]
+fn sources_go_only_if_no_other_name_has_their_content_written_over() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("dst/a", "old");
+        fs::hard_link(world.path("dst/a"), world.path("dst/b")).unwrap();
+        for (name, text) in [("a", "first"), ("b", "second one")] {
+            world.write(format!("src/{name}"), text);
+        }
+        let ends = format!("{} {}", way.from("src/"), way.to("dst/"));
+        world.ok(&format!("-a --inplace --remove-source-files {ends}"));
+        assert_eq!(world.read("dst/a"), b"first", "{way:?}");
+        assert_eq!(world.read("dst/b"), b"second one", "{way:?}");
+        assert!(world.names("src").is_empty(), "{way:?}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
     let world = World::new();
     world.write("src/file", noise(200_000, 1));

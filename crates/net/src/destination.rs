@@ -140,6 +140,8 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
         sparse: writing.sparse,
         preallocate: writing.preallocate,
         inplace: writing.inplace,
+        // Sources that go must not have had their content written over by others.
+        names_apart: writing.inplace && (options.metadata.hard_links || options.remove.sources),
         delay: writing.delay,
         temp_dir: writing.temp_dir.as_deref().map(path),
         partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,

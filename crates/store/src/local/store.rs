@@ -486,10 +486,10 @@ impl Inner {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
-    /// Whether a file may change where it is. One of several names would change under all of them: where they are told apart
-    /// (`-H`), each is to have its own source's content, so it is replaced.
+    /// Whether a file may change where it is. One of several names would change under all of them.
     pub(super) fn may_change(&self, version: Version) -> bool {
-        version.has_one_name() || !self.see.linked && self.left.of(version.inode()).is_some()
+        version.has_one_name()
+            || !self.writing.names_apart && self.left.of(version.inode()).is_some()
     }
 
     /// The new version is at `place`: what was left of attempts at it goes.

@@ -14,6 +14,8 @@ pub struct Writing {
     /// A file that is there is changed where it is (`--inplace`). What is to change of it is staged all the same, so that
     /// nothing of it changes before all of the new version is proven.
     pub inplace: bool,
+    /// But one of several names is replaced, so that each name ends with its own content.
+    pub names_apart: bool,
     /// Commits wait for [`Store::land`](crate::Store::land) (`--delay-updates`).
     pub delay: bool,
     /// Where new versions grow, instead of in the destination (`--temp-dir`).
