@@ -649,7 +649,7 @@ fn special_files_are_skipped_by_name() {
     for way in WAYS {
         let run = world.sync(&["-rlpt".into(), way.from("src/"), way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
-        assert!(run.stderr.starts_with("deltic: skip ") && run.stderr.contains("fifo"), "{run:#?}");
+        assert_eq!(run.stdout, "skipping non-regular file \"fifo\"\n");
         assert!(world.exists("dst/file") && !world.exists("dst/fifo"));
     }
     // Where one stands in a file's place it is replaced, not written to.
@@ -791,5 +791,30 @@ fn each_name_that_could_not_be_deleted_is_told_once_with_its_reason() {
         assert_eq!(names, ["a", "new"], "{way:?}");
         assert_eq!(world.names("dst/a"), ["b"], "{way:?}");
         assert!(stayed.iter().all(|name| world.exists(format!("dst/{name}"))), "{way:?}");
+    }
+}
+
+#[test]
+fn where_few_threads_may_start_few_do_it_all() {
+    if !is_installed("strace") {
+        return skip("strace is not installed, which has threads fail");
+    }
+    let world = World::new();
+    for n in 0..40 {
+        world.write(format!("src/{n}/file"), noise(100, n));
+    }
+    // Of each thread's own the ninth and all after it do not start.
+    let few = "inject=clone3:error=EAGAIN:when=9+";
+    let words = ["-D", "-f", "-o", "/dev/null", "-e", few, DELTIC, "sync", "-a", "src/", "dst/"];
+    let run = Run::of(&mut world.command("strace", words));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    world.assert_same("src", "dst");
+    let words = ["-D", "-f", "-o", "/dev/null", "-e", "inject=clone3:error=EAGAIN:when=FIRST+"];
+    let words = [&words[..], &[DELTIC, "sync", "-a", "src/", "other/"]].concat();
+    for first in ["1", "2"] {
+        let words = words.iter().map(|word| word.replace("FIRST", first));
+        let run = Run::of(&mut world.command("strace", words));
+        assert_eq!(run.code, Some(14), "{run:#?}");
+        assert_eq!(run.stderr, "deltic: start a thread: resource temporarily unavailable\n");
     }
 }

@@ -105,7 +105,11 @@ pub(super) fn watched(
     let (sender, said) = sync_channel(WAITING_NOTICES);
     let user = if plan.options.asks() { at_terminal(&sender) } else { User::default() };
     thread::scope(|scope| {
-        let telling = scope.spawn(move || tell::listen(&said, teller));
+        let tell = move || tell::listen(&said, teller);
+        let telling = match thread::Builder::new().spawn_scoped(scope, tell) {
+            Ok(telling) => telling,
+            Err(error) => return (Err(SyncError::Thread(error)), Troubles::default()),
+        };
         // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
         let result = deltic_net::run(plan, &user, &mut |notice| {
             if !shows_progress && matches!(notice, Notice::Settled { .. }) {
