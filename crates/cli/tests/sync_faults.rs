@@ -472,6 +472,34 @@ fn a_changed_destination_is_not_overwritten_unseen() {
     world.assert_same("src", "dst");
 }
 
+#[test]
+fn what_another_run_brings_meanwhile_is_no_conflict() {
+    for way in WAYS {
+        let world = World::new();
+        for n in 0..4 {
+            world.write(format!("src/large-{n}"), noise(300_000, n));
+            world.write(format!("src/small-{n}"), noise(100, n));
+        }
+        world.link("small-0", "src/link");
+        fs::hard_link(world.path("src/large-0"), world.path("src/linked")).unwrap();
+        world.write("dst/large-0", "old");
+        let words = |more: &str| format!("-aH {more} {} {}", way.from("src/"), way.to("dst/"));
+        let slow = words("--bwlimit=500K");
+        let slow: Vec<_> = slow.split_whitespace().collect();
+        let run = thread::scope(|scope| {
+            let syncing = scope.spawn(|| world.sync(&slow));
+            while !world.exists("dst/.deltic") && !syncing.is_finished() {
+                thread::sleep(Duration::from_millis(2));
+            }
+            world.ok(&words(""));
+            syncing.join().unwrap()
+        });
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {run:#?}");
+        world.assert_same("src", "dst");
+        world.assert_clean("dst");
+    }
+}
+
 /// A small file system at `dst`, gone with this value.
 struct Disk<'a>(&'a World);
 

@@ -16,7 +16,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Answer, New, Receiver, Removed, Work};
+use deltic_protocol::receiver::{self, Answer, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Store, StoreError};
@@ -43,6 +43,7 @@ use writing::Site;
 pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
+    options: Options,
     chart: Chart,
     keep: Keep,
     owners: Owners,
@@ -178,7 +179,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 done(self.alternates.link(&self.store, (&path, alternate), expected))
             }
             Work::Link { path, leader, kind, seen } => {
-                done(self.link(&path, (&leader, &kind), seen.as_ref()))
+                let linked = self.link(&path, (&leader, &kind), seen.as_ref());
+                done(self.unless(linked, || self.are_one(&path, &leader)))
             }
             Work::CopyBeside { path, alternate, is, meta, seen } => {
                 let metas = (&is, &meta, seen.as_ref());
@@ -196,10 +198,12 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
             }
             Work::MakeSymlink { path, target, meta } => {
-                done(self.store.make_symlink(&path, &target, &meta, self.keep))
+                let made = self.store.make_symlink(&path, &target, &meta, self.keep);
+                done(self.unless(made, || self.is_there(&path, &meta)))
             }
             Work::MakeSpecial { path, meta } => {
-                done(self.store.make_special(&path, &meta, self.keep))
+                let made = self.store.make_special(&path, &meta, self.keep);
+                done(self.unless(made, || self.is_there(&path, &meta)))
             }
             Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
             Work::SetDirs { dirs, carries } => {
@@ -325,6 +329,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(Self {
             store,
             alternates,
+            options: options.clone(),
             chart: Chart::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
@@ -368,6 +373,30 @@ impl<S: Store> ReceivingHands<S> {
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
         self.store.link(path, (&self.store, leader), (&is, seen))
+    }
+
+    /// Takes for done what another run did meanwhile, as `is_done` says.
+    fn unless(
+        &self,
+        result: Result<(), StoreError>,
+        is_done: impl FnOnce() -> bool,
+    ) -> Result<(), StoreError> {
+        match result {
+            Err(StoreError::Conflict { .. }) if is_done() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether `path` holds what `meta` says by now.
+    fn is_there(&self, path: &RelPath, meta: &Meta) -> bool {
+        let is = self.store.look(path).ok().flatten();
+        is.is_some_and(|is| receiver::is_there(&self.options, meta, &is))
+    }
+
+    /// Whether both are names of one file.
+    fn are_one(&self, path: &RelPath, leader: &RelPath) -> bool {
+        let inode = |path| self.store.look(path).ok()??.linked()?.inode();
+        inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 
     /// What is carried over, if anything.

@@ -63,6 +63,18 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     }
 }
 
+/// Whether what `is` in a place is what `new` was to make of it, as far as that shows without reading it: another run may have
+/// put it there.
+#[must_use]
+pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
+    let is_same = if new.is_file() {
+        is.is_file() && options.times && quick(options, new, is) == Quick::Same
+    } else {
+        new.kind == is.kind
+    };
+    is_same && attributes(options, new, is) == Differs::default()
+}
+
 impl Compare {
     /// Whether an entry is passed over because of what stands in its place, or because nothing does.
     pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> bool {

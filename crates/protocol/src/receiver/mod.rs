@@ -77,6 +77,7 @@ pub use ask::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended,
     New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
 };
+pub use compare::is_there;
 pub use expect::Expect;
 pub use proof::Proof;
 

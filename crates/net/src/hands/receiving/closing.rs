@@ -64,7 +64,10 @@ impl<S: Store> ReceivingHands<S> {
         // It is done once, and may need room.
         self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
-        let committed = rebuild.commit(commit).map_err(|error| setback(&error));
+        let committed = match rebuild.commit(commit) {
+            Err(StoreError::Conflict { .. }) if self.is_there(path, meta) => Ok(None),
+            committed => committed.map_err(|error| setback(&error)),
+        };
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.recipes.forget(*old));
@@ -96,7 +99,10 @@ impl<S: Store> ReceivingHands<S> {
                 *done = self.partings.with_room(|| self.store.replace(file, self.keep));
             }
         }
-        let mut done = done.into_iter();
+        let unless = |(done, file): (_, &Whole<'_>)| {
+            self.unless(done, || self.is_there(file.path, file.meta))
+        };
+        let mut done = done.into_iter().zip(&files).map(unless);
         let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
             let done = proven.as_ref().and_then(|_| done.next());
             done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| setback(&e)))
