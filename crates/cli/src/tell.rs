@@ -446,7 +446,7 @@ impl Journal {
     fn end(&mut self, lines: Vec<String>, outcome: &Outcome, (setting, view): (&Setting, &View)) {
         let lines = match view.summary {
             Summary::Totals | Summary::Full => lines,
-            Summary::Nothing | Summary::Short => vec![summary::logged(outcome, view.numbers)],
+            Summary::Nothing | Summary::Short => vec![summary::logged(outcome)],
         };
         for line in lines.iter().filter(|line| !line.is_empty()) {
             self.line(setting, line);
