@@ -20,7 +20,7 @@ impl Escape {
                 let rest = &bytes[place + at..];
                 let here = &rest[..c.len_utf8()];
                 let looks_escaped = matches!(rest, [b'\\', b'#', a, b, c, ..] if [a, b, c].iter().all(|d| d.is_ascii_digit()));
-                if looks_escaped || (c.is_control() && c != '\t') || self.drives(c) {
+                if looks_escaped || controls(c) || self.drives(c) {
                     octal(here, &mut to);
                 } else {
                     to.extend_from_slice(here);
@@ -39,6 +39,11 @@ impl Escape {
         let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         turns && self == Self::Unprintable
     }
+}
+
+/// Characters that move what a terminal shows, or more. It ignores DEL, and rsync shows it.
+fn controls(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\x7f')
 }
 
 /// Pieces of `bytes` and where each starts.
@@ -64,7 +69,7 @@ mod tests {
     fn names_are_escaped_as_rsync_does() {
         for (name, shown) in [
             (&b"plain name"[..], &b"plain name"[..]),
-            (b"a\x1b[2J\nb\tc\x7f", b"a\\#033[2J\\#012b\tc\\#177"),
+            (b"a\x1b[2J\nb\tc\x7f", b"a\\#033[2J\\#012b\tc\x7f"),
             ("h\u{e4}".as_bytes(), "h\u{e4}".as_bytes()),
             (b"\xff\xc3", b"\\#377\\#303"),
             (b"a\\#033", b"a\\#134#033"),

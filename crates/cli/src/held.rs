@@ -1,37 +1,40 @@
 //! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be millions.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use deltic_core::codec::MAX_VARINT_BYTES;
+use deltic_core::packed::Crowded;
+use deltic_core::{Put, Reader};
+use deltic_protocol::report::{Action, Change};
 
-use deltic_core::packed::At;
-use deltic_core::{Packed, Put, Reader};
-use deltic_protocol::report::{Action, Change, Item};
-
-use crate::listing::order;
+use crate::ordered::Ordered;
 
 /// What is to be told of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Of each line whether it is of a directory, the path, and what is said.
-    lines: Packed,
-    deletions: Vec<At>,
-    others: Vec<At>,
+    deletions: Ordered,
+    others: Ordered,
+    heads: Heads,
     bytes: usize,
 }
 
+/// What is before the paths in lines. There are few such texts: a line is kept as the number of its own, and what is behind
+/// the path; or as 0, and all of it.
+#[derive(Debug, Default)]
+struct Heads(Vec<Vec<u8>>);
+
 impl Held {
-    /// Adds what is said of `change`; whether there was room.
-    pub(crate) fn push(&mut self, change: &Change, text: &[u8]) -> bool {
-        let mut line = vec![u8::from(change.item == Item::Dir)];
-        line.put_prefixed(change.path.as_bytes());
-        line.extend_from_slice(text);
-        let Ok(at) = self.lines.push(&line) else { return false };
-        self.bytes += line.len();
-        match change.action {
-            Action::Deleted => self.deletions.push(at),
-            _ => self.others.push(at),
-        }
-        true
+    /// Adds the line that is said of `change`.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub(crate) fn push(&mut self, change: &Change, line: &[u8]) -> Result<(), Crowded> {
+        let Change { path, item, action, .. } = change;
+        let lines = match action {
+            Action::Deleted => &mut self.deletions,
+            _ => &mut self.others,
+        };
+        lines.push(path, *item, &self.heads.pack(line, path.as_bytes()))?;
+        self.bytes += path.as_bytes().len() + line.len();
+        Ok(())
     }
 
     /// Bytes of names and lines.
@@ -40,66 +43,60 @@ impl Held {
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.deletions.is_empty() && self.others.is_empty()
     }
 
-    /// Says all of it in rsync's order: deletions come first, or last, those of a directory in a row and from the back.
-    pub(crate) fn say(&mut self, deletions_last: bool, mut line: impl FnMut(&[u8])) {
-        let Self { lines, deletions, mut others, .. } = std::mem::take(self);
-        others.sort_by(|one, other| by_name(read(&lines, *one), read(&lines, *other)));
-        let deletions = in_order(&lines, &deletions);
-        let (first, last) = if deletions_last { (others, deletions) } else { (deletions, others) };
-        first.into_iter().chain(last).for_each(|at| line(read(&lines, at).2));
-    }
-}
-
-/// Whether a line is of a directory, of which path, and what is said.
-type Line<'a> = (bool, &'a [u8], &'a [u8]);
-
-fn read(lines: &Packed, at: At) -> Line<'_> {
-    const WHOLE: &str = "it was put there whole";
-    let (is_dir, rest) = lines.get(at).split_first().expect(WHOLE);
-    let mut rest = Reader::new(rest);
-    let path = rest.prefixed(usize::MAX).expect(WHOLE);
-    (*is_dir == 1, path, rest.rest())
-}
-
-fn by_name((is_dir, path, _): Line<'_>, (other_is_dir, other, _): Line<'_>) -> Ordering {
-    order((path, is_dir), (other, other_is_dir))
-}
-
-/// Deletions in the order of the directories that stay and had them.
-fn in_order(lines: &Packed, deletions: &[At]) -> Vec<At> {
-    let all = || deletions.iter().map(|at| read(lines, *at));
-    let gone: HashSet<_> = all().filter(|(is_dir, ..)| *is_dir).map(|(_, path, _)| path).collect();
-    let dirs: HashSet<_> = all().map(|(_, path, _)| kept_above(path, &gone)).collect();
-    let mut dirs: Vec<_> = dirs.into_iter().collect();
-    dirs.sort_by(|one, other| order((one, true), (other, true)));
-    let numbers: HashMap<_, _> = dirs.into_iter().zip(0u32..).collect();
-    let number = |at: &At| numbers[kept_above(read(lines, *at).1, &gone)];
-    let mut places: Vec<_> = deletions.iter().map(|at| (number(at), *at)).collect();
-    places.sort_by(|(dir, one), (other_dir, other)| {
-        dir.cmp(other_dir).then_with(|| by_name(read(lines, *other), read(lines, *one)))
-    });
-    places.into_iter().map(|(_, at)| at).collect()
-}
-
-/// The directory above `path` that is not `gone` itself.
-fn kept_above<'a>(path: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
-    let mut above = path;
-    loop {
-        let slash = above.iter().rposition(|byte| *byte == b'/');
-        above = &above[..slash.unwrap_or(0)];
-        if above.is_empty() || !gone.contains(above) {
-            return above;
+    /// Says all of it in rsync's order: deletions come first, or last.
+    pub(crate) fn say(&mut self, deletions_last: bool, mut say: impl FnMut(&[u8])) {
+        let Self { deletions, others, heads, .. } = std::mem::take(self);
+        let mut line = |path: &[u8], text: &[u8]| say(&heads.unpack(text, path));
+        if deletions_last {
+            others.by_name(&mut line);
+        }
+        deletions.by_kept_directory(&mut line);
+        if !deletions_last {
+            others.by_name(line);
         }
     }
 }
 
+impl Heads {
+    fn pack(&mut self, line: &[u8], path: &[u8]) -> Vec<u8> {
+        let (number, rest) = self.find(line, path).unwrap_or((0, line));
+        let mut text = Vec::with_capacity(MAX_VARINT_BYTES + rest.len());
+        text.put_varint(number as u64);
+        text.put_bytes(rest);
+        text
+    }
+
+    /// The number of what is before `path`, and what is behind; none where `path` is not there as it is, or all are taken.
+    fn find<'a>(&mut self, line: &'a [u8], path: &[u8]) -> Option<(usize, &'a [u8])> {
+        let at = line.windows(path.len().max(1)).position(|part| part == path)?;
+        let (head, rest) = (&line[..at], &line[at + path.len()..]);
+        let known = self.0.iter().position(|known| known == head);
+        if known.is_none() && self.0.len() < MAX_HEADS {
+            self.0.push(head.to_vec());
+            return Some((self.0.len(), rest));
+        }
+        Some((known? + 1, rest))
+    }
+
+    fn unpack(&self, text: &[u8], path: &[u8]) -> Vec<u8> {
+        let mut text = Reader::new(text);
+        match text.varint().expect("it was put there") {
+            0 => text.rest().to_vec(),
+            number => [&self.0[number as usize - 1], path, text.rest()].concat(),
+        }
+    }
+}
+
+/// More are not looked through for each line.
+const MAX_HEADS: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use deltic_core::RelPath;
-    use deltic_protocol::report::{Differs, Facts};
+    use deltic_protocol::report::{Differs, Facts, Item};
 
     use super::*;
 
@@ -129,7 +126,7 @@ mod tests {
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action, differs, facts };
-                assert!(held.push(&change, name.as_bytes()));
+                held.push(&change, name.as_bytes()).unwrap();
             }
             let mut lines = Vec::new();
             held.say(last, |line| lines.push(String::from_utf8(line.into()).unwrap()));
@@ -140,5 +137,27 @@ mod tests {
         let new = "z b/zz b/c/ m/k";
         assert_eq!(told(false), format!("{gone} {new}"));
         assert_eq!(told(true), format!("{new} {gone}"));
+    }
+
+    /// With more beginnings than have numbers, and lines that do not have their path in them.
+    #[test]
+    fn lines_are_told_as_they_were() {
+        let line = |n: usize| match n % 4 {
+            0 => format!("told at {n}: a/{n:05} and a/{n:05}"),
+            1 => format!("a/{n:05}"),
+            2 => format!(">f.st...... a/{n:05} -> there"),
+            _ => format!("no name {n}"),
+        };
+        let mut held = Held::default();
+        let lines: Vec<_> = (0..4 * MAX_HEADS + 9).map(line).collect();
+        for (n, line) in lines.iter().enumerate() {
+            let path = RelPath::parse(format!("a/{n:05}").as_bytes()).unwrap();
+            let (differs, facts) = (Differs::default(), Facts::default());
+            let (item, action) = (Item::File, Action::Touched);
+            held.push(&Change { path, item, action, differs, facts }, line.as_bytes()).unwrap();
+        }
+        let mut told = Vec::new();
+        held.say(false, |line| told.push(String::from_utf8(line.into()).unwrap()));
+        assert_eq!(told, lines);
     }
 }

@@ -1,30 +1,85 @@
 //! The lines of `--list-only`, as rsync writes them: mode, length, time, name.
 
-use std::cmp::Ordering;
-
 use deltic_core::meta::{Device, DeviceClass};
-use deltic_core::{Kind, Meta, RelPath};
+use deltic_core::packed::Crowded;
+use deltic_core::{CodecError, Item, Kind, Meta, Put, Reader, RelPath};
 
 use crate::escape::Escape;
 use crate::numbers::Numbers;
+use crate::ordered::Ordered;
 use crate::zone::Zone;
 
 /// What is listed, kept until all is known: it comes in no order.
 #[derive(Debug, Default)]
-pub(crate) struct List(Vec<(RelPath, Meta)>);
+pub(crate) struct List(Ordered);
+
+/// What a line shows of an entry besides its path.
+struct Shown<'a> {
+    kind: u8,
+    mode: u32,
+    len: u64,
+    modified: i64,
+    accessed: Option<i64>,
+    target: &'a [u8],
+}
 
 impl List {
     /// Notes an entry.
-    pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) {
-        self.0.push((path.clone(), meta.clone()));
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), Crowded> {
+        self.0.push(path, Item::of(&meta.kind), &Shown::of(meta).packed())
     }
 
-    /// A line for each, with the targets of links if these would be brought over, in rsync's order.
-    pub(crate) fn lines(mut self, style: Style<'_>) -> impl Iterator<Item = Vec<u8>> {
-        self.0.sort_by(|(one, a), (other, b)| {
-            order((one.as_bytes(), a.is_dir()), (other.as_bytes(), b.is_dir()))
+    /// Says a line for each, with the targets of links if these would be brought over, in rsync's order.
+    pub(crate) fn say(&mut self, style: Style<'_>, mut say: impl FnMut(&[u8])) {
+        let Self(list) = std::mem::take(self);
+        list.by_name(|path, shown| {
+            let shown = Shown::unpacked(shown).expect("it was put there whole");
+            say(&line(path, &shown, style));
         });
-        self.0.into_iter().map(move |(path, meta)| line(&path, &meta, style))
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn of(meta: &'a Meta) -> Self {
+        let target: &[u8] = match &meta.kind {
+            Kind::Symlink(target) => target,
+            _ => b"",
+        };
+        Self {
+            kind: letter(&meta.kind),
+            mode: if meta.is_symlink() { 0o777 } else { meta.mode },
+            len: if meta.is_symlink() { target.len() as u64 } else { meta.len },
+            modified: meta.modified.secs,
+            // A directory has none: it is read to be listed.
+            accessed: meta.accessed().filter(|_| !meta.is_dir()).map(|time| time.secs),
+            target,
+        }
+    }
+
+    fn packed(&self) -> Vec<u8> {
+        let mut bytes = vec![self.kind];
+        bytes.put_varint(u64::from(self.mode) << 1 | u64::from(self.accessed.is_some()));
+        bytes.put_varint(self.len);
+        bytes.put_signed(self.modified);
+        self.accessed.iter().for_each(|time| bytes.put_signed(*time));
+        bytes.put_bytes(self.target);
+        bytes
+    }
+
+    fn unpacked(bytes: &'a [u8]) -> Result<Self, CodecError> {
+        let mut bytes = Reader::new(bytes);
+        let (kind, mode) = (bytes.u8()?, bytes.varint_u32()?);
+        Ok(Self {
+            kind,
+            mode: mode >> 1,
+            len: bytes.varint()?,
+            modified: bytes.signed()?,
+            accessed: if mode & 1 == 1 { Some(bytes.signed()?) } else { None },
+            target: bytes.rest(),
+        })
     }
 }
 
@@ -40,76 +95,32 @@ pub(crate) struct Style<'a> {
     pub(crate) zone: &'a Zone,
 }
 
-/// In a directory come first what is none, then directories, each with what is in it. As in rsync the names of directories
-/// are compared with the slashes behind them: `a-b/` comes before `a/`.
-pub(crate) fn order(
-    (one, one_is_dir): (&[u8], bool),
-    (other, other_is_dir): (&[u8], bool),
-) -> Ordering {
-    let [mut a, mut b] = [one, other]
-        .map(|path| path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable());
-    loop {
-        match (a.next(), b.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Less,
-            (Some(_), None) => return Ordering::Greater,
-            (Some(x), Some(y)) if x == y => {}
-            (Some(x), Some(y)) => {
-                let dirs = (a.peek().is_some() || one_is_dir, b.peek().is_some() || other_is_dir);
-                return match dirs {
-                    (true, true) => x.iter().chain(b"/").cmp(y.iter().chain(b"/")),
-                    _ => dirs.0.cmp(&dirs.1).then_with(|| x.cmp(y)),
-                };
-            }
-        }
-    }
-}
-
-fn line(path: &RelPath, meta: &Meta, style: Style<'_>) -> Vec<u8> {
+fn line(path: &[u8], shown: &Shown<'_>, style: Style<'_>) -> Vec<u8> {
     let Style { links, accessed, escape, numbers, zone } = style;
-    let len = match &meta.kind {
-        Kind::Symlink(target) => target.len() as u64,
-        _ => meta.len,
-    };
-    let (len, time) = (numbers.show(len), zone.shown(meta.modified.secs));
-    let path = if path.is_root() { b"." } else { path.as_bytes() };
+    let (len, time) = (numbers.show(shown.len), zone.shown(shown.modified));
     // rsync's columns: wider by what may stand between digits.
     let width = if numbers == Numbers::Plain { 11 } else { 14 };
-    let mut line = format!("{} {len:>width$} {time} ", mode(meta)).into_bytes();
+    let mut line = format!("{} {len:>width$} {time} ", mode(shown)).into_bytes();
     if accessed {
-        // A directory has none: it is read to be listed.
-        let read = meta.accessed().filter(|_| !meta.is_dir());
-        let read = read.map_or_else(String::new, |time| zone.shown(time.secs));
+        let read = shown.accessed.map_or_else(String::new, |time| zone.shown(time));
         line.extend(format!("{read:>width$} ", width = time.len()).into_bytes());
     }
-    line.extend(escape.escaped(path));
-    if let Kind::Symlink(target) = &meta.kind
-        && links
-    {
+    line.extend(escape.escaped(if path.is_empty() { b"." } else { path }));
+    if shown.kind == LINK && links {
         line.extend_from_slice(b" -> ");
-        line.extend(escape.escaped(target));
+        line.extend(escape.escaped(shown.target));
     }
     line
 }
 
 /// Ten letters, as `ls -l` has them.
-fn mode(meta: &Meta) -> String {
-    let kind = match meta.kind {
-        Kind::File => '-',
-        Kind::Dir => 'd',
-        Kind::Symlink(_) => 'l',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::Device(Device { class: DeviceClass::Char, .. }) => 'c',
-        Kind::Device(Device { class: DeviceClass::Block, .. }) => 'b',
-    };
-    let bits = if matches!(meta.kind, Kind::Symlink(_)) { 0o777 } else { meta.mode };
-    let mut text = String::from(kind);
+fn mode(shown: &Shown<'_>) -> String {
+    let mut text = String::from(char::from(shown.kind));
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
-        let has = |bit: u32| bits >> shift & bit != 0;
+        let has = |bit: u32| shown.mode >> shift & bit != 0;
         text.push(if has(4) { 'r' } else { '-' });
         text.push(if has(2) { 'w' } else { '-' });
-        text.push(match (bits & special != 0, has(1)) {
+        text.push(match (shown.mode & special != 0, has(1)) {
             (false, false) => '-',
             (false, true) => 'x',
             (true, false) => letter.to_ascii_uppercase(),
@@ -119,23 +130,35 @@ fn mode(meta: &Meta) -> String {
     text
 }
 
+/// The first of these letters.
+const fn letter(kind: &Kind) -> u8 {
+    match kind {
+        Kind::File => b'-',
+        Kind::Dir => b'd',
+        Kind::Symlink(_) => LINK,
+        Kind::Fifo => b'p',
+        Kind::Socket => b's',
+        Kind::Device(Device { class: DeviceClass::Char, .. }) => b'c',
+        Kind::Device(Device { class: DeviceClass::Block, .. }) => b'b',
+    }
+}
+
+const LINK: u8 = b'l';
+
 #[cfg(test)]
 mod tests {
     use deltic_core::Timestamp;
 
     use super::*;
 
-    fn lines(list: List) -> Vec<String> {
+    fn line(path: &str, meta: Meta) -> String {
+        let (mut list, mut lines) = (List::default(), Vec::new());
+        list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta).unwrap();
         let (escape, numbers) = (Escape::Unprintable, Numbers::default());
         let zone = &Zone::utc();
         let style = Style { links: true, accessed: false, escape, numbers, zone };
-        list.lines(style).map(|line| String::from_utf8(line).unwrap()).collect()
-    }
-
-    fn line(path: &str, meta: Meta) -> String {
-        let mut list = List::default();
-        list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta);
-        lines(list).remove(0)
+        list.say(style, |line| lines.push(String::from_utf8(line.to_vec()).unwrap()));
+        lines.remove(0)
     }
 
     fn meta(kind: Kind, len: u64, mode: u32) -> Meta {
@@ -150,18 +173,5 @@ mod tests {
         );
         let link = meta(Kind::Symlink(b"../x\n"[..].into()), 0, 0o777);
         assert!(line("a\nb", link).ends_with(r"5 2022/09/30 12:53:11 a\#012b -> ../x\#012"));
-    }
-
-    #[test]
-    fn files_come_before_directories_and_those_before_what_is_in_them() {
-        let mut list = List::default();
-        for (path, kind) in
-            [("b", Kind::Dir), ("b/x", Kind::File), ("c", Kind::File), ("b-", Kind::Dir)]
-        {
-            list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta(kind, 0, 0));
-        }
-        let names: Vec<_> =
-            lines(list).iter().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
-        assert_eq!(names, ["c", "b-", "b", "b/x"]);
     }
 }

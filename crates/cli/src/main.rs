@@ -17,6 +17,7 @@ mod levels;
 mod listing;
 mod meter;
 mod numbers;
+mod ordered;
 mod output;
 mod place;
 mod plan;

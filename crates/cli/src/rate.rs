@@ -35,7 +35,7 @@ impl FromStr for Rate {
     type Err = BadRate;
 
     fn from_str(word: &str) -> Result<Self, BadRate> {
-        match size::bytes(word, BARE_BYTES)? {
+        match size::about(word, BARE_BYTES)? {
             1..MIN_RATE_BYTES => Err(BadRate::TooSmall),
             bytes => Ok(Self(bytes)),
         }
@@ -69,8 +69,14 @@ mod tests {
 
     #[test]
     fn a_bare_rate_counts_kib() {
-        for (word, bytes) in [("100", 100 << 10), ("0.5", 512), ("600b", 600), ("1.5MB", 1_500_000)]
-        {
+        for (word, bytes) in [
+            ("100", 100 << 10),
+            ("0.5", 512),
+            ("600b", 600),
+            ("1.5MB", 1_500_000),
+            ("1m+1", (1 << 20) + 1),
+            ("1024b-1", 1023),
+        ] {
             assert_eq!(word.parse(), Ok(Rate(bytes)), "{word}");
         }
     }
@@ -85,6 +91,8 @@ mod tests {
     fn words_that_are_no_rates_say_why() {
         assert_eq!("1x".parse::<Rate>(), Err(BadRate::Malformed));
         assert_eq!("100b".parse::<Rate>(), Err(BadRate::TooSmall));
+        assert_eq!("512b-1".parse::<Rate>(), Err(BadRate::TooSmall));
+        assert_eq!("0-1".parse::<Rate>(), Err(BadRate::TooLarge));
         assert_eq!("99999999999p".parse::<Rate>(), Err(BadRate::TooLarge));
     }
 }

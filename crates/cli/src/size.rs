@@ -39,11 +39,7 @@ impl FromStr for Bound {
     type Err = BadSize;
 
     fn from_str(word: &str) -> Result<Self, BadSize> {
-        let one_more = word.strip_suffix("+1").map(|size| (size, 1));
-        let (size, more) =
-            one_more.or_else(|| Some((word.strip_suffix("-1")?, -1))).unwrap_or((word, 0));
-        let bytes = bytes(size, 1)?.checked_add_signed(more);
-        bytes.map(Self).ok_or(BadSize::TooLarge)
+        about(word, 1).map(Self)
     }
 }
 
@@ -60,6 +56,14 @@ pub(crate) fn bytes(word: &str, bare: u64) -> Result<u64, BadSize> {
     let number = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(number);
     scaled(number, if unit.is_empty() { bare } else { unit_bytes(unit)? })
+}
+
+/// The same, or one byte more or less, where the word ends in `+1` or `-1`.
+pub(crate) fn about(word: &str, bare: u64) -> Result<u64, BadSize> {
+    let one_more = word.strip_suffix("+1").map(|size| (size, 1));
+    let (size, more) =
+        one_more.or_else(|| Some((word.strip_suffix("-1")?, -1))).unwrap_or((word, 0));
+    bytes(size, bare)?.checked_add_signed(more).ok_or(BadSize::TooLarge)
 }
 
 /// Bytes in one `unit`.

@@ -119,11 +119,10 @@ fn totals(outcome: &Outcome, dry_run: bool, numbers: Numbers) -> Vec<String> {
     ]
 }
 
-/// rsync's line for a log that is told nothing else at the end.
-pub(crate) fn logged(outcome: &Outcome, numbers: Numbers) -> String {
+/// rsync's line for a log that is told nothing else at the end: its digits are never grouped.
+pub(crate) fn logged(outcome: &Outcome) -> String {
     let Outcome { totals, traffic, .. } = outcome;
-    let [sent, received, size] =
-        [traffic.sent, traffic.received, totals.bytes].map(|n| numbers.show(n));
+    let [sent, received, size] = [traffic.sent, traffic.received, totals.bytes];
     format!("sent {sent} bytes  received {received} bytes  total size {size}")
 }
 
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(moved[5], "Number of files matched under other names: 1,200");
         assert!(lines(Numbers::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
         assert_eq!(
-            logged(&outcome(), Numbers::Plain),
+            logged(&outcome()),
             "sent 1300000 bytes  received 512 bytes  total size 5368709120"
         );
     }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use deltic_core::{Meta, RelPath};
 use deltic_net::plan::Sources;
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{
@@ -20,7 +21,7 @@ use crate::exit::{self, Exit, Troubles};
 use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
 use crate::held::Held;
-use crate::listing::{self, List};
+use crate::listing::{List, Style};
 use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::progress::Progress;
@@ -100,6 +101,8 @@ const TICK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Most bytes of lines that wait to be told in order: tens of thousands of lines.
 const MAX_HELD_BYTES: usize = 4 << 20;
+/// Most bytes of lines that are written at once where there are millions.
+const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Longest that they wait in a run that changes something, but for a tick.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Most notices between two ticks.
@@ -177,7 +180,7 @@ impl Words {
         if !(self.view.dry_run || self.view.in_order) {
             return self.say(line);
         }
-        if !self.held.push(change, &line) {
+        if self.held.push(change, &line).is_err() {
             self.say_held();
             return self.say(line);
         }
@@ -190,14 +193,23 @@ impl Words {
     fn say_held(&mut self) {
         self.held_since = None;
         let Self { held, progress, output, view, .. } = self;
-        let say = |line: &[u8]| {
-            output.line(line);
-            // A dry run may tell of millions.
-            if output.waiting_bytes() > MAX_HELD_BYTES {
-                progress.aside(|| output.flush());
-            }
-        };
-        held.say(view.deletions_last, say);
+        held.say(view.deletions_last, |line| say_one(line, output, progress));
+    }
+
+    /// Notes what is listed. What is too much to be kept is told a part at a time.
+    fn list(&mut self, path: &RelPath, meta: &Meta) {
+        if !self.view.quiet && self.listed.add(path, meta).is_err() {
+            self.say_listed();
+            // One alone has room.
+            let _ = self.listed.add(path, meta);
+        }
+    }
+
+    fn say_listed(&mut self) {
+        let Self { listed, setting, progress, output, view, .. } = self;
+        let (escape, numbers, zone) = (view.escape, view.numbers, setting.zone());
+        let style = Style { links: self.links, accessed: self.accessed, escape, numbers, zone };
+        listed.say(style, |line| say_one(line, output, progress));
     }
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
@@ -283,6 +295,14 @@ impl Words {
     }
 }
 
+/// Says one of what may be millions of lines.
+fn say_one(line: &[u8], output: &mut Output, progress: &mut Progress) {
+    output.line(line);
+    if output.waiting_bytes() > MAX_WAITING_BYTES {
+        progress.aside(|| output.flush());
+    }
+}
+
 /// Whether nothing of it was changed, or nothing of what an alternate has.
 fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
     let is_same = change.differs == Differs::default() && !setting.retimes(change);
@@ -332,7 +352,7 @@ impl Teller for Words {
                     log.line(&self.setting, output::complaint(&trouble.message));
                 }
             }
-            Notice::Entry { path, meta } => self.listed.add(path, meta),
+            Notice::Entry { path, meta } => self.list(path, meta),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -363,14 +383,7 @@ impl Teller for Words {
         self.progress.end(result.as_ref().ok());
         match result {
             Ok(outcome) => {
-                let View { escape, numbers, .. } = self.view;
-                let (links, accessed, zone) = (self.links, self.accessed, self.setting.zone());
-                let style = listing::Style { links, accessed, escape, numbers, zone };
-                for line in std::mem::take(&mut self.listed).lines(style) {
-                    if !self.view.quiet {
-                        self.output.line(&line);
-                    }
-                }
+                self.say_listed();
                 if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
                     explain.lines().iter().for_each(|line| self.output.line(line));
                 }
@@ -433,7 +446,7 @@ impl Journal {
     fn end(&mut self, lines: Vec<String>, outcome: &Outcome, (setting, view): (&Setting, &View)) {
         let lines = match view.summary {
             Summary::Totals | Summary::Full => lines,
-            Summary::Nothing | Summary::Short => vec![summary::logged(outcome, view.numbers)],
+            Summary::Nothing | Summary::Short => vec![summary::logged(outcome)],
         };
         for line in lines.iter().filter(|line| !line.is_empty()) {
             self.line(setting, line);
@@ -542,7 +555,6 @@ mod tests {
     use super::*;
     use crate::args::{self, Command};
     use crate::view::Terminals;
-    use deltic_core::RelPath;
     use deltic_protocol::report::Facts;
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;

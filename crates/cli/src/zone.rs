@@ -51,6 +51,14 @@ impl Zone {
     /// When clocks show `word` next, seen from `now`: `[[year-]month-]day`, `T`, `hour:minute`, or a part of it. What is
     /// left out is as soon as it can be.
     pub(crate) fn next(&self, word: &str, now: i64) -> Option<i64> {
+        if let Some(minute) = word.strip_prefix(':') {
+            let minute = i8::try_from(number(minute, 59)?).ok()?;
+            let at = |hours: i64| {
+                let wall = self.wall(now + hours * 3600)?.with().minute(minute).second(0);
+                self.time(wall.build().ok()?)
+            };
+            return (0..3).filter_map(at).find(|at| *at > now);
+        }
         let today = self.wall(now)?.date();
         let (date, clock) = match word.split_once(['T', 't', ' ']) {
             Some((date, clock)) => (date, Some(clock)),
@@ -79,7 +87,10 @@ impl Zone {
                 &mut (today.year()..today.year() + 9).filter_map(|year| date_of(year, month, day)),
             ),
             [year, month, day] => {
-                at(date_of(if year < 100 { 2000 + year } else { year }, month, day)?)
+                // As with rsync the days behind a month's last are those of the next one.
+                let first = date_of(if year < 100 { 2000 + year } else { year }, month, 1)?;
+                let behind = (1..=31).contains(&day).then_some(i64::from(day) - 1)?;
+                at(first.checked_add(behind.days()).ok()?)
             }
             _ => None,
         }
@@ -163,13 +174,31 @@ mod tests {
             ("22T00:00", "2026/11/22 00:00:00"),
             ("21", "2026/12/21 00:00:00"),
             ("2-29", "2028/02/29 00:00:00"),
+            ("2030/2/30T5:00", "2030/03/02 05:00:00"),
+            (":59", "2026/11/21 12:59:00"),
+            (":0", "2026/11/21 13:00:00"),
         ] {
             let at = zone.next(word, now).unwrap_or_else(|| panic!("{word}"));
             assert_eq!(zone.shown(at), shown, "{word}");
         }
-        for word in
-            ["", "x", "T", "2026-13-01", "2026-02-30", "25:00", "1-2-3-4", "12:60", "-5", "1:2:3:4"]
-        {
+        for word in [
+            "",
+            "x",
+            "T",
+            "2026-13-01",
+            "2026-12-32",
+            "2026-12-0",
+            "2-30",
+            "25:00",
+            "1-2-3-4",
+            "12:60",
+            "-5",
+            "1:2:3:4",
+            ":",
+            ":60",
+            ":5x",
+            "5:",
+        ] {
             assert_eq!(zone.next(word, now), None, "{word}");
         }
     }

@@ -21,7 +21,9 @@ fn words_without_a_meaning_here_change_nothing() {
         "--old-dirs --no-old-dirs --old-d --no-d --insecure-links --no-insecure-links",
         "--trust-sender --fsync --partial -P --max-alloc=1g --port=2222 --no-motd",
         "--sockopts=SO_SNDBUF=1 --address=127.0.0.1 --iconv=. --no-iconv",
-        "--no-fsync --fsync --early-input=p",
+        "--no-fsync --fsync --early-input=p --no-write-devices",
+        "--bwlimit=100m+1 --stop-after=1.5",
+        "--bwlimit=100m-1 --stop-at=2999/2/30",
     ] {
         let world = world();
         let words: Vec<_> = words.split(' ').chain(["-a", "src/", "h:dst/"]).collect();

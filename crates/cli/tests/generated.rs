@@ -79,6 +79,23 @@ fn manual_pages_hold_every_option_and_every_command() {
 }
 
 #[test]
+fn a_page_of_any_command_is_printed_with_other_names_of_options() {
+    let world = World::new();
+    let man = |words: &[&str]| Run::of(&mut world.command(DELTIC, [&["man"], words].concat()));
+    let sync = man(&[]).stdout.replace("\\-", "-");
+    for names in ["[alias: --rsync-path]", "[aliases: --del, --delete-during]", "[alias: --no-W]"] {
+        assert!(sync.contains(names), "{names}");
+    }
+    assert_eq!(sync, man(&["sync"]).stdout.replace("\\-", "-"));
+    let verify = man(&["verify"]).stdout;
+    assert!(verify.contains(".TH deltic-verify 1") && verify.contains("rsync\\-path"), "{verify}");
+    for words in [&["nothing"][..], &["agent"], &["verify", "--dir", "share"]] {
+        let run = man(words);
+        assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{words:?} {run:#?}");
+    }
+}
+
+#[test]
 fn examples_rules_and_exit_codes_stand_in_the_manual_line_by_line() {
     let world = World::new();
     let page = Run::of(&mut world.command(DELTIC, ["man"])).stdout;

@@ -360,7 +360,8 @@ fn a_log_has_times_names_troubles_and_totals() {
     for way in WAYS {
         let world = world();
         let operands = [way.from("src/"), way.to("dst/")].join(" ");
-        let run = world.ok(&format!("-a --log-file=log {operands}"));
+        world.write("src/file", vec![b'x'; 1_234_567]);
+        let run = world.ok(&format!("-ah --log-file=log {operands}"));
         assert_eq!(run.stdout, "");
         let text = String::from_utf8(world.read("log")).unwrap();
         let lines: Vec<_> = text.lines().collect();
@@ -375,8 +376,8 @@ fn a_log_has_times_names_troubles_and_totals() {
         assert!(text.contains(&format!("] {arrow}f+++++++++ dir/below\n")), "{text}");
         assert!(text.contains("] cL+++++++++ link -> file\n"), "{text}");
         assert!(
-            lines.last().unwrap().contains("] sent ") && text.ends_with("total size 16\n")
-                || text.ends_with("total size 12\n"),
+            lines.last().unwrap().contains("] sent ") && text.ends_with("total size 1234576\n")
+                || text.ends_with("total size 1234572\n"),
             "{text}"
         );
         // A second run adds to it; its own format is taken, and -v tells the totals in rsync's two lines.

@@ -267,6 +267,35 @@ fn what_comes_from_an_alternate_is_itemized() {
     }
 }
 
+/// As by rsync: nothing is new that an alternate has, whatever makes way.
+#[test]
+fn what_comes_from_an_alternate_is_told_alike_where_something_of_another_kind_makes_way() {
+    for way in WAYS {
+        for (usage, mark) in [("--link-dest", 'h'), ("--copy-dest", 'c')] {
+            for (end, names) in [("n", 0), ("", 0), ("n --force", 1), (" --force", 1)] {
+                let world = World::new();
+                world.write("src/dir/file", "x");
+                world.write("src/file", "y");
+                world.ok("-a src/ alt/");
+                world.write("dst/dir", "is none");
+                world.mkdir("dst/file");
+                (0..names).for_each(|name| world.write(format!("dst/file/{name}"), "z"));
+                let options = format!("{usage}=../alt --stats -aii{end}");
+                let words = [&options, &*way.from("src/"), &way.to("dst/")].join(" ");
+                let told = world.ok(&words).stdout;
+                let blank = " ".repeat(9);
+                for line in [format!("cd{blank} dir/"), format!("{mark}f{blank} file")] {
+                    assert!(told.lines().any(|told| told == line), "{words}: {line} in {told}");
+                }
+                assert!(told.contains("created files: 0\n"), "{words}: {told}");
+                assert!(told.contains("files transferred: 0\n"), "{words}: {told}");
+                let is_linked = world.inode("dst/file") == world.inode("alt/file");
+                assert_eq!(is_linked, mark == 'h' && !end.starts_with('n'), "{words}");
+            }
+        }
+    }
+}
+
 #[test]
 fn link_dest_links_what_is_equal_in_every_carried_attribute() {
     for way in WAYS {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::attrs::{ACCESS, acl, note, noted};
+use common::attrs::{ACCESS, acl, note, noted, set_times};
 use common::tree::picture;
 use common::{DELTIC, Run, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 use serde_json::Value;
@@ -127,6 +127,27 @@ fn each_name_is_told_with_the_one_that_it_was_linked_to() {
     let world = linked();
     world.mkdir("dst");
     assert!(world.ok(&words(Way::Push, "-aHv")).stdout.contains("\nd/c => a\n"));
+}
+
+/// As by rsync.
+#[test]
+fn a_name_that_is_linked_is_told_by_when_it_was_read_too() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a", "old");
+        name(&world, "src/a", "src/b");
+        world.ok(&words(way, "-aH"));
+        world.write("src/a", "newer");
+        note(&world.path("src/a"), "user.x", b"1");
+        note(&world.path("src/a"), ACCESS, &acl(1, 1).with_mode(0o660).to_bytes());
+        set_times(&world.path("src/a"), (200_000_000, 300_000_000));
+        let told = world.ok(&words(way, "-aHUAXi")).stdout;
+        let marks = |end: &str| {
+            let line = told.lines().find(|line| line.ends_with(end));
+            line.unwrap_or_else(|| panic!("{way:?}: {told}"))[1..11].to_owned()
+        };
+        assert_eq!([marks(" a"), marks(" b => a")], ["f.stp..uax", "f.stp..u.."], "{told}");
+    }
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn quiet_runs_say_nothing_but_errors() {
     )
     .unwrap();
     let loud = world.sync(&["-an", "--no-D", "src/", "dst/"]);
-    assert!(loud.stderr.contains("fifo") && loud.code == Some(0), "{loud:#?}");
+    assert!(loud.stdout.contains("fifo") && loud.code == Some(0), "{loud:#?}");
     world.ok("-aqi --no-D --delete src/ dst/");
     let run = world.fails(23, "-aq src/ missing dst/");
     assert_eq!((run.stdout.as_str(), run.stderr.lines().count()), ("", 1), "{run:#?}");
@@ -364,4 +364,7 @@ fn a_terminal_gets_names_that_cannot_drive_it() {
     assert!(run.stdout.lines().count() <= 3, "{run:#?}");
     assert!(!run.stdout.contains(['\x1b', '\x07']));
     assert!(run.stdout.contains(r">f+++++++++ \#033]0;title\#007\#012*deleting   all"), "{run:#?}");
+    // To which DEL is nothing: rsync shows it too.
+    world.write("src/a\x7fb", "x");
+    assert!(world.ok("-ai src/ dst/").stdout.contains(">f+++++++++ a\x7fb\n"));
 }

@@ -370,6 +370,26 @@ fn a_list_of_many_names_takes_few_bytes_of_each() {
     assert_eq!(run.code, Some(0), "{run:#?}");
 }
 
+/// Each line with its whole path, what is told of them takes a hundred megabytes.
+#[test]
+fn what_is_told_of_many_names_takes_few_bytes_of_each() {
+    let world = World::new();
+    let dir = format!("{0}/{0}/{0}/{0}/{0}/{0}/{0}/{0}/", "d".repeat(250));
+    for n in 0..15_000 {
+        world.write(format!("src/{dir}{n:05}"), "");
+    }
+    world.mkdir("dst");
+    let script = "ulimit -d 80000 && exec \"$0\" sync --threads 2 \"$@\" | tail -n 1";
+    for (words, last) in [
+        ("-a --list-only src/", format!(" {dir}14999\n")),
+        ("-ain --delete-after --force-delete dst/ src/", format!(" {}/\n", "d".repeat(250))),
+    ] {
+        let words = ["-c", script, common::DELTIC].into_iter().chain(words.split(' '));
+        let run = Run::of(&mut world.command("sh", words));
+        assert!(run.stdout.ends_with(&last) && run.stderr.is_empty(), "{run:#?}");
+    }
+}
+
 #[test]
 fn a_long_list_travels_in_many_frames() {
     let world = World::new();

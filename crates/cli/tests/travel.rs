@@ -305,11 +305,20 @@ fn a_run_that_is_not_silent_is_not_given_up() {
 #[test]
 fn a_run_stops_at_a_time_with_30() {
     let world = world();
-    for words in ["--stop-after=0", "--stop-at=2020-01-01", "--stop-at=never", "--time-limit=x"] {
+    for words in [
+        "--stop-after=0",
+        "--stop-at=2020-01-01",
+        "--stop-at=never",
+        "--stop-after=1.x",
+        "--time-limit=x",
+    ] {
         let run = world.fails(1, &format!("-a {words} src/ dst/"));
         assert!(run.stderr.contains("stop-a"), "{run:#?}");
     }
     world.ok("-a --stop-at=2999-12-31T23:59 src/ dst/");
+    // Which may be about to come.
+    let run = world.sync(&["-an", "--stop-at=:59", "src/", "dst/"]);
+    assert!(matches!(run.code, Some(0 | 30)), "{run:#?}");
     // In some seconds; what is sent takes minutes.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let at = now + 3;

@@ -185,6 +185,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rt", "--protocol=31", 0, No),
     ("-rt", "--checksum-seed=1", 0, No),
     ("-rt", "--blocking-io", 0, No),
+    ("-rt", "--no-write-devices", 0, No),
     ("-rt", "--trust-sender", 0, No),
     ("-rt", "--old-compress", 0, No),
     ("-rt", "--qsort", 0, No),
@@ -439,7 +440,9 @@ fn ends_alike(
     let (Some(own), Some(other)) = (ends.next(), ends.next()) else { return };
     if shows != ToRoot {
         let common = |mut end: End| {
-            end.stderr.clear(); // What they are told of what they may not do is not the same.
+            // What they are told of what they may not do is not the same.
+            end.stderr.clear();
+            end.stdout.retain(|line| !line.contains("only the superuser makes devices"));
             end.trees.values_mut().for_each(|(_, own)| own.clear());
             end.trees.retain(|path, _| !path.ends_with("device"));
             end.lines()

@@ -18,6 +18,16 @@ fn between(world: &World, way: Way, words: &str) -> Run {
     verify(world, &format!("{words} {} {}", way.from("a"), way.to("b")))
 }
 
+#[test]
+fn the_program_over_there_has_the_name_that_rsync_gives_it_too() {
+    let world = World::new();
+    world.write("a/file", "x");
+    world.write("b/file", "y");
+    let words = ["verify", "-e", SHELL, "--rsync-path", DELTIC, "a", "h:b"];
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!((run.code, &*run.stdout), (Some(26), "content file\n"), "{run:#?}");
+}
+
 /// The same by a user who may not read everything.
 fn as_somebody(world: &World, way: Way) -> Run {
     let mut command = Command::new(DELTIC);

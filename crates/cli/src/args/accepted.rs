@@ -59,6 +59,9 @@ pub(crate) struct Accepted {
     /// Accepted: no times of creation are set
     #[arg(long, aliases = ["no-N"], help_heading = COMPATIBLE)]
     pub(crate) no_crtimes: bool,
+    /// Accepted: devices are never written
+    #[arg(long, help_heading = COMPATIBLE)]
+    pub(crate) no_write_devices: bool,
     /// Accepted: what a sender lists is checked in any case
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,

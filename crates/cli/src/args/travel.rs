@@ -44,7 +44,7 @@ pub(crate) struct Travel {
     pub(crate) contimeout: u32,
     /// Stop after so many minutes; the next run goes on
     #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
-    #[arg(value_parser = value_parser!(u32).range(1..))]
+    #[arg(value_parser = minutes)]
     pub(crate) stop_after: Option<u32>,
     /// Stop at this local time: [[year-]month-]dayThour:minute, or a part of it
     #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
@@ -116,6 +116,14 @@ impl Travel {
         words.extend(version.filter(|_| is_ssh).map(OsString::from));
         words
     }
+}
+
+/// Whole minutes: as with rsync a fraction does not count.
+fn minutes(word: &str) -> Result<u32, String> {
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    let is_number = fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let minutes = whole.parse().ok().filter(|minutes| is_number && *minutes > 0);
+    minutes.ok_or_else(|| "not a whole number of minutes above 0".into())
 }
 
 /// How long it is until the local time `word`.

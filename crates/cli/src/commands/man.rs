@@ -4,18 +4,24 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::Arg;
 use clap::builder::Resettable;
 
 use super::version;
 use crate::args;
 
-/// Print the manual page of `deltic sync`, or write all pages
+/// Print the manual page of a command, or write all pages
 ///
 ///   deltic man | man -l -
+///   deltic man verify | man -l -
 ///   deltic man --dir ~/.local/share/man/man1
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    /// Which command
+    #[arg(value_name = "COMMAND", default_value = "sync", conflicts_with = "dir")]
+    #[arg(value_parser = known)]
+    command: String,
     /// Write the pages of all commands into DIR, which is made if it is missing
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -28,8 +34,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let commands: Vec<_> =
         deltic.get_subcommands().filter(|one| !one.is_hide_set()).cloned().collect();
     let Some(dir) = &args.dir else {
-        let sync = commands.into_iter().find(|one| one.get_name() == "sync");
-        version::print_text(&page(sync.context("there is no sync")?)?);
+        let command = commands.into_iter().find(|one| one.get_name() == args.command);
+        version::print_text(&page(command.expect("its name is known"))?);
         return Ok(());
     };
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
@@ -40,6 +46,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// `name`, where it is that of a command that has a page.
+fn known(name: &str) -> Result<String, String> {
+    let deltic = args::command();
+    let command = deltic.find_subcommand(name).filter(|command| !command.is_hide_set());
+    command.map(|command| command.get_name().to_owned()).ok_or_else(|| "no such command".into())
+}
+
 fn page(mut command: clap::Command) -> Result<String> {
     let name = named(&command);
     let mut text = Vec::new();
@@ -48,9 +61,21 @@ fn page(mut command: clap::Command) -> Result<String> {
     if command.get_name() == "sync" {
         behind += BEHIND_SYNC;
     }
-    let command = command.name(name).after_help(Resettable::Reset);
+    let command = command.name(name).after_help(Resettable::Reset).mut_args(with_aliases);
     clap_mangen::Man::new(command).render(&mut text).context("write a manual page")?;
     Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage) + &sections(&behind))
+}
+
+/// `arg` with its other names in its help, as `--help` shows them.
+fn with_aliases(arg: Arg) -> Arg {
+    let names = arg.get_visible_aliases().unwrap_or_default();
+    let names: Vec<_> = names.into_iter().map(|name| format!("--{name}")).collect();
+    if names.is_empty() {
+        return arg;
+    }
+    let help = arg.get_long_help().or_else(|| arg.get_help()).cloned().unwrap_or_default();
+    let label = if names.len() == 1 { "alias" } else { "aliases" };
+    arg.long_help(format!("{help} [{label}: {}]", names.join(", ")))
 }
 
 /// Sections whose lines stay as they are: each begins with a line like `EXAMPLES:`.

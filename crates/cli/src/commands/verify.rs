@@ -74,7 +74,7 @@ pub(crate) struct Args {
     #[arg(default_value = "", hide_default_value = true)]
     rsh: Words,
     /// The deltic program on the other machine
-    #[arg(long, value_name = "PROGRAM", default_value = "deltic")]
+    #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     deltic_path: OsString,
     /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
     #[arg(long, value_name = "RATE")]

@@ -437,8 +437,8 @@ impl Both<'_> {
     }
 
     fn told_line(&self, line: &str) -> Option<String> {
-        // With -8 rsync lets a DEL pass, and controls beyond ASCII.
-        let mut line = line.replace('\u{7f}', "\\#177");
+        // With -8 rsync lets controls beyond ASCII pass.
+        let mut line = line.to_owned();
         for control in '\u{80}'..='\u{9f}' {
             line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
         }

@@ -27,9 +27,9 @@ use super::{Place, Receiver, Removed, Work};
 #[derive(Debug)]
 pub(super) struct Waiting {
     path: RelPath,
-    meta: Meta,
+    pub(super) meta: Meta,
     /// What stands in its place here.
-    seen: Option<Meta>,
+    pub(super) seen: Option<Meta>,
 }
 
 /// What an alternate has.
@@ -79,11 +79,12 @@ impl Receiver {
     pub(super) fn asks_alternates(&self, meta: &Meta, seen: Option<&Meta>) -> bool {
         let alternates = &self.setting.options.compare.alternates;
         let has_old = seen.is_some_and(Meta::is_file);
+        let gives_way = |old: &Meta| !old.is_dir() && self.setting.rename.is_none();
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
                 // It is made here all the same, and told like what differs from there.
-                Kind::Dir => seen.is_none(),
+                Kind::Dir => seen.is_none_or(gives_way),
                 Kind::Device(_) if !self.setting.is_privileged => false,
                 ref kind => seen.is_none() && self.setting.options.takes(kind),
             }
@@ -101,17 +102,27 @@ impl Receiver {
 
     pub(super) fn looked_beside(&mut self, file: FileNo, found: Vec<Option<Meta>>) {
         let Some(waiting) = self.beside.remove(&file) else { return };
+        match self.best(&waiting.meta, found) {
+            Some(best) => self.take_beside(file, waiting, best),
+            None => self.decide_not_beside(file, waiting.path, (waiting.meta, waiting.seen)),
+        }
+    }
+
+    pub(super) fn take_beside(&mut self, file: FileNo, waiting: Waiting, best: Beside) {
         let usage = self.setting.options.compare.alternates.usage;
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
-        let Some(best) = self.best(&waiting.meta, found) else {
-            return self.decide_not_beside(file, waiting.path, (waiting.meta, waiting.seen));
-        };
         match best.likeness {
             _ if waiting.meta.is_dir() => {
                 let differs = self.differs_from(&waiting.meta, &best.is);
                 self.new_dir(waiting.path, waiting.meta, (Action::Copied, differs));
             }
             Likeness::All if usage == AlternateUse::Compare => self.leave_out(file, waiting),
+            Likeness::All | Likeness::Content
+                if waiting.seen.as_ref().is_some_and(Meta::is_dir) =>
+            {
+                let path = waiting.path.clone();
+                self.clear(file, path, Cleared::Beside(Box::new((waiting, best))));
+            }
             Likeness::All if usage == AlternateUse::Link && !is_same(&waiting.seen, &best.is) => {
                 self.link(file, waiting, best);
             }
@@ -184,10 +195,6 @@ impl Receiver {
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         if self.setting.options.dry_run {
-            if waiting.seen.as_ref().is_some_and(Meta::is_dir) {
-                // Whether it is full decides.
-                return self.copy_beside(file, waiting, beside);
-            }
             self.comes_from_beside(file);
             self.came(file);
             self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
@@ -217,10 +224,6 @@ impl Receiver {
     }
 
     fn copy_beside(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
-        if waiting.seen.as_ref().is_some_and(Meta::is_dir) {
-            let Waiting { path, meta, seen } = waiting;
-            return self.decide_here(file, path, (meta, seen), Some(beside));
-        }
         let change = self.copy_of(&waiting, &beside.is);
         if self.setting.options.dry_run {
             self.report_settled(waiting.meta.len);

@@ -8,6 +8,7 @@ use crate::message::FileNo;
 use crate::options::Delete;
 use crate::report::{Change, Trouble, TroubleKind};
 
+use super::beside::{Beside, Waiting};
 use super::deleting::Removal;
 use super::file::Candidate;
 use super::linking::LaterName;
@@ -25,6 +26,8 @@ pub(super) enum Cleared {
         name: LaterName,
         change: Change,
     },
+    /// A file that comes from an alternate.
+    Beside(Box<(Waiting, Beside)>),
     /// Nothing is to be there: an alternate has it.
     Nothing,
 }
@@ -114,6 +117,11 @@ impl Receiver {
                 name.seen = None;
                 self.make_link(file, name, change);
             }
+            Some(Cleared::Beside(both)) => {
+                let (mut waiting, beside) = *both;
+                waiting.seen = None;
+                self.take_beside(file, waiting, beside);
+            }
             Some(Cleared::Nothing) | None => {}
         }
     }
@@ -127,6 +135,10 @@ impl Receiver {
             }
             Some(Cleared::Other { change, .. }) => {
                 self.arrivals.take(&change.path);
+                self.miss(file);
+            }
+            Some(Cleared::Beside(both)) => {
+                self.report_settled(both.0.meta.len);
                 self.miss(file);
             }
             Some(Cleared::Name { change, .. }) => self.report_settled(change.facts.len),

@@ -470,11 +470,11 @@ impl Receiver {
     fn change_of(&self, name: &LaterName, leader: RelPath, action: Action) -> Change {
         let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
-        // Of a later name nothing more is said than what decides where it goes.
-        let (accessed, acl, xattrs) = (false, false, false);
+        // As by rsync, ACLs and extended attributes are told of the name that leads.
+        let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
             size: old.len != meta.len,
-            ..Differs { accessed, acl, xattrs, ..attributes(&self.setting.options, meta, old) }
+            ..Differs { acl, xattrs, ..attributes(&self.setting.options, &name.alone(), old) }
         });
         Change {
             path: path.clone(),

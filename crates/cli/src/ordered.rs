@@ -1,0 +1,181 @@
+//! Texts about paths, told in rsync's order however they come. There may be millions: a directory is kept once for what in it
+//! comes in a row.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::HashSet;
+
+use deltic_core::codec::MAX_VARINT_BYTES;
+use deltic_core::packed::{At, Crowded};
+use deltic_core::{Item, Packed, Put, Reader, RelPath};
+
+/// Texts about paths.
+#[derive(Debug, Default)]
+pub(crate) struct Ordered {
+    /// Directories, each where another one comes; some come more than once.
+    dirs: Packed,
+    places: Vec<At>,
+    /// Of each path the number of its directory, the text, and the last name; a directory is one without a name.
+    lines: Packed,
+}
+
+/// What a line holds.
+struct Line<'a> {
+    dir: usize,
+    text: &'a [u8],
+    name: &'a [u8],
+}
+
+impl Ordered {
+    /// Adds `text` about `path`.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub(crate) fn push(&mut self, path: &RelPath, item: Item, text: &[u8]) -> Result<(), Crowded> {
+        let (dir, name) = match item {
+            Item::Dir => (path.as_bytes(), &b""[..]),
+            _ => split(path.as_bytes()),
+        };
+        if self.places.last().is_none_or(|last| self.dirs.get(*last) != dir) {
+            self.places.push(self.dirs.push(dir)?);
+        }
+        let mut line = Vec::with_capacity(name.len() + text.len() + 2 * MAX_VARINT_BYTES);
+        line.put_varint(self.places.len() as u64 - 1);
+        line.put_prefixed(text);
+        line.put_bytes(name);
+        self.lines.push(&line).map(drop)
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Gives `to` each path and its text, in the order of names: in a directory come first what is none, then directories,
+    /// each with what is in it. Texts about one path come in the order in which they were added.
+    pub(crate) fn by_name(&self, to: impl FnMut(&[u8], &[u8])) {
+        let ranks = self.ranks(|dir| dir);
+        let place = |line: &Line<'_>| ranks[line.dir];
+        let by_name = |one: &Line<'_>, other: &Line<'_>| {
+            place(one).cmp(&place(other)).then_with(|| one.name.cmp(other.name))
+        };
+        self.sorted(by_name, to);
+    }
+
+    /// The same in the order of the directories that stay if those are gone that are told of, and from the back in each.
+    pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
+        let lines = self.lines.iter().map(|(at, _)| self.line(at));
+        let gone = lines.filter(|line| line.name.is_empty()).map(|line| self.dir(line.dir));
+        let gone: HashSet<_> = gone.collect();
+        let (kept, ranks) = (self.ranks(|dir| kept_above(dir, &gone)), self.ranks(|dir| dir));
+        let place = |line: &Line<'_>| (kept[line.dir], Reverse(ranks[line.dir]));
+        let from_the_back = |one: &Line<'_>, other: &Line<'_>| {
+            place(one).cmp(&place(other)).then_with(|| other.name.cmp(one.name))
+        };
+        self.sorted(from_the_back, to);
+    }
+
+    fn sorted(
+        &self,
+        order: impl Fn(&Line<'_>, &Line<'_>) -> Ordering,
+        mut to: impl FnMut(&[u8], &[u8]),
+    ) {
+        let mut lines = Vec::with_capacity(self.lines.len());
+        lines.extend(self.lines.iter().map(|(at, _)| at));
+        lines.sort_unstable_by(|one, other| {
+            order(&self.line(*one), &self.line(*other)).then(one.cmp(other))
+        });
+        let mut path = Vec::new();
+        for Line { dir, text, name } in lines.into_iter().map(|at| self.line(at)) {
+            path.clear();
+            path.extend_from_slice(self.dir(dir));
+            if !path.is_empty() && !name.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            to(&path, text);
+        }
+    }
+
+    /// For each directory which place it has by the path that `of` makes of it.
+    fn ranks<'a>(&'a self, of: impl Fn(&'a [u8]) -> &'a [u8]) -> Vec<u32> {
+        let path = |number: &u32| of(self.dir(*number as usize));
+        let mut dirs: Vec<_> = (0..self.places.len() as u32).collect();
+        dirs.sort_unstable_by(|one, other| order(path(one), path(other)));
+        let mut ranks = vec![0; dirs.len()];
+        for (alike, rank) in dirs.chunk_by(|one, next| path(one) == path(next)).zip(0..) {
+            alike.iter().for_each(|dir| ranks[*dir as usize] = rank);
+        }
+        ranks
+    }
+
+    fn dir(&self, number: usize) -> &[u8] {
+        self.dirs.get(self.places[number])
+    }
+
+    fn line(&self, at: At) -> Line<'_> {
+        const WHOLE: &str = "it was put there whole";
+        let mut line = Reader::new(self.lines.get(at));
+        let dir = line.varint().expect(WHOLE) as usize;
+        let text = line.prefixed(usize::MAX).expect(WHOLE);
+        Line { dir, text, name: line.rest() }
+    }
+}
+
+/// The directory that `path` is in, and its last name.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// `dir`, or the lowest directory above it that is not `gone`.
+fn kept_above<'a>(mut dir: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
+    while !dir.is_empty() && gone.contains(dir) {
+        dir = split(dir).0;
+    }
+    dir
+}
+
+/// Directories come before what is in them. As in rsync their names are compared with the slashes behind them: `a-b/` comes
+/// before `a/`.
+fn order(one: &[u8], other: &[u8]) -> Ordering {
+    let [one, other] = [one, other].map(|path| {
+        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+        path.iter().chain(slash)
+    });
+    one.cmp(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(paths: &[&str], say: impl Fn(&Ordered, &mut dyn FnMut(&[u8], &[u8]))) -> String {
+        let mut ordered = Ordered::default();
+        for (no, name) in paths.iter().enumerate() {
+            let item = if name.ends_with('/') { Item::Dir } else { Item::File };
+            let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
+            ordered.push(&path, item, no.to_string().as_bytes()).unwrap();
+        }
+        let mut said = Vec::new();
+        say(&ordered, &mut |path, text| {
+            let [path, text] = [path, text].map(String::from_utf8_lossy);
+            said.push(format!("{path}={text}"));
+        });
+        said.join(" ")
+    }
+
+    #[test]
+    fn files_come_before_directories_and_those_before_what_is_in_them() {
+        let paths = ["b/", "a/y", "b/x", "c", "b-/", "a/", "a/b/c", "a/x", "c", "", "+/"];
+        let by_name = said(&paths, |ordered, to| ordered.by_name(to));
+        assert_eq!(by_name, "=9 c=3 c=8 +=10 a=5 a/x=7 a/y=1 a/b/c=6 b-=4 b=0 b/x=2");
+    }
+
+    #[test]
+    fn what_goes_goes_by_the_directory_that_stays_and_from_the_back() {
+        let paths = ["m/0", "q/r/1", "b/c/old/", "b/c/old/1", "q/", "b/f", "q/r/", "z", "b/x"];
+        let by_kept = said(&paths, |ordered, to| ordered.by_kept_directory(to));
+        assert_eq!(by_kept, "q/r/1=1 q/r=6 q=4 z=7 b/x=8 b/f=5 b/c/old/1=3 b/c/old=2 m/0=0");
+    }
+}
