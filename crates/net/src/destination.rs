@@ -71,13 +71,18 @@ fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     };
     let dir = named(root, dir, options);
     let below = below(root, &dir);
-    Backup { dir: Some(dir), suffix, below }
+    // The root itself is no tree of their own.
+    let dir = below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
+    Backup { dir, suffix, below }
 }
 
-/// Which directory below `root` that is, if it is one.
+/// Which directory below `root` that is, if it is one, by whatever way one comes to the root.
 fn below(root: &Path, dir: &NamedDir) -> Option<RelPath> {
     let (root, dir) = there(root).zip(there(&dir.path))?;
-    RelPath::parse(dir.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok()
+    let inode = inode_of(&root);
+    let is_root = |above: &&Path| **above == root || inode.is_some() && inode_of(above) == inode;
+    let above = dir.ancestors().find(is_root)?;
+    RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
 
 /// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of those of
