@@ -84,7 +84,8 @@ fn no_directory_of_the_destination_gives_way_to_an_old_version() {
         let dst = world.path("dst").display().to_string();
         let here = [".", "../dst", &dst].map(|dir| format!("--backup-dir={dir} --suffix=~"));
         let there = ["--backup-dir=sub".to_owned(), format!("--backup-dir={dst}/sub")];
-        let all = here.iter().map(|options| (options, "k~/p", "k~~"));
+        let plain = String::new();
+        let all = here.iter().chain([&plain]).map(|options| (options, "k~/p", "k~~"));
         let all = all.chain(there.iter().map(|options| (options, "sub/k/p", "sub/sub/k")));
         for (options, live, kept) in all {
             let world = World::new();

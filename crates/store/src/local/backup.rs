@@ -525,3 +525,25 @@ fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), E
 }
 
 const BACK_UP: &str = "back up";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backups_are_nobodys_to_delete() {
+        let path = |path: &str| RelPath::parse(path.as_bytes()).unwrap();
+        let protects = |below: Option<&str>, of: &str| {
+            let dir = NamedDir { path: "/dst/old/kept".into(), insecure: false };
+            let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
+            let backup = Backup { dir, suffix: (*b"~").into(), below: below.map(path) };
+            backup.protects(&path(of))
+        };
+        assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
+        // Where they have a directory, that is what tells them: it, what is in it, and what holds it.
+        let kept = Some("old/kept");
+        assert!(["old", "old/kept", "old/kept/a"].iter().all(|path| protects(kept, path)));
+        assert!(!protects(kept, "old/other") && !protects(kept, "a~"));
+        assert!(!protects(None, "old/kept/a~"));
+    }
+}
