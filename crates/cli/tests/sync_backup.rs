@@ -3,7 +3,6 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use common::dice::Dice;
 use common::{WAYS, Way, World};
@@ -23,20 +22,19 @@ fn fill(world: &World, dir: &str, names: &[&str], whose: &str) {
 
 /// What the files below `dir` have in them, by their paths.
 fn files(world: &World, dir: &str) -> BTreeMap<String, String> {
-    fn add(at: &Path, name: &str, found: &mut BTreeMap<String, String>) {
-        for entry in std::fs::read_dir(at).into_iter().flatten() {
-            let entry = entry.unwrap();
-            let name = format!("{name}/{}", entry.file_name().to_str().unwrap());
-            if entry.path().is_dir() {
-                add(&entry.path(), &name, found);
+    let (mut found, mut dirs) = (BTreeMap::new(), vec![String::new()]);
+    while let Some(above) = dirs.pop() {
+        for name in world.names(&format!("{dir}/{above}")) {
+            let name = format!("{above}{name}");
+            let path = format!("{dir}/{name}");
+            if world.path(&path).is_dir() {
+                dirs.push(format!("{name}/"));
             } else {
-                let text = String::from_utf8(std::fs::read(entry.path()).unwrap()).unwrap();
-                found.insert(name.trim_start_matches('/').to_owned(), text);
+                let text = String::from_utf8_lossy(&world.read(&path)).into_owned();
+                found.insert(name, text);
             }
         }
     }
-    let mut found = BTreeMap::new();
-    add(&world.path(dir), "", &mut found);
     found
 }
 
