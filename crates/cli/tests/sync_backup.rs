@@ -56,21 +56,17 @@ fn the_way_to_an_old_version_leads_round_what_is_listed() {
             assert_eq!(world.read("dst/k/x"), b"new k/x", "{way:?} {options}");
             assert_eq!(world.read("dst/k/k/x/y"), b"old x/y", "{way:?} {options}");
         }
-        // What did not change, and what is not there yet.
-        for is_there in [true, false] {
-            let world = World::new();
-            fill(&world, "src", &["k/x", "x/y"], "new");
-            fill(&world, "dst", &["x/y"], "old");
-            if is_there {
-                fill(&world, "dst", &["k/x"], "new");
-            }
-            world.chmod("dst/x", 0o700);
-            world.ok(&words(way, "--backup-dir=k --no-p"));
-            assert_eq!(world.read("dst/x/y"), b"new x/y", "{way:?} {is_there}");
-            assert_eq!(world.read("dst/k/x"), b"new k/x", "{way:?} {is_there}");
-            assert_eq!(world.read("dst/k/k/x/y"), b"old x/y", "{way:?} {is_there}");
-            assert_eq!(world.mode("dst/k/k/x"), 0o700, "{way:?} {is_there}");
-        }
+        // One that did not change, and a directory that is not everybody's.
+        let world = World::new();
+        fill(&world, "src", &["k/x", "x/y"], "new");
+        fill(&world, "dst", &["x/y"], "old");
+        fill(&world, "dst", &["k/x"], "new");
+        world.chmod("dst/x", 0o700);
+        world.ok(&words(way, "--backup-dir=k"));
+        assert_eq!(world.read("dst/x/y"), b"new x/y", "{way:?}");
+        assert_eq!(world.read("dst/k/x"), b"new k/x", "{way:?}");
+        assert_eq!(world.read("dst/k/k/x/y"), b"old x/y", "{way:?}");
+        assert_eq!(world.mode("dst/k/k/x"), 0o700, "{way:?}");
     }
 }
 
@@ -94,6 +90,30 @@ fn no_directory_of_the_destination_gives_way_to_an_old_version() {
             let found = [("k", "new k"), (live, &format!("old {live}")), (kept, "old k")];
             let found = found.map(|(name, text)| (name.to_owned(), text.to_owned()));
             assert_eq!(files(&world, "dst"), BTreeMap::from(found), "{way:?} {options}");
+        }
+    }
+}
+
+/// Beside the destination there may be anything, the sources too.
+#[test]
+fn nothing_beside_the_destination_gives_way_to_an_old_version_but_a_file() {
+    for way in WAYS {
+        for (suffix, kept) in [("", ["dst/src", "dst/src~"]), ("--suffix=~", ["src~~", "src~~~"])] {
+            let world = World::new();
+            fill(&world, "src", &["src", "src~", "zz/a"], "new");
+            fill(&world, "dst", &["src", "src~", "zz/a"], "old");
+            fill(&world, "src~", &["in"], "other");
+            fill(&world, ".", &["zz"], "other");
+            let options = words(way, &format!("--backup-dir=.. {suffix}"));
+            let run = world.sync(&options.split_whitespace().collect::<Vec<_>>());
+            assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
+            assert_eq!(world.read("src/src"), b"new src", "{way:?} {suffix}");
+            assert_eq!(world.read("src~/in"), b"other in", "{way:?} {suffix}");
+            assert_eq!(world.read("zz"), b"other zz", "{way:?} {suffix}");
+            assert_eq!(world.read("dst/zz/a"), b"old zz/a", "{way:?} {suffix}");
+            let kept: BTreeSet<_> = kept.map(|name| world.read(name)).into();
+            let old = ["old src", "old src~"].map(|old| old.as_bytes().to_vec());
+            assert_eq!(kept, old.into(), "{way:?} {run:#?}");
         }
     }
 }

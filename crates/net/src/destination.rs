@@ -67,18 +67,18 @@ pub(crate) fn local_options(
 fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
-        return Backup { dir: None, suffix, below: Some(RelPath::root()) };
+        return Backup { dir: None, suffix, below: Some(RelPath::root()), above: false };
     };
     let dir = named(root, dir, options);
-    let below = below(root, &dir);
+    let (is_below, above) = (below(root, &dir.path), below(&dir.path, root).is_some());
     // The root itself is no tree of their own.
-    let dir = below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
-    Backup { dir, suffix, below }
+    let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
+    Backup { dir, suffix, below: is_below, above }
 }
 
 /// Which directory below `root` that is, if it is one, by whatever way one comes to the root.
-fn below(root: &Path, dir: &NamedDir) -> Option<RelPath> {
-    let (root, dir) = there(root).zip(there(&dir.path))?;
+fn below(root: &Path, dir: &Path) -> Option<RelPath> {
+    let (root, dir) = there(root).zip(there(dir))?;
     let inode = inode_of(&root);
     let is_root = |above: &&Path| **above == root || inode.is_some() && inode_of(above) == inode;
     let above = dir.ancestors().find(is_root)?;
@@ -129,7 +129,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let partial = |dir: &[u8]| match dir.first() {
         Some(b'/') => {
             let dir = path(dir);
-            let is_below = below(root, &dir).is_some();
+            let is_below = below(root, &dir.path).is_some();
             Ok(if is_below { PartialDir::Among(dir) } else { PartialDir::Outside(dir) })
         }
         _ => {

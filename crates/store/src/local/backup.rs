@@ -1,8 +1,8 @@
 //! Old versions under other names, before they are replaced or removed (`--backup`).
 //!
 //! What they take the place of is an older backup, or nothing: never what is listed, nor what this run put there. Below the root
-//! that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or on the way to one. In
-//! a tree elsewhere, which is theirs, all that is older gives way. A place that is not free is passed by for one further.
+//! that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or on the way to one; so it
+//! is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives way. A place that is not free is passed by for one further.
 //!
 //! The old version gets its second name while it still has its first: at no time is there none of the two. On another file
 //! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
@@ -41,6 +41,8 @@ pub struct Backup {
     pub suffix: Box<[u8]>,
     /// Where that tree lies below the root, if it does; the root itself where there is none.
     pub below: Option<RelPath>,
+    /// Whether the root lies in that tree, and so most likely other things than old versions do.
+    pub above: bool,
 }
 
 /// What a run was told of that stands, or will, where old versions could be kept: nothing else is to take its place.
@@ -196,7 +198,7 @@ impl Backup {
         };
         let spot = Spot { tree, beside: &place.dir, name };
         let is_free = match spot.dir().find(&spot.name)? {
-            Some(stat) if file_type(&stat).is_dir() => self.below.is_none(),
+            Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
             // It is no older one: nothing would be left.
             Some(stat) => !spot.is_of(place, &stat)?,
             None => true,
@@ -248,7 +250,7 @@ impl Backup {
         }
         match dir.find(name)? {
             Some(stat) if file_type(&stat).is_dir() => Ok(true),
-            Some(_) if self.below.is_none() => dir.remove_file(name).map(|()| true),
+            Some(_) if self.is_apart() => dir.remove_file(name).map(|()| true),
             Some(_) => Ok(false),
             None => Ok(!taken.lists(&path)),
         }
@@ -280,6 +282,11 @@ impl Backup {
         self.dir.is_none()
     }
 
+    /// Whether all in their tree is theirs.
+    fn is_apart(&self) -> bool {
+        self.below.is_none() && !self.above
+    }
+
     /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone then.
     fn put(
         &self,
@@ -289,10 +296,12 @@ impl Backup {
     ) -> Result<(), Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
-            Some(stat) if file_type(&stat).is_dir() => match self.below {
-                None => remove_all(dir, name, (root, &place.dir))?,
-                Some(_) => return Err(Errno::EXIST),
-            },
+            Some(stat) if file_type(&stat).is_dir() => {
+                if !self.is_apart() {
+                    return Err(Errno::EXIST);
+                }
+                remove_all(dir, name, (root, &place.dir))?;
+            }
             Some(_) => dir.remove_file(name)?,
             None => {}
         }
@@ -536,7 +545,8 @@ mod tests {
         let protects = |below: Option<&str>, of: &str| {
             let dir = NamedDir { path: "/dst/old/kept".into(), insecure: false };
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
-            let backup = Backup { dir, suffix: (*b"~").into(), below: below.map(path) };
+            let (suffix, below) = ((*b"~").into(), below.map(path));
+            let backup = Backup { dir, suffix, below, above: false };
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
