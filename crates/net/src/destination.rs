@@ -67,17 +67,22 @@ pub(crate) fn local_options(
 fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
-        return Backup { dir: None, suffix, below: Some(RelPath::root()) };
+        return Backup { dir: None, suffix, below: Some(RelPath::root()), above: false };
     };
     let dir = named(root, dir, options);
-    let below = below(root, &dir);
-    Backup { dir: Some(dir), suffix, below }
+    let (is_below, above) = (below(root, &dir.path), below(&dir.path, root).is_some());
+    // The root itself is no tree of their own.
+    let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
+    Backup { dir, suffix, below: is_below, above }
 }
 
-/// Which directory below `root` that is, if it is one.
-fn below(root: &Path, dir: &NamedDir) -> Option<RelPath> {
-    let (root, dir) = there(root).zip(there(&dir.path))?;
-    RelPath::parse(dir.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok()
+/// Which directory below `root` that is, if it is one, by whatever way one comes to the root.
+fn below(root: &Path, dir: &Path) -> Option<RelPath> {
+    let (root, dir) = there(root).zip(there(dir))?;
+    let inode = inode_of(&root);
+    let is_root = |above: &&Path| **above == root || inode.is_some() && inode_of(above) == inode;
+    let above = dir.ancestors().find(is_root)?;
+    RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
 
 /// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of those of
@@ -124,7 +129,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let partial = |dir: &[u8]| match dir.first() {
         Some(b'/') => {
             let dir = path(dir);
-            let is_below = below(root, &dir).is_some();
+            let is_below = below(root, &dir.path).is_some();
             Ok(if is_below { PartialDir::Among(dir) } else { PartialDir::Outside(dir) })
         }
         _ => {

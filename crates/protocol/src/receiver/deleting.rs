@@ -9,7 +9,7 @@ use deltic_core::{Names, RelPath};
 use crate::error::PeerError;
 use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_ASKED};
 use crate::message::{Extent, ToSender};
-use crate::options::{Backup, Delete, Options};
+use crate::options::{Delete, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
 
 use super::extras::{Extras, Taken};
@@ -132,35 +132,6 @@ fn held_by<'a>(empty: &'a mut BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<&
     empty.get_mut(&at)
 }
 
-/// Old versions that were kept here: they are nobody's to delete.
-struct Backups {
-    suffix: Option<Box<[u8]>>,
-    dir: Option<RelPath>,
-}
-
-impl Backups {
-    fn of(options: &Options) -> Self {
-        let Some(Backup { dir, suffix }) = &options.remove.backup else {
-            return Self { suffix: None, dir: None };
-        };
-        let names = dir.iter().flat_map(|dir| dir.split(|byte| *byte == b'/'));
-        let path =
-            names.filter(|name| !matches!(*name, b"" | b".")).collect::<Vec<_>>().join(&b'/');
-        // Outside, or the root itself: nothing in here is meant.
-        let below = dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !path.is_empty());
-        let dir_path = below.and_then(|_| RelPath::parse(&path).ok());
-        // Whatever else goes: some may be of this run.
-        Self { suffix: dir.is_none().then(|| suffix.clone()), dir: dir_path }
-    }
-
-    /// Whether `path` is one of them, holds them, or is where they are.
-    fn has(&self, path: &RelPath) -> bool {
-        let name = path.components().next_back().unwrap_or_default();
-        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix))
-            || self.dir.as_ref().is_some_and(|dir| dir.starts_with(path) || path.starts_with(dir))
-    }
-}
-
 impl Receiver {
     /// Collects a directory's names; at its end asks which others stand in it.
     pub(super) fn note_extras(
@@ -218,13 +189,11 @@ impl Receiver {
             Ok(found) => found,
             Err(trouble) => return self.trouble(trouble),
         };
-        let backups = Backups::of(&self.setting.options);
         let dry_run = self.setting.options.dry_run;
         let Deleting { extras: going, empty, .. } = &mut self.deleting;
         let mut staying = held_by(empty, &dir);
         for Extra { name, names } in extras {
-            let path = dir.join(&name).ok().filter(|path| !backups.has(path));
-            let Some(path) = path else { continue };
+            let Ok(path) = dir.join(&name) else { continue };
             if let Some(staying) = &mut staying {
                 **staying = staying.saturating_add(names);
             }
@@ -509,21 +478,5 @@ mod tests {
         assert_eq!([deleting.clear_more(7), deleting.clear_more(7)], [2, 0]);
         deleting.spare_cleared(1);
         assert_eq!(deleting.names_to_go(), 6);
-    }
-
-    #[test]
-    fn backups_are_nobodys_to_delete() {
-        let has = |dir: Option<&[u8]>, path: &str| {
-            let backup = Backup { dir: dir.map(Into::into), suffix: (*b"~").into() };
-            let mut options = Options::default();
-            options.remove.backup = Some(backup);
-            Backups::of(&options).has(&RelPath::parse(path.as_bytes()).unwrap())
-        };
-        assert!(has(None, "a/b~") && !has(None, "a~/b"));
-        // Where they have a directory, that is what tells them: it, what is in it, and what holds it.
-        let dir = Some(&b"./old/kept/"[..]);
-        assert!(has(dir, "old") && has(dir, "old/kept") && has(dir, "old/kept/a"));
-        assert!(!has(dir, "old/other") && !has(dir, "a~"));
-        assert!(!has(Some(b"/elsewhere"), "elsewhere"));
     }
 }

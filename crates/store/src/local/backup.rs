@@ -1,5 +1,9 @@
 //! Old versions under other names, before they are replaced or removed (`--backup`).
 //!
+//! What they take the place of is an older backup, or nothing: never what is listed, nor what this run put there. Below the root
+//! that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or on the way to one; so it
+//! is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives way. A place that is not free is passed by for one further.
+//!
 //! The old version gets its second name while it still has its first: at no time is there none of the two. On another file
 //! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
 //! old version.
@@ -9,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use deltic_core::meta::Scope;
+use deltic_core::path::BadPath;
 use deltic_core::{Meta, Name, RelPath, See};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -30,12 +35,14 @@ use crate::{Filter, Keep, StoreError, Unset, lock};
 /// Where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// A tree of their own, made where it is missing; else they are kept beside the new ones.
+    /// A tree of their own, made where it is missing, which is not the root; else they are kept beside the new ones.
     pub dir: Option<NamedDir>,
     /// What is put behind their names.
     pub suffix: Box<[u8]>,
     /// Where that tree lies below the root, if it does; the root itself where there is none.
     pub below: Option<RelPath>,
+    /// Whether the root lies in that tree, and so most likely other things than old versions do.
+    pub above: bool,
 }
 
 /// What a run was told of that stands, or will, where old versions could be kept: nothing else is to take its place.
@@ -49,7 +56,8 @@ pub(super) struct Listed {
 struct Taken<'a> {
     /// What is listed.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
-    /// Where old versions are kept of what is listed there itself, or could not be kept in their first place: of which paths.
+    /// Of which paths the old versions are kept at places that others could come to; and, as their own, directories that another
+    /// could.
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
@@ -57,7 +65,7 @@ impl Listed {
     /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on its way to
     /// such a place is there first.
     pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
-        let mut taken = paths.iter().filter(|path| backup.may_go_to(path)).peekable();
+        let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
             let mut listed = self.names.write().unwrap_or_else(PoisonError::into_inner);
             listed.extend(taken.cloned());
@@ -71,14 +79,20 @@ impl Listed {
 }
 
 impl Taken<'_> {
-    /// Whether the old version at `of` may be kept at `path`, which is its own from then on. Where others may come as well, it
-    /// `meets` them.
+    fn lists(&self, path: &RelPath) -> bool {
+        self.names.contains(path)
+    }
+
+    /// Whether `path` may be the place of the old version at `of`. Where others may come as well, which it `meets`, the place is
+    /// its own from then on.
     fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
-        if self.names.contains(path) {
-            return false;
-        }
-        !(meets || self.names.contains(of))
-            || lock(self.given).entry(path.clone()).or_insert_with(|| of.clone()) == of
+        let mut given = lock(self.given);
+        match given.get(path) {
+            Some(one) => return one == of,
+            None if meets => given.insert(path.clone(), of.clone()),
+            None => None,
+        };
+        true
     }
 }
 
@@ -97,26 +111,35 @@ impl Backup {
         &self,
         (root, taken): (&Dir, &Taken<'_>),
         (place, goes): (&Place, Goes),
-        copy: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+        copy: impl Fn(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(());
         };
-        if file_type(&stat).is_dir() || goes == Goes::Removed && self.is_one(&place.name) {
-            return Ok(());
-        }
-        let spot = self.spot(root, place, taken)?;
-        if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
+        let is_one = || self.is_beside() && self.has(&place.path);
+        if file_type(&stat).is_dir() || goes == Goes::Removed && is_one() {
             return Ok(());
         }
         let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
             Err(Errno::XDEV) => copy(dir, name),
             linked => linked,
         };
-        self.put(root, (place, &spot), put).at(BACK_UP, &place.path)
+        // A second time, should another old version come there first.
+        let mut kept = Ok(());
+        for _ in 0..2 {
+            let spot = self.spot(root, place, taken)?;
+            if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
+                return Ok(());
+            }
+            kept = self.put(root, (place, &spot), put);
+            if kept != Err(Errno::EXIST) {
+                break;
+            }
+        }
+        kept.at(BACK_UP, &place.path)
     }
 
-    /// Where the old version at `place` is kept: behind what is `taken`.
+    /// Where the old version at `place` is kept: the first place that is free.
     fn spot<'a>(
         &self,
         root: &Dir,
@@ -129,32 +152,129 @@ impl Backup {
             let (above, name) = of.split_last().ok_or_else(bad_name)?;
             let name = [name.as_bytes(), &self.suffix].concat();
             let name = Name::new(&name).map_err(|_| bad_name())?;
-            let path = self.below.as_ref().map(|below| {
-                let all = [below.as_bytes(), above.as_bytes(), name.as_bytes()];
-                let all: Vec<_> = all.into_iter().filter(|part| !part.is_empty()).collect();
-                RelPath::parse(&all.join(&b'/')).map_err(|_| bad_name())
-            });
-            match path.transpose()? {
-                Some(path) if !taken.gives(&path, &place.path, of != place.path) => of = path,
-                _ => {
-                    let tree = |dir: &NamedDir| mirror(dir.make_all()?, root, &above);
-                    let tree = self.dir.as_ref().map(tree).transpose();
-                    let tree = tree.at(BACK_UP, &place.path)?;
-                    return Ok(Spot { tree, beside: &place.dir, name });
+            let path = above.join(&name).and_then(|path| self.path_in_root(&path));
+            let path = path.map_err(|_| bad_name())?;
+            let meets = of != place.path || self.may_meet(&of);
+            if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
+                let spot = self.free((root, taken), place, (&above, name));
+                if let Some(spot) = spot.at(BACK_UP, &place.path)? {
+                    return Ok(spot);
                 }
             }
+            if path == of {
+                return Err(StoreError::new(BACK_UP, &place.path, Errno::EXIST));
+            }
+            of = path;
         }
     }
 
-    /// Whether what is kept could come to `path`.
-    fn may_go_to(&self, path: &RelPath) -> bool {
-        let fits = |below| path.starts_with(below) && path.as_bytes().ends_with(&self.suffix);
-        self.below.as_ref().is_some_and(fits)
+    /// What `path` of the tree is called below the root; itself, where the tree is elsewhere.
+    fn path_in_root(&self, path: &RelPath) -> Result<RelPath, BadPath> {
+        match &self.below {
+            Some(below) if !below.is_root() => {
+                RelPath::parse(&[below.as_bytes(), path.as_bytes()].join(&b'/'))
+            }
+            _ => Ok(path.clone()),
+        }
     }
 
-    /// Whether `name` is that of a backup beside others.
-    pub(super) fn is_one(&self, name: &Name) -> bool {
-        self.is_beside() && name.as_bytes().ends_with(&self.suffix)
+    /// The spot `name` of `above` for the old version at `place`, unless something is there, or on the way, that stays.
+    fn free<'a>(
+        &self,
+        (root, taken): (&Dir, &Taken<'_>),
+        place: &'a Place,
+        (above, name): (&RelPath, Name),
+    ) -> Result<Option<Spot<'a>>, Errno> {
+        let tree = match &self.dir {
+            // What is in a directory of that name has its old versions in there.
+            Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
+                return Ok(None);
+            }
+            Some(dir) => match self.mirror(dir.make_all()?, (root, taken), (above, place))? {
+                None => return Ok(None),
+                tree => tree,
+            },
+            None => None,
+        };
+        let spot = Spot { tree, beside: &place.dir, name };
+        let is_free = match spot.dir().find(&spot.name)? {
+            Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
+            // It is no older one: nothing would be left.
+            Some(stat) => !spot.is_of(place, &stat)?,
+            None => true,
+        };
+        Ok(is_free.then_some(spot))
+    }
+
+    /// The directory `above` of `tree` for the old version at `place`; what is missing is made with the modes of the directories
+    /// that this is in. None, if something is on the way that stays.
+    fn mirror(
+        &self,
+        tree: Dir,
+        (root, taken): (&Dir, &Taken<'_>),
+        (above, place): (&RelPath, &Place),
+    ) -> Result<Option<Dir>, Errno> {
+        let further = above.components().count() - place.dir_path.components().count();
+        let (mut held, mut at, mut like) = (tree, RelPath::root(), RelPath::root());
+        for (n, name) in above.components().enumerate() {
+            let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+            let join = |dir: &RelPath| dir.join(&name).map_err(|_| Errno::NAMETOOLONG);
+            at = join(&at)?;
+            like = if n == further { join(&RelPath::root())? } else { join(&like)? };
+            if !self.clear_way((&held, &name), &at, taken)? {
+                return Ok(None);
+            }
+            let made = match held.make_dir(&name, Mode::RWXU) {
+                Err(Errno::EXIST) => false,
+                made => made.map(|()| true)?,
+            };
+            let below = join(&RelPath::root())?;
+            held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
+            if made {
+                set_mode_like(&held, root.dir(&like, Use::Pass))?;
+            }
+        }
+        Ok(Some(held))
+    }
+
+    /// Whether `name` of `dir`, which is `path` in the tree, is a directory, or free for one now.
+    fn clear_way(
+        &self,
+        (dir, name): (&Dir, &Name),
+        path: &RelPath,
+        taken: &Taken<'_>,
+    ) -> Result<bool, Errno> {
+        let path = self.path_in_root(path).map_err(|_| Errno::NAMETOOLONG)?;
+        if self.below.is_none() && !taken.gives(&path, &path, self.may_meet(&path)) {
+            return Ok(false);
+        }
+        match dir.find(name)? {
+            Some(stat) if file_type(&stat).is_dir() => Ok(true),
+            Some(_) if self.is_apart() => dir.remove_file(name).map(|()| true),
+            Some(_) => Ok(false),
+            None => Ok(!taken.lists(&path)),
+        }
+    }
+
+    /// Whether old versions are kept at `path` below the root, or could be.
+    pub(super) fn has(&self, path: &RelPath) -> bool {
+        let tree = self.below.as_ref().filter(|below| !below.is_root());
+        let is_in_tree = tree.is_some_and(|tree| path.starts_with(tree));
+        is_in_tree || self.is_beside() && self.has_suffix(path)
+    }
+
+    /// Whether what `path` is in or has in it is nobody's to delete: old versions are kept there, or could be.
+    pub(super) fn protects(&self, path: &RelPath) -> bool {
+        self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
+    }
+
+    /// Whether the place of the old version at `path` could be that of another one too.
+    fn may_meet(&self, path: &RelPath) -> bool {
+        self.has(path) || self.below.is_none() && self.has_suffix(path)
+    }
+
+    fn has_suffix(&self, path: &RelPath) -> bool {
+        !self.suffix.is_empty() && path.as_bytes().ends_with(&self.suffix)
     }
 
     /// Whether what is kept stands beside what it was replaced by.
@@ -162,7 +282,12 @@ impl Backup {
         self.dir.is_none()
     }
 
-    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, which is free then.
+    /// Whether all in their tree is theirs.
+    fn is_apart(&self) -> bool {
+        self.below.is_none() && !self.above
+    }
+
+    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone then.
     fn put(
         &self,
         root: &Dir,
@@ -171,13 +296,12 @@ impl Backup {
     ) -> Result<(), Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
-            // It is no older one: nothing would be left.
-            Some(stat) if spot.is_of(place, &stat)? => return Err(Errno::EXIST),
-            // Beside the new one it may be no backup.
-            Some(stat) if file_type(&stat).is_dir() && spot.tree.is_some() => {
-                remove_all(dir, name, (root, &place.dir))?
+            Some(stat) if file_type(&stat).is_dir() => {
+                if !self.is_apart() {
+                    return Err(Errno::EXIST);
+                }
+                remove_all(dir, name, (root, &place.dir))?;
             }
-            Some(stat) if file_type(&stat).is_dir() => dir.remove_dir(name)?,
             Some(_) => dir.remove_file(name)?,
             None => {}
         }
@@ -344,36 +468,27 @@ impl Inner {
     }
 }
 
-/// The directory below `tree` that has the path `path` has below `root`; what is missing is made with the modes there.
-fn mirror(tree: Dir, root: &Dir, path: &RelPath) -> Result<Dir, Errno> {
-    let (mut held, mut at) = (tree, RelPath::root());
-    for name in path.components() {
-        let name = Name::new(name).map_err(|_| Errno::INVAL)?;
-        at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
-        let below = RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        let made = match held.make_dir(&name, Mode::RWXU) {
-            // The backup of a file gives way.
-            Err(Errno::EXIST) if file_type(&held.stat(&name)?).is_file() => {
-                held.remove_file(&name)?;
-                held.make_dir(&name, Mode::RWXU).map(|()| true)?
-            }
-            Err(Errno::EXIST) => false,
-            made => made.map(|()| true)?,
-        };
-        held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
-        if made {
-            match root.dir(&at, Use::Pass) {
-                Ok(dir) => {
-                    let mode = fs::fstat(dir)?.st_mode & 0o7777;
-                    fs::fchmod(&held, Mode::from_raw_mode(mode | 0o700))?;
-                }
-                // A place in the tree itself may have none of its name.
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(errno),
-            }
+/// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself may have
+/// none of its name.
+fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
+    match other {
+        Ok(other) => {
+            let mode = fs::fstat(other)?.st_mode & 0o7777;
+            fs::fchmod(made, Mode::from_raw_mode(mode | 0o700))
         }
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
     }
-    Ok(held)
+}
+
+/// Whether `name`, where it is in the directory of `place`, is that of a directory.
+fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Result<bool, Errno> {
+    if *above != place.dir_path {
+        return Ok(false);
+    }
+    let path = above.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+    let is_dir = place.dir.find(name)?.is_some_and(|stat| file_type(&stat).is_dir());
+    Ok(is_dir || root.keeps_link(&path))
 }
 
 /// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is there, or
@@ -419,3 +534,26 @@ fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), E
 }
 
 const BACK_UP: &str = "back up";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backups_are_nobodys_to_delete() {
+        let path = |path: &str| RelPath::parse(path.as_bytes()).unwrap();
+        let protects = |below: Option<&str>, of: &str| {
+            let dir = NamedDir { path: "/dst/old/kept".into(), insecure: false };
+            let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
+            let (suffix, below) = ((*b"~").into(), below.map(path));
+            let backup = Backup { dir, suffix, below, above: false };
+            backup.protects(&path(of))
+        };
+        assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
+        // Where they have a directory, that is what tells them: it, what is in it, and what holds it.
+        let kept = Some("old/kept");
+        assert!(["old", "old/kept", "old/kept/a"].iter().all(|path| protects(kept, path)));
+        assert!(!protects(kept, "old/other") && !protects(kept, "a~"));
+        assert!(!protects(None, "old/kept/a~"));
+    }
+}

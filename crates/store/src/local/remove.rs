@@ -57,7 +57,7 @@ struct Frame {
 enum Stays {
     #[default]
     No,
-    /// The backups of what was in it are.
+    /// Backups are in it.
     Backups,
     /// Some of what is in it is protected.
     Protected,
@@ -228,7 +228,7 @@ impl Removal {
             self.stay(Stays::Protected);
             return Ok(());
         }
-        if store.is_backup(&name) {
+        if store.is_backup(&path) {
             // Whatever rules say: it may be of this run.
             self.stay(Stays::Backups);
             return Ok(());
@@ -261,7 +261,7 @@ impl Removal {
             }
             dir.remove_file(name).at(REMOVE, path)?;
         }
-        if store.backs_up_beside(name) {
+        if store.backs_up_beside(path) {
             self.stay(Stays::Backups);
         }
         self.done.gone.push((path.clone(), item));

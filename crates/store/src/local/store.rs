@@ -273,7 +273,10 @@ impl LocalStore {
         let See { users, groups, .. } = self.0.see;
         let see = See { users, groups, ..self.0.see.plain() };
         let mut listing = match much {
-            Much::But(keep) => list_but((&held, dir), &mut judge, (Follow::Never, see), keep),
+            Much::But(keep) => {
+                let keep = |name: &Name| keep(name) || self.0.protects(dir, name);
+                list_but((&held, dir), &mut judge, (Follow::Never, see), &keep)
+            }
             Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
         };
         // Where versions are told nothing goes.
@@ -542,14 +545,20 @@ impl Inner {
         self.backup.is_some()
     }
 
-    /// Whether the old version `name` is kept in the directory that it was in, when it is removed.
-    pub(super) fn backs_up_beside(&self, name: &Name) -> bool {
-        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(name)
+    /// Whether the old version at `path` is kept in the directory that it was in, when it is removed.
+    pub(super) fn backs_up_beside(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
     }
 
-    /// Whether `name` is that of an old version which was kept beside others.
-    pub(super) fn is_backup(&self, name: &Name) -> bool {
-        self.backup.as_ref().is_some_and(|backup| backup.is_one(name))
+    /// Whether `path` is that of an old version which was kept.
+    pub(super) fn is_backup(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+    }
+
+    /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
+    fn protects(&self, dir: &RelPath, name: &Name) -> bool {
+        let path = || dir.join(name).ok();
+        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
     }
 }
 

@@ -116,7 +116,7 @@ fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
         let root = tempfile::tempdir().unwrap();
         let dir = NamedDir { path: root.path().to_path_buf(), insecure: false };
-        let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None };
+        let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None, above: false };
         let writing = Writing { inplace, ..Writing::default() };
         let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
         let store = LocalStore::open(root.path(), options).unwrap();
@@ -131,6 +131,22 @@ fn a_file_is_no_older_backup_of_itself() {
         assert!(put(&store, "file", b"new").is_err());
         assert_eq!(fs::read(root.path().join("file")).unwrap(), b"old", "{inplace}");
     }
+}
+
+#[test]
+fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = NamedDir { path: root.path().join("k"), insecure: false };
+    let (suffix, below) = (Box::default(), Some(path("k")));
+    let backup = Some(Backup { dir: Some(dir), suffix, below, above: false });
+    let options = LocalOptions { backup, ..LocalOptions::default() };
+    let store = LocalStore::open(root.path(), options).unwrap();
+    fs::create_dir(root.path().join("x")).unwrap();
+    put(&store, "x/y", b"old").unwrap();
+    store.look_all(&[path("k"), path("k/x")]);
+    put(&store, "x/y", b"new").unwrap();
+    assert_eq!(fs::read(root.path().join("k/k/x/y")).unwrap(), b"old");
+    put(&store, "k/x", b"listed").unwrap();
 }
 
 #[test]
