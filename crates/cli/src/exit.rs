@@ -65,7 +65,7 @@ impl Troubles {
             TroubleKind::Failed => self.failed = true,
             TroubleKind::Vanished => self.vanished = true,
             TroubleKind::DeleteLimit => self.limited = true,
-            TroubleKind::Skipped | TroubleKind::Warned => {}
+            TroubleKind::Skipped | TroubleKind::UnsafeLink | TroubleKind::Warned => {}
         }
     }
 }

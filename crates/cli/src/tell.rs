@@ -317,11 +317,16 @@ impl Teller for Words {
         match notice {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
-            Notice::Trouble(trouble) if trouble.kind == TroubleKind::Skipped => {
-                if tells_skipped(&self.view) {
+            Notice::Trouble(trouble)
+                if matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink) =>
+            {
+                let is_heard = is_heard(trouble.kind, &self.view);
+                if is_heard {
                     self.say(&trouble.message);
                 }
-                if let Some(log) = &mut self.log {
+                // As rsync's, a log has only links that are named elsewhere too.
+                let is_logged = is_heard || trouble.kind == TroubleKind::Skipped;
+                if let Some(log) = self.log.as_mut().filter(|_| is_logged) {
                     log.line(&self.setting, &trouble.message);
                 }
             }
@@ -520,19 +525,19 @@ impl Teller for Events {
     }
 }
 
-/// Whether names that were left out on purpose are told.
-fn tells_skipped(view: &View) -> bool {
-    !view.quiet && view.info.nonreg > 0
+/// Whether troubles of this kind are told on our streams.
+fn is_heard(kind: TroubleKind, view: &View) -> bool {
+    match kind {
+        TroubleKind::Skipped => !view.quiet && view.info.nonreg > 0,
+        TroubleKind::UnsafeLink => !view.quiet && view.info.name > 0,
+        TroubleKind::Warned => !view.quiet,
+        TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::DeleteLimit => true,
+    }
 }
 
 /// Writes a trouble to standard error.
 fn complain(trouble: &Trouble, view: &View) {
-    let is_told = match trouble.kind {
-        TroubleKind::Skipped => tells_skipped(view),
-        TroubleKind::Warned => !view.quiet,
-        _ => true,
-    };
-    if is_told {
+    if is_heard(trouble.kind, view) {
         output::complain(&trouble.message, None);
     }
 }
