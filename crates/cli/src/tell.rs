@@ -123,6 +123,8 @@ struct Words {
     links: bool,
     accessed: bool,
     output: Output,
+    /// Lines that wait until the names of the list are counted, where that is said before them.
+    counting: Option<Vec<u8>>,
     log: Option<Journal>,
 }
 
@@ -153,22 +155,46 @@ impl Words {
             links,
             accessed,
             output,
+            counting: None,
             log,
         };
         match words.view.list {
             ListLine::Nothing => {}
             ListLine::Streams => words.say(streams),
             ListLine::Whole => words.say(format!("{built} ... done")),
+            ListLine::Counted => {
+                words.output.text(format!("{built} ... \n 0 files...\r"));
+                words.counting = Some(Vec::new());
+            }
         }
         words
     }
 
     /// Adds a line to standard output.
     fn say(&mut self, line: impl AsRef<[u8]>) {
+        if let Some(waiting) = &mut self.counting {
+            waiting.extend_from_slice(line.as_ref());
+            waiting.push(b'\n');
+            if waiting.len() > MAX_HELD_BYTES {
+                self.counted(None);
+            }
+            return;
+        }
         self.output.line(line);
         if self.view.by_line {
             self.flush();
         }
+    }
+
+    /// Says how many names the list has, if that is known, and what waited for it.
+    fn counted(&mut self, names: Option<u64>) {
+        let Some(waiting) = self.counting.take() else { return };
+        self.output.line(match names {
+            None => String::new(),
+            Some(1) => "1 file to consider".to_owned(),
+            Some(names) => format!("{names} files to consider"),
+        });
+        self.output.text(waiting);
     }
 
     /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
@@ -189,6 +215,7 @@ impl Words {
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
         self.held_since = None;
+        self.counted(None);
         let Self { held, progress, output, view, .. } = self;
         let say = |line: &[u8]| {
             output.line(line);
@@ -202,7 +229,7 @@ impl Words {
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
     fn say_old(&mut self, now: Duration) {
-        if self.view.dry_run || self.held.is_empty() {
+        if self.view.dry_run || self.held.is_empty() || self.counting.is_some() {
             return;
         }
         if now >= *self.held_since.get_or_insert(now) + MAX_WAIT {
@@ -338,6 +365,7 @@ impl Teller for Words {
                 }
             }
             Notice::Entry { path, meta } => self.listed.add(path, meta),
+            Notice::Listed { names, complete: true, .. } => self.counted(Some(*names)),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -355,7 +383,10 @@ impl Teller for Words {
     fn tick(&mut self, elapsed: Duration) {
         self.say_old(elapsed);
         self.flush();
-        self.progress.show(elapsed);
+        // It would stand in the line of the count.
+        if self.counting.is_none() {
+            self.progress.show(elapsed);
+        }
         if let Some(log) = &mut self.log {
             log.output.flush();
         }

@@ -193,7 +193,9 @@ impl Totals {
 pub enum Notice {
     /// The sender's list so far; `complete` once it will not grow any more.
     Listed {
-        /// Regular files so far.
+        /// Names of all kinds so far, also of those that take no part.
+        names: u64,
+        /// Regular files among them.
         files: u64,
         /// Their length in bytes.
         bytes: u64,
