@@ -339,6 +339,11 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
         assert_eq!((shares.last(), run.stdout.matches('\n').count()), (Some(&100), 1), "{run:#?}");
     }
     assert_eq!(world.ok("-aPn src/ five/").stdout.matches('%').count(), 0);
+    // What waits for its turn is not done.
+    world.write("whole/file", noise(1_500_000, 4));
+    let run = world.ok("-a --bwlimit 300K --info=progress2 whole/ h:whole-too/");
+    let parts = run.stdout.split('\r').filter(|update| !update.contains("100%")).count();
+    assert!(parts >= 3, "{run:#?}");
     let (run, events) = events(&world, &format!("{slow} --json h:six/"));
     let progress: Vec<_> = events.iter().filter(|event| event["event"] == "progress").collect();
     assert!((3..40).contains(&progress.len()), "{run:#?}");
