@@ -32,7 +32,9 @@ use self::accepted::Accepted;
 use self::filters::Filters;
 use self::show::Show;
 use self::travel::Travel;
-use crate::commands::{agent, bench, completions, delta, man, patch, signature, verify, watch};
+use crate::commands::{
+    agent, bench, completions, delta, man, patch, signature, sync, verify, watch,
+};
 use crate::exit::Exit;
 use crate::output;
 use crate::size::Size;
@@ -484,6 +486,10 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
     }
     let text = error.render().to_string();
     let text = text.replace("invalid digit found in string", "not a whole number");
+    if output::stands_in() {
+        output::complain(&as_rsync(error, &text), Some(sync::HELP));
+        return exit_of(error);
+    }
     match text.strip_prefix("error: ") {
         Some(what) => output::note(&format!("deltic: {what}")),
         None => output::note(&text),
@@ -493,7 +499,22 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
     {
         output::note("  hint: to sync as rsync does, write `deltic sync [OPTIONS] SRC... DEST`\n");
     }
+    exit_of(error)
+}
+
+fn exit_of(error: &clap::Error) -> Exit {
     if is_way_to_compress(error) { Exit::Unsupported } else { Exit::Usage }
+}
+
+/// What was wrong, as rsync's users read it: in its words, if they are a matter of form, and without our usage.
+fn as_rsync(error: &clap::Error, text: &str) -> String {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(word)) => format!("{word}: unknown option"),
+        _ => {
+            let text = text.strip_prefix("error: ").unwrap_or(text);
+            text.split("\n\n").next().unwrap_or_default().to_owned()
+        }
+    }
 }
 
 /// Whether it is about a way to compress that there is not: to rsync that is no fault of the words.

@@ -231,7 +231,7 @@ impl<'a> Event<'a> {
         let kind = match kind {
             TroubleKind::Vanished => "vanished",
             TroubleKind::Failed => "failed",
-            TroubleKind::Skipped => "skipped",
+            TroubleKind::Skipped | TroubleKind::UnsafeLink => "skipped",
             TroubleKind::DeleteLimit => "delete_limit",
             TroubleKind::Warned => "warning",
         };

@@ -46,7 +46,7 @@ pub(crate) enum Exit {
     ConnectTimeout = 35,
     /// The remote shell did not find the program there.
     NoRemoteProgram = 127,
-    /// The remote shell failed before that, as ssh says it.
+    /// The remote shell failed by itself, as ssh says it.
     RemoteShell = 255,
 }
 
@@ -65,7 +65,7 @@ impl Troubles {
             TroubleKind::Failed => self.failed = true,
             TroubleKind::Vanished => self.vanished = true,
             TroubleKind::DeleteLimit => self.limited = true,
-            TroubleKind::Skipped | TroubleKind::Warned => {}
+            TroubleKind::Skipped | TroubleKind::UnsafeLink | TroubleKind::Warned => {}
         }
     }
 }
@@ -130,11 +130,16 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
-            SyncError::NoAnswer(status) if status.code() == Some(255) => Self::RemoteShell,
+            SyncError::NoAnswer(status) | SyncError::ShellEnded(status)
+                if status.code() == Some(255) =>
+            {
+                Self::RemoteShell
+            }
             SyncError::Protocol(_)
             | SyncError::Batch(_)
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
+            | SyncError::ShellEnded(_)
             | SyncError::NoAnswer(_) => Self::Stream,
             SyncError::Internal | SyncError::Watch { .. } => Self::Files,
             SyncError::Start { .. } | SyncError::Thread(_) => Self::Start,
@@ -185,7 +190,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::NoRemoteProgram => {
             Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
         }
-        SyncError::Disconnected(_) | SyncError::StreamLost => {
+        SyncError::Disconnected(_) | SyncError::ShellEnded(_) | SyncError::StreamLost => {
             Some("what has arrived is kept: run the same command again")
         }
         SyncError::Transport { .. } => Some("what has arrived is kept: run the same command again"),

@@ -37,7 +37,7 @@ impl Meter {
     /// Takes in what the run says.
     pub(crate) fn note(&mut self, notice: &Notice) {
         match *notice {
-            Notice::Listed { files, bytes, complete } => self.list(files, bytes, complete),
+            Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
             Notice::Entry { .. }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn listed(files: u64, bytes: u64, complete: bool) -> Notice {
-        Notice::Listed { files, bytes, complete }
+        Notice::Listed { names: files, files, bytes, complete }
     }
 
     fn after(notices: &[Notice]) -> Meter {

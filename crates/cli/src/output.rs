@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::mem;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use deltic_net::reason;
@@ -93,13 +94,45 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
 
 /// `deltic: what`, or as those look for it who call us rsync.
 pub(crate) fn complaint(what: &str) -> String {
-    if stands_in() {
-        // Scripts make room when they read this.
-        let what = what.replace("no space left on device", "No space left on device (28)");
-        return format!("rsync: {what}");
-    }
-    format!("deltic: {what}")
+    if stands_in() { as_rsync(what) } else { format!("deltic: {what}") }
 }
+
+/// What went wrong in rsync's words, as far as scripts look for them.
+fn as_rsync(what: &str) -> String {
+    // They filter what begins with this.
+    if what.starts_with("file has vanished: ") || what.starts_with("directory has vanished: ") {
+        return what.to_owned();
+    }
+    let missing = what.strip_prefix("look at ").and_then(|rest| rest.strip_suffix(MISSING));
+    let what = match missing {
+        Some(source) => system_words(&format!("[sender] link_stat \"{source}\"{MISSING}")),
+        None => system_words(what),
+    };
+    format!("rsync: {what}")
+}
+
+/// How messages end of what is not there.
+const MISSING: &str = ": no such file or directory";
+
+/// The same, where the system's reasons are as it says them itself, with their numbers: scripts make room, say, when they read
+/// that there is none.
+fn system_words(what: &str) -> String {
+    let mut parts = what.split(": ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (why, rest) = part.split_at(part.find([',', ';']).unwrap_or(part.len()));
+        match ERRNOS.map(io::Error::from_raw_os_error).find(|error| reason(error) == why) {
+            Some(error) => {
+                let words = error.to_string().replace("(os error ", "(");
+                format!("{text} failed: {words}{rest}")
+            }
+            None => format!("{text}: {part}"),
+        }
+    })
+}
+
+/// The numbers of the system's errors.
+const ERRNOS: Range<i32> = 1..134;
 
 /// How a run ended that did not succeed, as rsync's last line says it.
 pub(crate) fn ending(exit: Exit) -> String {
@@ -161,6 +194,34 @@ mod tests {
     #[test]
     fn a_reader_that_leaves_is_no_fault() {
         assert!(write_to(io::ErrorKind::BrokenPipe).is_ok());
+    }
+
+    #[test]
+    fn rsyncs_words_are_those_that_scripts_look_for() {
+        for (ours, theirs) in [
+            (
+                "look at a b: no such file or directory",
+                "rsync: [sender] link_stat \"a b\" failed: No such file or directory (2)",
+            ),
+            ("look at a: permission denied", "rsync: look at a failed: Permission denied (13)"),
+            (
+                "write a: b: no space left on device",
+                "rsync: write a: b failed: No space left on device (28)",
+            ),
+            (
+                "set a: owner: operation not permitted, mode: permission denied, and 2 more",
+                "rsync: set a: owner failed: Operation not permitted (1), mode failed: Permission denied (13), and 2 more",
+            ),
+            (
+                "change a: input/output error; part old",
+                "rsync: change a failed: Input/output error (5); part old",
+            ),
+            ("file has vanished: \"a\"", "file has vanished: \"a\""),
+            ("directory has vanished: \"a\"", "directory has vanished: \"a\""),
+            ("read a: changed meanwhile", "rsync: read a: changed meanwhile"),
+        ] {
+            assert_eq!(as_rsync(ours), theirs);
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Place {
 /// `host` as the remote shell is to see it; refuses what the shell would take for an option.
 fn host_name(host: &[u8], shown: &str) -> Result<Option<String>> {
     let Ok(host) = std::str::from_utf8(host) else { bail!("'{shown}': the host is not UTF-8") };
-    let name = host.split_once('@').map_or(host, |(_, name)| name);
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
     ensure!(
         !host.starts_with('-') && !name.starts_with('-'),
         "'{shown}': a host cannot start with '-'; write './{shown}' for a file of that name"
@@ -130,7 +130,9 @@ mod tests {
             ("rsync://host/module", "daemons"),
             ("-oProxyCommand=x:y", "start with '-'"),
             ("me@-x:y", "start with '-'"),
+            ("me@work@-x:y", "start with '-'"),
             ("me@:y", "no host"),
+            ("me@work@:y", "no host"),
         ] {
             let refusal = place(word).unwrap_err().to_string();
             assert!(refusal.contains(why), "{word}: {refusal}");

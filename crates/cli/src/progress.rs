@@ -44,9 +44,8 @@ struct Piped {
 
 impl Piped {
     fn show(&mut self, line: &str, is_last: bool) {
-        let start = if self.again { "\r" } else { "" };
         self.open = self.again && !is_last;
-        self.output.text(format!("{start}{line}{}", if self.open { "  " } else { "\n" }));
+        self.output.text(format!("\r{line}{}", if self.open { "  " } else { "\n" }));
         self.output.flush();
     }
 

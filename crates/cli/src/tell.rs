@@ -126,6 +126,8 @@ struct Words {
     links: bool,
     accessed: bool,
     output: Output,
+    /// Lines that wait until the names of the list are counted, where that is said before them.
+    counting: Option<Vec<u8>>,
     log: Option<Journal>,
 }
 
@@ -156,22 +158,46 @@ impl Words {
             links,
             accessed,
             output,
+            counting: None,
             log,
         };
         match words.view.list {
             ListLine::Nothing => {}
             ListLine::Streams => words.say(streams),
             ListLine::Whole => words.say(format!("{built} ... done")),
+            ListLine::Counted => {
+                words.output.text(format!("{built} ... \n 0 files...\r"));
+                words.counting = Some(Vec::new());
+            }
         }
         words
     }
 
     /// Adds a line to standard output.
     fn say(&mut self, line: impl AsRef<[u8]>) {
+        if let Some(waiting) = &mut self.counting {
+            waiting.extend_from_slice(line.as_ref());
+            waiting.push(b'\n');
+            if waiting.len() > MAX_HELD_BYTES {
+                self.counted(None);
+            }
+            return;
+        }
         self.output.line(line);
         if self.view.by_line {
             self.flush();
         }
+    }
+
+    /// Says how many names the list has, if that is known, and what waited for it.
+    fn counted(&mut self, names: Option<u64>) {
+        let Some(waiting) = self.counting.take() else { return };
+        self.output.line(match names {
+            None => String::new(),
+            Some(1) => "1 file to consider".to_owned(),
+            Some(names) => format!("{names} files to consider"),
+        });
+        self.output.text(waiting);
     }
 
     /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
@@ -192,6 +218,7 @@ impl Words {
     /// Says what was held back, in rsync's order of names.
     fn say_held(&mut self) {
         self.held_since = None;
+        self.counted(None);
         let Self { held, progress, output, view, .. } = self;
         held.say(view.deletions_last, |line| say_one(line, output, progress));
     }
@@ -214,7 +241,7 @@ impl Words {
 
     /// Says what has been held for long enough: others follow the run as it goes on. A dry run is told whole.
     fn say_old(&mut self, now: Duration) {
-        if self.view.dry_run || self.held.is_empty() {
+        if self.view.dry_run || self.held.is_empty() || self.counting.is_some() {
             return;
         }
         if now >= *self.held_since.get_or_insert(now) + MAX_WAIT {
@@ -337,11 +364,16 @@ impl Teller for Words {
         match notice {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
-            Notice::Trouble(trouble) if trouble.kind == TroubleKind::Skipped => {
-                if tells_skipped(&self.view) {
+            Notice::Trouble(trouble)
+                if matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink) =>
+            {
+                let is_heard = is_heard(trouble.kind, &self.view);
+                if is_heard {
                     self.say(&trouble.message);
                 }
-                if let Some(log) = &mut self.log {
+                // As rsync's, a log has only links that are named elsewhere too.
+                let is_logged = is_heard || trouble.kind == TroubleKind::Skipped;
+                if let Some(log) = self.log.as_mut().filter(|_| is_logged) {
                     log.line(&self.setting, &trouble.message);
                 }
             }
@@ -353,6 +385,7 @@ impl Teller for Words {
                 }
             }
             Notice::Entry { path, meta } => self.list(path, meta),
+            Notice::Listed { names, complete: true, .. } => self.counted(Some(*names)),
             Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
         }
     }
@@ -370,7 +403,10 @@ impl Teller for Words {
     fn tick(&mut self, elapsed: Duration) {
         self.say_old(elapsed);
         self.flush();
-        self.progress.show(elapsed);
+        // It would stand in the line of the count.
+        if self.counting.is_none() {
+            self.progress.show(elapsed);
+        }
         if let Some(log) = &mut self.log {
             log.output.flush();
         }
@@ -533,19 +569,19 @@ impl Teller for Events {
     }
 }
 
-/// Whether names that were left out on purpose are told.
-fn tells_skipped(view: &View) -> bool {
-    !view.quiet && view.info.nonreg > 0
+/// Whether troubles of this kind are told on our streams.
+fn is_heard(kind: TroubleKind, view: &View) -> bool {
+    match kind {
+        TroubleKind::Skipped => !view.quiet && view.info.nonreg > 0,
+        TroubleKind::UnsafeLink => !view.quiet && view.info.name > 0,
+        TroubleKind::Warned => !view.quiet,
+        TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::DeleteLimit => true,
+    }
 }
 
 /// Writes a trouble to standard error.
 fn complain(trouble: &Trouble, view: &View) {
-    let is_told = match trouble.kind {
-        TroubleKind::Skipped => tells_skipped(view),
-        TroubleKind::Warned => !view.quiet,
-        _ => true,
-    };
-    if is_told {
+    if is_heard(trouble.kind, view) {
         output::complain(&trouble.message, None);
     }
 }

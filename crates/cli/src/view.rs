@@ -76,6 +76,8 @@ pub(crate) enum ListLine {
     Streams,
     /// Where rsync has all of it before it begins.
     Whole,
+    /// The same, and what is in it is counted before all else is said.
+    Counted,
 }
 
 /// What is said at the end on standard output.
@@ -141,7 +143,7 @@ impl View {
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
             dry_run: args.dry_run,
-            list: list_line(args, info),
+            list: list_line(args, info, terminals),
             summary: summary(show, info, terminals),
             explain: show.explain && !show.quiet,
             live: live(args, info, terminals),
@@ -188,7 +190,7 @@ fn log_names(show: &Show) -> Option<Format> {
     }
 }
 
-fn list_line(args: &SyncArgs, info: Info) -> ListLine {
+fn list_line(args: &SyncArgs, info: Info, terminals: Terminals) -> ListLine {
     let recursive = plan::recursive(args);
     let select = args.select.select(args.operands.len(), recursive);
     let (remove, accepted) = (&args.remove, &args.accepted);
@@ -201,8 +203,10 @@ fn list_line(args: &SyncArgs, info: Info) -> ListLine {
     match (recursive, select.dirs) {
         _ if info.flist == 0 || args.show.quiet => ListLine::Nothing,
         (true, _) if !needs_all => ListLine::Streams,
-        (true, _) | (_, true) => ListLine::Whole,
         (false, false) => ListLine::Nothing,
+        // A terminal has a bar that counts.
+        _ if info.flist > 1 && !terminals.stdout => ListLine::Counted,
+        _ => ListLine::Whole,
     }
 }
 

@@ -237,6 +237,15 @@ fn called_as_rsync_it_is_sync() {
     assert!(run.code == Some(0) && run.stdout.starts_with("rsync  version 3."), "{run:#?}");
     let own = format!("deltic  version {}", env!("CARGO_PKG_VERSION"));
     assert!(run.stdout.contains(&own) && run.stdout.contains("which this is not"), "{run:#?}");
+    // Scripts read what comes before the last empty line.
+    let (known, rest) = run.stdout.rsplit_once("\n\n").expect("there is one");
+    let (_, known) = known.split_once("Capabilities:").expect("they are told");
+    assert!(known.contains("ACLs, xattrs") && known.contains("no iconv"), "{run:#?}");
+    assert!(rest.contains("NO WARRANTY"), "{run:#?}");
+    let run = Run::of(&mut world.command(&program, ["-VV"]));
+    let version: serde_json::Value = serde_json::from_str(&run.stdout).expect("it is JSON");
+    let can = &version["capabilities"];
+    assert!(can["ACLs"] == true && can["iconv"] == false && can["file_bits"] == 64, "{run:#?}");
     let run = Run::of(&mut world.command(&program, [] as [&str; 0]));
     assert_eq!(run.code, Some(1), "{run:#?}");
     assert!(run.stderr.contains("\nrsync error: syntax or usage error (code 1) at "), "{run:#?}");
@@ -257,7 +266,9 @@ fn called_as_rsync_a_failure_ends_with_its_words() {
     assert_eq!(run.code, Some(23), "{run:#?}");
     let lines: Vec<_> = run.stderr.lines().collect();
     let [first, end] = lines[..] else { panic!("two lines: {run:#?}") };
-    assert!(first.starts_with("rsync: ") && end.starts_with(last), "{run:#?}");
+    let no = world.path("no");
+    let missing = format!("rsync: [sender] link_stat {no:?} failed: No such file or directory (2)");
+    assert!(first == missing && end.starts_with(last), "{run:#?}");
     let log = String::from_utf8(world.read("log")).unwrap();
     assert!(log.contains(&format!("] {first}\n")) && log.contains(&format!("] {last}")), "{log}");
     // Who calls us by our name hears it in the log.
@@ -265,6 +276,29 @@ fn called_as_rsync_a_failure_ends_with_its_words() {
     assert_eq!(run.stderr.lines().count(), 1, "{run:#?}");
     let log = String::from_utf8(world.read("own")).unwrap();
     assert!(log.contains("] deltic error: some files/attrs were not"), "{log}");
+}
+
+#[test]
+fn called_as_rsync_it_says_of_words_what_rsync_says() {
+    let world = world();
+    world.link(DELTIC, "rsync");
+    let program = world.path("rsync").display().to_string();
+    for (word, first) in [
+        ("--fileflags", "rsync: --fileflags: unknown option"),
+        ("-Y", "rsync: -Y: unknown option"),
+        ("--timeout=x", "rsync: invalid value 'x' for '--timeout <SECONDS>': not a whole number"),
+    ] {
+        let run = Run::of(&mut world.command(&program, ["-a", word, "src/", "dst"]));
+        let lines: Vec<_> = run.stderr.lines().collect();
+        let [said, hint, end] = lines[..] else { panic!("three lines: {run:#?}") };
+        assert_eq!((run.code, said), (Some(1), first), "{run:#?}");
+        assert!(hint.starts_with("  hint: "), "{run:#?}");
+        assert!(end.starts_with("rsync error: syntax or usage error (code 1) at "), "{run:#?}");
+    }
+    let run = Run::of(&mut world.command(&program, ["-az", "--zc=lz5", "src/", "dst"]));
+    assert_eq!(run.code, Some(4), "{run:#?}");
+    let run = world.fails(1, "-a --fileflags src/ dst");
+    assert!(run.stderr.contains("Usage: deltic sync"), "{run:#?}");
 }
 
 #[test]

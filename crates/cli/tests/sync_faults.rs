@@ -213,6 +213,15 @@ fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on(
         assert!(!world.exists(name), "{name} {run:#?}");
     }
     assert!(world.exists("dst/a/file") && world.exists("dst/z/file"), "{run:#?}");
+    // Who calls us rsync filters lines that begin so.
+    world.link(DELTIC, "rsync");
+    let program = world.path("rsync").display().to_string();
+    let run = Run::of(&mut world.command(&program, [&words[1..], &["--log-file=log"]].concat()));
+    let [said, end] = run.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{run:#?}") };
+    assert_eq!(said, "directory has vanished: \"gone-in-the-midst\"", "{run:#?}");
+    assert!(end.starts_with("rsync warning: some files vanished before they "), "{run:#?}");
+    let log = String::from_utf8(world.read("log")).expect("it is text");
+    assert!(log.contains("] directory has vanished: \""), "{log}");
 }
 
 /// The value of each block of `bytes`; each must be of one value.
@@ -677,7 +686,8 @@ fn special_files_are_skipped_by_name() {
     for way in WAYS {
         let run = world.sync(&["-rlpt".into(), way.from("src/"), way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
-        assert_eq!(run.stdout, "skipping non-regular file \"fifo\"\n");
+        let said = ("skipping non-regular file \"fifo\"\n", "");
+        assert_eq!((&*run.stdout, &*run.stderr), said, "{way:?}");
         assert!(world.exists("dst/file") && !world.exists("dst/fifo"));
     }
     // Where one stands in a file's place it is replaced, not written to.

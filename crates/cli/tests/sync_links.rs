@@ -105,9 +105,39 @@ fn unsafe_links_are_left_out_and_nothing_goes_for_them() {
         let words = format!("-a --delete --safe-links {} {}", way.from("src/"), way.to("dst/"));
         let run = world.sync(&words.split(' ').collect::<Vec<_>>());
         assert_eq!(run.code, Some(0), "{run:#?}");
-        assert!(run.stdout.contains("ignoring unsafe symlink \"out to dir\""), "{run:#?}");
+        assert_eq!((&*run.stdout, &*run.stderr), ("", ""), "{way:?}");
         assert!(world.exists("dst/to dir") && !world.exists("dst/out to dir"), "{way:?}");
         assert_eq!(world.read("dst/out to file"), b"stays", "{way:?}");
+    }
+}
+
+#[test]
+fn unsafe_links_are_named_where_names_are_as_in_rsync() {
+    for way in WAYS {
+        for (words, is_named) in [
+            ("-a", false),
+            ("-ai", false),
+            ("-av", true),
+            ("-a --info=name", true),
+            ("-a --info=symsafe", false),
+            ("-av --info=symsafe0", true),
+            ("-aqv", false),
+        ] {
+            let world = world();
+            let named = |run: &common::Run| {
+                let log = String::from_utf8(world.read("log")).expect("it is text");
+                std::fs::remove_file(world.path("log")).expect("it is ours");
+                [&run.stdout, &log]
+                    .map(|text| text.contains("ignoring unsafe symlink \"out to dir\" ->"))
+            };
+            let words = format!("{words} --safe-links --log-file=log");
+            let run = world.ok(&format!("{words} {} {}", way.from("src/"), way.to("dst")));
+            assert_eq!(named(&run), [is_named; 2], "{way:?} {words} {run:#?}");
+            let words = words.split(' ').chain(["src/", "rsync"]).collect::<Vec<_>>();
+            if let Some(run) = common::rsync(&world, &words) {
+                assert_eq!(named(&run), [is_named; 2], "{words:?} {run:#?}");
+            }
+        }
     }
 }
 

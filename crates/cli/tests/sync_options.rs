@@ -217,9 +217,9 @@ fn the_rate_is_limited_in_either_direction() {
 fn the_remote_shell_may_have_arguments_and_quotes_and_a_default_in_the_environment() {
     let world = world();
     // A shell that shows what it was given.
-    let shell = r#"sh -c 'printf "<%s>" "$@" >words; shift 3; exec "$@"' rsh -p '2 2'"#;
+    let shell = r#"sh -c 'printf "<%s>" "$@" >words; shift 5; exec "$@"' rsh -p '2 2'"#;
     let words = ["sync", "-a", "src/", "me@host:dst/", "--deltic-path", DELTIC];
-    let given = format!("<-p><2 2><me@host><{DELTIC}><agent>");
+    let given = format!("<-p><2 2><-l><me><host><{DELTIC}><agent>");
     let run = Run::of(world.command(DELTIC, words).args(["-e", shell]));
     assert_eq!(run.code, Some(0), "{run:#?}");
     assert_eq!(String::from_utf8(world.read("words")).unwrap(), given);

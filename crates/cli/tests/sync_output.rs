@@ -324,11 +324,9 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
     let expected = ["sending incremental file list", "created directory two", "./", "file"];
     assert_eq!((run.code, &*run.stderr, names), (Some(0), "", expected.to_vec()), "{run:#?}");
     let last = progress.last().expect("a run has a last line");
-    assert!(last.starts_with("        300,000 100% "), "{run:#?}");
-    assert!(
-        last.ends_with(" (xfr#1, to-chk=0/2)") && !run.stdout.contains(['\r', '\x1b']),
-        "{run:#?}"
-    );
+    assert!(last.starts_with("\r        300,000 100% "), "{run:#?}");
+    assert!(last.ends_with(" (xfr#1, to-chk=0/2)") && !run.stdout.contains('\x1b'), "{run:#?}");
+    assert!(progress.iter().all(|line| line.rfind('\r') == Some(0)), "{run:#?}");
     // As front ends read it; also of a run that is over at once, or changes nothing.
     for (target, lines) in [("h:three/", 2..99), ("four/", 1..99), ("four/", 1..99)] {
         let words: Vec<_> = slow.split(' ').chain(["--info=progress2", target]).collect();
@@ -341,11 +339,58 @@ fn progress_in_a_pipe_is_shown_on_demand_and_in_lines() {
         assert_eq!((shares.last(), run.stdout.matches('\n').count()), (Some(&100), 1), "{run:#?}");
     }
     assert_eq!(world.ok("-aPn src/ five/").stdout.matches('%').count(), 0);
+    // What waits for its turn is not done.
+    world.write("whole/file", noise(1_500_000, 4));
+    let run = world.ok("-a --bwlimit 300K --info=progress2 whole/ h:whole-too/");
+    let parts = run.stdout.split('\r').filter(|update| !update.contains("100%")).count();
+    assert!(parts >= 3, "{run:#?}");
     let (run, events) = events(&world, &format!("{slow} --json h:six/"));
     let progress: Vec<_> = events.iter().filter(|event| event["event"] == "progress").collect();
     assert!((3..40).contains(&progress.len()), "{run:#?}");
     let settled: Vec<_> = progress.iter().map(|event| event["settled_bytes"].as_u64()).collect();
     assert!(settled.is_sorted() && settled.last() <= Some(&Some(300_000)), "{settled:?}");
+}
+
+#[test]
+fn where_all_is_listed_first_its_names_are_counted_as_in_rsync() {
+    for way in WAYS {
+        for words in [
+            "-a --progress --delete-after",
+            "-a --progress --no-inc-recursive",
+            "-a --info=flist2,name --delay-updates",
+            "-an --progress --no-inc-recursive",
+            "-aP --delete-before --outbuf=L",
+            "-av --no-inc-recursive",
+            "-dt --progress",
+        ] {
+            for names in [0, 1, 240] {
+                let world = World::new();
+                (0..names).for_each(|n| world.write(format!("src/dir/{n}"), ""));
+                world.link("dir", "src/link");
+                // What is said while it counts is left out: rsync says nothing of less than 100 names that come.
+                let head = |run: &Run| {
+                    let end = ["to consider\n", "... done\n"]
+                        .iter()
+                        .find_map(|end| Some(run.stdout.find(end)? + end.len()));
+                    let text = run.stdout[..end.expect("it is told")].to_owned();
+                    let text = (1..=names / 100)
+                        .fold(text, |text, n| text.replace(&format!(" {n}00 files...\r"), ""));
+                    text.replace("\n 0 files...\r", "").replace("... \n", "... ")
+                };
+                let run = world.ok(&format!("{words} {} {}", way.from("src/"), way.to("dst")));
+                let (counted, ours) = (words != "-av --no-inc-recursive", head(&run));
+                assert!(ours.contains("ing file list ... "), "{ours:?}");
+                assert_eq!(run.stdout.contains(" ... \n 0 files...\r"), counted, "{ours:?}");
+                let remote =
+                    ["-e", common::SHELL, &way.from("src/"), &way.to("rsync")].map(String::from);
+                let theirs = words.split(' ').map(String::from).chain(remote).collect::<Vec<_>>();
+                let theirs = theirs.iter().map(String::as_str).collect::<Vec<_>>();
+                if let Some(run) = common::rsync(&world, &theirs) {
+                    assert_eq!(ours, head(&run), "{way:?} {words} {names}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -102,6 +102,26 @@ fn an_other_end_that_closes_at_once_is_an_early_end_with_its_reason() {
 }
 
 #[test]
+fn a_shell_that_fails_in_the_midst_ends_the_run_with_its_255_as_in_rsync() {
+    // The far end's own codes are none of the shell's.
+    for (operands, cut) in [
+        (PUSH, r#"sh -c 'shift; dd bs=1 count=5000 2>/dev/null | "$@"; exit CODE' rsh"#),
+        (
+            PULL,
+            r#"sh -c 'shift; exec 3<&0; mkfifo f; "$@" <&3 >f & dd bs=1 count=5000 <f 2>/dev/null; kill -9 $!; exit CODE' rsh"#,
+        ),
+    ] {
+        for (code, ours) in [(255, 255), (12, 12), (23, 12), (0, 12)] {
+            let world = World::new();
+            world.write("src/large", noise(1_000_000, 1));
+            let run = sync_over(&world, &cut.replace("CODE", &code.to_string()), &operands);
+            assert_ends(&run, &[ours], "the connection ended early");
+            assert!(run.stderr.contains("run the same command again"), "{run:#?}");
+        }
+    }
+}
+
+#[test]
 fn a_connection_cut_anywhere_leaves_old_or_new_and_the_next_run_completes() {
     let (old, new) = (noise(150_001, 1), noise(150_000, 2));
     for (operands, cut) in [

@@ -4,6 +4,7 @@
 //! machine. Work is started only while frames can leave and threads are free; frames are taken only while the machine's
 //! backlog is small. So every queue has a bound and no two ends can block each other (docs/protocol.md, "Credit").
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
 const AT_ONCE: usize = 64;
 /// How long the other end may take to answer first before it counts as far away: longer than one takes that is near.
 const FAR_AWAY: Duration = Duration::from_millis(25);
+
+/// Time between two looks at what has left.
+const SENT_EVERY: Duration = Duration::from_millis(100);
 
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -79,10 +83,8 @@ async fn turn<M: Machine, H: Hands<M>>(
     let mut answers = Vec::new();
     let mut first_answer = std::pin::pin!(tokio::time::sleep(FAR_AWAY));
     let mut is_unanswered = true;
+    let mut unsent = Unsent::default();
     loop {
-        while let Some(notice) = machine.poll_notice() {
-            watch(notice);
-        }
         while let Ok(news) = news.try_recv() {
             match news {
                 News::Outlet(batches) => outlets.add(batches),
@@ -95,10 +97,15 @@ async fn turn<M: Machine, H: Hands<M>>(
             // Asking for work may have put frames into the machine's mouth.
             outlets.send_ready(&mut machine);
         }
+        while let Some(notice) = machine.poll_notice() {
+            unsent.take(notice, outlets.given(), watch);
+        }
+        unsent.tell(counters.traffic().sent, watch);
         counters.set_works(pool.is_at_work());
         if machine.is_finished() {
             monitor.note_compared(machine.counts());
             outlets.send_rest(&mut machine).await;
+            unsent.tell(u64::MAX, watch);
             while let Some(notice) = machine.poll_notice() {
                 watch(notice);
             }
@@ -138,6 +145,8 @@ async fn turn<M: Machine, H: Hands<M>>(
                     take(&mut machine, &mut greeting, frame)?;
                 }
             }
+            // Only wakes the loop.
+            () = tokio::time::sleep(SENT_EVERY), if !unsent.is_empty() => {}
             () = &mut first_answer, if is_unanswered => {
                 is_unanswered = false;
                 machine.unanswered();
@@ -155,6 +164,42 @@ async fn turn<M: Machine, H: Hands<M>>(
                 }
             }
         }
+    }
+}
+
+/// Bytes that are settled once they have left: until then a limit of the rate may hold them back.
+#[derive(Default)]
+struct Unsent {
+    /// How many, and how much this end must have sent by then.
+    settled: VecDeque<(u64, u64)>,
+}
+
+impl Unsent {
+    /// Tells a notice, or keeps it until so many bytes are sent, those behind which it came.
+    fn take(&mut self, notice: Notice, given: u64, watch: &mut (dyn FnMut(Notice) + Send)) {
+        match notice {
+            Notice::Settled { bytes } => match self.settled.back_mut() {
+                Some((more, last)) if *last == given => *more += bytes,
+                _ => self.settled.push_back((bytes, given)),
+            },
+            // Nothing follows it.
+            Notice::Finished(_) => {
+                self.tell(u64::MAX, watch);
+                watch(notice);
+            }
+            notice => watch(notice),
+        }
+    }
+
+    /// Tells what is settled where so many bytes are sent.
+    fn tell(&mut self, sent: u64, watch: &mut (dyn FnMut(Notice) + Send)) {
+        while let Some((bytes, _)) = self.settled.pop_front_if(|(_, given)| *given <= sent) {
+            watch(Notice::Settled { bytes });
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.settled.is_empty()
     }
 }
 
@@ -354,6 +399,24 @@ mod tests {
         let long = Ok(RawFrame { kind: Alive.encode()[0], payload: vec![0].into() });
         let end = end_of(vec![vec![raw(&Alive.encode()), long]]).await;
         assert!(matches!(end, Err(SyncError::Protocol(_))), "{end:?}");
+    }
+
+    #[test]
+    fn what_waits_to_be_sent_is_not_settled() {
+        let (mut unsent, mut told) = (Unsent::default(), Vec::new());
+        let mut watch = |notice| told.push(notice);
+        let settled = |bytes| Notice::Settled { bytes };
+        for (bytes, given) in [(1, 0), (10, 100), (20, 100), (40, 300)] {
+            unsent.take(settled(bytes), given, &mut watch);
+        }
+        unsent.tell(99, &mut watch);
+        unsent.tell(100, &mut watch);
+        let warned = fewer(String::new());
+        unsent.take(warned.clone(), 300, &mut watch);
+        let finished = Notice::Finished(Default::default());
+        unsent.take(finished.clone(), 300, &mut watch);
+        assert!(unsent.is_empty());
+        assert_eq!(told, [settled(1), settled(30), warned, settled(40), finished]);
     }
 
     #[tokio::test]

@@ -54,6 +54,9 @@ pub enum SyncError {
     /// The connection ended before the run did.
     #[error("the connection ended early: {0}")]
     Disconnected(String),
+    /// The same, and the remote shell says that all was not well.
+    #[error("the connection ended early: the remote shell ended with {0}")]
+    ShellEnded(std::process::ExitStatus),
     /// A stream beside the first ended before the run did.
     #[error("one of the streams to the other end ended early")]
     StreamLost,
@@ -155,6 +158,7 @@ impl From<ReadEnd> for SyncError {
 pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
         SyncError::Disconnected(_)
+        | SyncError::ShellEnded(_)
         | SyncError::Refused(_)
         | SyncError::SelectionThere(_)
         | SyncError::Transport { .. } => return None,

@@ -64,6 +64,12 @@ impl Outlets {
         self.outlets.push(Outlet { batches, bytes: 0 });
     }
 
+    /// Bytes that machines said so far, sent or not.
+    pub(crate) fn given(&self) -> u64 {
+        let held = self.held.iter().map(|(_, batch)| batch.len() as u64);
+        self.outlets.iter().map(|outlet| outlet.bytes).chain(held).sum()
+    }
+
     /// Hands frames to the writers while they take them; whether they would take more.
     pub(crate) fn send_ready<M: Machine>(&mut self, machine: &mut M) -> bool {
         while self.outlets.iter().any(Outlet::has_room) {

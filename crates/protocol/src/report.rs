@@ -113,6 +113,8 @@ pub enum TroubleKind {
     Failed,
     /// A name was left out on purpose (a device, or a directory without `-r`); not an error.
     Skipped,
+    /// A symlink that may lead out of the tree was left out on purpose; not an error.
+    UnsafeLink,
     /// Deletions were held back by their limit.
     DeleteLimit,
     /// Something is not as it was asked for, and the run goes on all the same; not an error.
@@ -123,7 +125,7 @@ impl TroubleKind {
     /// Whether it is no failure of a name.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
-        matches!(self, Self::Skipped | Self::Warned)
+        matches!(self, Self::Skipped | Self::UnsafeLink | Self::Warned)
     }
 }
 
@@ -191,7 +193,9 @@ impl Totals {
 pub enum Notice {
     /// The sender's list so far; `complete` once it will not grow any more.
     Listed {
-        /// Regular files so far.
+        /// Names of all kinds so far, also of those that take no part.
+        names: u64,
+        /// Regular files among them.
         files: u64,
         /// Their length in bytes.
         bytes: u64,

@@ -122,7 +122,7 @@ pub(crate) use closed_set;
 
 closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
 closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3, Unchanged = 4, Copied = 5);
-closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4);
+closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
 closed_set!(rule::Action: Include = 0, Exclude = 1);
 closed_set!(rule::Sides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
 closed_set!(rule::Syntax: Rules = 0, Excludes = 1, Includes = 2, Cvs = 3, Git = 4);

@@ -170,12 +170,12 @@ pub enum StoreError {
         /// The symlink, safe to print.
         link: String,
     },
-    /// A source argument cannot be used; it is named as it was written.
+    /// A source argument cannot be used.
     #[error("{action} {}: {}", shortened(argument), reason(source))]
     Argument {
         /// What was tried.
         action: &'static str,
-        /// The argument, safe to print.
+        /// Where it leads, safe to print.
         argument: String,
         /// The system's answer.
         source: io::Error,

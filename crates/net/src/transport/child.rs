@@ -22,12 +22,18 @@ pub(crate) enum Part {
     Further,
 }
 
-/// Starts `shell… host program agent options…`. The words go to the shell as they are: no command line is ever put together.
+/// Starts `shell… [-l user] host program agent options…`, as rsync does. The words go to the shell as they are: no command line is
+/// ever put together.
 pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, SyncError> {
     let (shell, args) = (remote.shell.split_first())
         .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
     let mut command = Command::new(shell);
-    command.args(args).arg(host).arg(&remote.program).arg("agent").args(&remote.options);
+    command.args(args);
+    let host = host.rsplit_once('@').map_or(host, |(user, host)| {
+        command.args(["-l", user]);
+        host
+    });
+    command.arg(host).arg(&remote.program).arg("agent").args(&remote.options);
     if part == Part::Further {
         command.arg("--join").kill_on_drop(true);
     }
@@ -64,9 +70,7 @@ pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncE
         Ok(status) if status.code() == Some(127) => Some(SyncError::NoRemoteProgram),
         Ok(status) if heard == Heard::Nothing => Some(SyncError::NoAnswer(status)),
         Ok(status) if status.success() => None,
-        Ok(status) => {
-            Some(SyncError::Disconnected(format!("the remote shell ended with {status}")))
-        }
+        Ok(status) => Some(SyncError::ShellEnded(status)),
         Err(source) => Some(SyncError::Transport { action: "wait for the remote shell", source }),
     }
 }

@@ -79,7 +79,7 @@ impl Receiver {
                 let message =
                     format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
                 self.miss_undecided(file, &meta);
-                return self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+                return self.tell_trouble(Trouble { kind: TroubleKind::UnsafeLink, message });
             }
             if munge {
                 *target = [MUNGED, target].concat().into();

@@ -150,7 +150,7 @@ impl Receiver {
         self.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
             match &entry.meta.kind {
-                kind if !self.setting.options.takes(kind) => {}
+                kind if !self.setting.options.takes(kind) => self.left_out += 1,
                 Kind::File => {
                     self.totals.files += 1;
                     self.progress.list(entry.meta.len);

@@ -113,6 +113,8 @@ pub struct Receiver {
     frames: VecDeque<ToSender>,
     notices: VecDeque<Notice>,
     totals: Totals,
+    /// Names that were listed and take no part for their kind.
+    left_out: u64,
     progress: Progress,
     list: List,
     sections: Sections,
@@ -159,6 +161,7 @@ impl Receiver {
             frames: VecDeque::new(),
             notices: VecDeque::new(),
             totals: Totals::default(),
+            left_out: 0,
             progress: Progress::default(),
             list: List::new(),
             sections: Sections::default(),

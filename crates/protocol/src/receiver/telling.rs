@@ -66,8 +66,8 @@ impl Receiver {
     }
 
     pub(super) fn report_listed(&mut self) {
-        let (files, bytes) = (self.totals.files, self.progress.listed());
-        let complete = self.list.is_complete();
-        self.notices.push_back(Notice::Listed { files, bytes, complete });
+        let (names, files) = (self.totals.listed() + self.left_out, self.totals.files);
+        let (bytes, complete) = (self.progress.listed(), self.list.is_complete());
+        self.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }
 }

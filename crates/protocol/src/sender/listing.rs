@@ -47,6 +47,7 @@ pub(super) struct Lister {
     settled: u64,
     intact: bool,
     complete: bool,
+    pub(super) names: u64,
     pub(super) files: u64,
     /// The users and groups whose names were told.
     named: (HashSet<u32>, HashSet<u32>),
@@ -111,6 +112,7 @@ impl Lister {
             settled: 0,
             intact: true,
             complete: false,
+            names: 0,
             files: 0,
             named: (HashSet::new(), HashSet::new()),
             linking: Linking::default(),
@@ -315,6 +317,7 @@ impl Sender {
         }
         // Where all of a batch was left out there is nothing to tell, unless it was the last.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
+            self.lister.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
@@ -354,6 +357,7 @@ impl Sender {
             // It comes to nothing at the other end: nobody waits for it.
             entry.meta.set_linked(None);
         }
+        self.lister.names += 1;
         self.tell_linked(&path, &mut entry.meta);
         if self.options.remove.sources && !entry.meta.is_dir() {
             let source = (path.clone(), entry.meta.clone());
@@ -417,9 +421,9 @@ impl Sender {
     }
 
     pub(super) fn report_listed(&mut self) {
-        let Lister { files, complete, .. } = self.lister;
+        let Lister { names, files, complete, .. } = self.lister;
         let bytes = self.progress.listed();
-        self.notices.push_back(Notice::Listed { files, bytes, complete });
+        self.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }
 }
 

@@ -290,6 +290,7 @@ impl Sender {
         }
         let parked = tallies.close(no);
         self.lister.ready.extend(parked);
+        self.lister.names += entries;
         let mut bytes = 0_u64;
         for entry in ready.entries.iter().filter(|entry| entry.meta.is_file()) {
             self.lister.files += 1;

@@ -1029,6 +1029,8 @@ pub fn trouble() -> impl Strategy<Value = Trouble> {
         TroubleKind::Failed,
         TroubleKind::Skipped,
         TroubleKind::DeleteLimit,
+        TroubleKind::Warned,
+        TroubleKind::UnsafeLink,
     ]);
     (kind, text()).prop_map(|(kind, message)| Trouble { kind, message })
 }

@@ -101,6 +101,7 @@ impl<'a> Source<'a> {
     fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
         let mut path = self.base.path.clone();
         path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
+        let path = std::path::absolute(&path).unwrap_or(path);
         let argument = printable(path.as_os_str().as_bytes());
         StoreError::Argument { action, argument, source }
     }
