@@ -856,3 +856,52 @@ fn where_few_threads_may_start_few_do_it_all() {
         assert_eq!(run.stderr, "deltic: start a thread: resource temporarily unavailable\n");
     }
 }
+
+/// As file systems of FAT, of networks and in user space do.
+#[test]
+fn where_owners_and_modes_are_made_up_files_arrive_with_their_times() {
+    for made_up in ["--force-user=65534", "--perms=a=rwX"] {
+        let world = World::new();
+        let Some(_mounted) = Bound::mount(&world, made_up) else { return };
+        for way in WAYS {
+            let dst = format!("mounted/{way:?}");
+            world.mkdir(&dst);
+            for (n, words) in ["", "-b", "--inplace", "--delay-updates"].iter().enumerate() {
+                for (name, len) in [("small", 10), ("sub/large", 400_000)] {
+                    world.write(format!("src/{name}"), noise(len + n, n as u64));
+                    world.set_time(format!("src/{name}"), 1_000_000_000 + n as i64);
+                }
+                let ends = format!("{} {}/", way.from("src/"), way.to(&dst));
+                world.ok(&format!("-rt {words} {ends}"));
+                assert_eq!(world.ok(&format!("-rti {ends}")).stdout, "", "{way:?} {words}");
+                for name in ["small", "sub/large"] {
+                    let is = world.read(format!("{dst}/{name}"));
+                    assert_eq!(is, world.read(format!("src/{name}")), "{way:?} {words}");
+                }
+            }
+            assert_eq!(world.read(format!("{dst}/small~")), noise(10, 0), "{way:?}");
+            world.assert_clean(&dst);
+        }
+    }
+}
+
+/// `behind`, mounted at `mounted` with another owner or mode, gone with this value.
+struct Bound<'a>(&'a World);
+
+impl<'a> Bound<'a> {
+    fn mount(world: &'a World, made_up: &str) -> Option<Self> {
+        ["behind", "mounted"].iter().for_each(|dir| world.mkdir(dir));
+        let mut mount = world.command("bindfs", [made_up, "behind", "mounted"]);
+        let mounted = is_root() && is_installed("bindfs") && Run::of(&mut mount).code == Some(0);
+        if !mounted {
+            skip("bindfs cannot be mounted, which makes up owners and modes");
+        }
+        mounted.then(|| Self(world))
+    }
+}
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["-l", "mounted"]));
+    }
+}

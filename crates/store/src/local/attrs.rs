@@ -12,7 +12,7 @@ use deltic_core::meta::noted::{Noted, NotedKind};
 use deltic_core::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
 use deltic_core::{Meta, Name, RelPath, See};
 use rustix::fs::{
-    self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
+    self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::io::{self, Errno};
 use rustix::process;
@@ -125,7 +125,7 @@ impl<'a> Attrs<'a> {
             let Timespec { tv_sec, tv_nsec } = times.last_modification;
             let modified = i128::from(tv_sec) == i128::from(is.st_mtime)
                 && i128::from(tv_nsec) == i128::from(is.st_mtime_nsec);
-            modified && times.last_access.tv_nsec == UTIME_OMIT
+            modified && times.last_access.tv_nsec == AT_ANY_TIME.tv_nsec
         });
         has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
     }
@@ -419,13 +419,18 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     }
     let accessed = meta.accessed().filter(|_| !meta.is_dir());
     let modified = keep.times.then_some(meta.modified);
-    let spec = |time: Option<Timestamp>| match time {
-        Some(time) => Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() },
-        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    let spec = |time: Timestamp| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+    let stays = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps {
+        last_access: accessed.map_or(AT_ANY_TIME, spec),
+        last_modification: modified.map_or(stays, spec),
     };
-    let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
     (accessed.is_some() || modified.is_some()).then_some(times)
 }
+
+/// When something was last read, where that is not asked for: now, for file systems in user space pass over one time without the
+/// other and say nothing.
+pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
 /// The bits that this process withholds from new files. Asked of `/proc`, since the system call that tells also sets,
 /// for all threads; all that can be withheld where nothing is mounted there.

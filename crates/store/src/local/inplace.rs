@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::RelPath;
-use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::attrs::set_mode;
+use super::attrs::{AT_ANY_TIME, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, write_sparse};
 use super::place::Place;
@@ -314,8 +314,7 @@ pub(super) fn is_torn(stat: &Stat) -> bool {
 }
 
 fn modified_at(tv_sec: i64, tv_nsec: i64) -> Timestamps {
-    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    Timestamps { last_access, last_modification: Timespec { tv_sec, tv_nsec } }
+    Timestamps { last_access: AT_ANY_TIME, last_modification: Timespec { tv_sec, tv_nsec } }
 }
 
 /// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.

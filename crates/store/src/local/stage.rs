@@ -48,6 +48,16 @@ pub(super) struct Stages {
     /// Whether the root can have no staging directory of ours.
     is_closed: OnceLock<bool>,
     user: u32,
+    /// Of devices on which something looked like another's: what the system makes of what is ours there.
+    made_up: Mutex<HashMap<u64, MadeUp>>,
+}
+
+/// What a file system makes of owners and modes: many of FAT, of networks and in user space have the same for all.
+#[derive(Clone, Copy, Debug)]
+struct MadeUp {
+    user: u32,
+    /// Whether everybody may write, whatever was asked for.
+    opens: bool,
 }
 
 /// Where staging directories are.
@@ -93,7 +103,8 @@ impl Stages {
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
         let (needs_names, is_closed) = (AtomicBool::new(false), OnceLock::new());
-        Ok(Self { root, whose, mount, homes, held, last, needs_names, is_closed, user })
+        let made_up = Mutex::default();
+        Ok(Self { root, whose, mount, homes, held, last, needs_names, is_closed, user, made_up })
     }
 
     /// A new file for `place`, its owner's alone.
@@ -171,7 +182,7 @@ impl Stages {
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
-                Ok(dir) if self.is_ours(&fs::fstat(&dir)?) => return Ok((name, dir)),
+                Ok(dir) if self.is_ours(&dir, &fs::fstat(&dir)?) => return Ok((name, dir)),
                 Ok(_) | Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -180,8 +191,22 @@ impl Stages {
     }
 
     /// What others can change in there is not what we put there.
-    fn is_ours(&self, stat: &Stat) -> bool {
-        file_type(stat).is_dir() && stat.st_uid == self.user && stat.st_mode & 0o022 == 0
+    fn is_ours(&self, dir: &Dir, stat: &Stat) -> bool {
+        let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(stat));
+        let plainly = MadeUp { user: self.user, opens: false };
+        file_type(stat).is_dir() && (is_of(plainly) || is_of(self.made_up(dir, stat.st_dev)))
+    }
+
+    /// What the system makes of a new file of ours in `dir`, which is of this device. Nobody comes between that file and us, as
+    /// somebody may between a directory that we made and its name.
+    fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
+        *lock(&self.made_up).entry(device).or_insert_with(|| {
+            let name = new_name(&RelPath::root());
+            let stat = dir.create_as(&name, Mode::RUSR | Mode::WUSR).and_then(fs::fstat);
+            let _ = dir.remove_file(&name);
+            let plainly = MadeUp { user: self.user, opens: false };
+            stat.map_or(plainly, |stat| MadeUp { user: stat.st_uid, opens: is_open(&stat) })
+        })
     }
 
     /// What our staging directory is called where another user has one.
@@ -202,10 +227,11 @@ impl Stages {
                         made => disinherit(&made?),
                     };
                 }
-                Err(Errno::EXIST) if dir.find(&name)?.is_none_or(|stat| self.is_ours(&stat)) => {
-                    return Ok(());
-                }
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => match self.root.dir(&below(home, &name)?, Use::Read) {
+                    Ok(dir) if self.is_ours(&dir, &fs::fstat(&dir)?) => return Ok(()),
+                    Err(Errno::NOENT) => return Ok(()),
+                    _ => {}
+                },
                 Err(errno) => return Err(errno),
             }
         }
@@ -518,6 +544,11 @@ pub(super) fn new_name(path: &RelPath) -> Name {
     let nonce = format!(".{:016x}", RandomState::new().build_hasher().finish());
     let name = [&key(path), nonce.as_bytes(), STAGED_SUFFIX].concat();
     Name::new(&name).expect("digits and dots are a name")
+}
+
+/// Whether others may write.
+fn is_open(stat: &Stat) -> bool {
+    stat.st_mode & 0o022 != 0
 }
 
 /// The part of a staged name that says which path it is for.
