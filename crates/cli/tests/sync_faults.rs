@@ -841,12 +841,14 @@ fn where_few_threads_may_start_few_do_it_all() {
     for n in 0..40 {
         world.write(format!("src/{n}/file"), noise(100, n));
     }
-    // Of each thread's own the ninth and all after it do not start.
-    let few = "inject=clone3:error=EAGAIN:when=9+";
-    let words = ["-D", "-f", "-o", "/dev/null", "-e", few, DELTIC, "sync", "-a", "src/", "dst/"];
-    let run = Run::of(&mut world.command("strace", words));
-    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
-    world.assert_same("src", "dst");
+    // Of each thread's own that one and all after it do not start.
+    for first in ["9", "5"] {
+        let few = format!("inject=clone3:error=EAGAIN:when={first}+");
+        let words = ["-D", "-f", "-o", "/dev/null", "-e", &few, DELTIC, "sync", "-a", "src/"];
+        let run = Run::of(world.command("strace", words).arg(format!("dst-{first}/")));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{first}: {run:#?}");
+        world.assert_same("src", &format!("dst-{first}"));
+    }
     let words = ["-D", "-f", "-o", "/dev/null", "-e", "inject=clone3:error=EAGAIN:when=FIRST+"];
     let words = [&words[..], &[DELTIC, "sync", "-a", "src/", "other/"]].concat();
     for first in ["1", "2"] {

@@ -65,7 +65,8 @@ struct Crew<W, R> {
     cost: Cost,
     /// Most threads.
     threads: usize,
-    /// Those that were started: one for each bundle that would have had to wait.
+    /// Those that were started: one for each bundle that would have had to wait. Where the system has none, those of another crew
+    /// do the work, and count as one.
     started: usize,
     work: Arc<DoWork<W, R>>,
     done: mpsc::UnboundedSender<Done<R>>,
@@ -130,7 +131,15 @@ impl<W: Send + 'static, R: Send + 'static> Pool<W, R> {
     /// # Errors
     /// Those of the system where it has not a single thread for some work.
     pub(crate) fn start(&mut self) -> io::Result<()> {
-        self.crews.iter_mut().try_for_each(Crew::start)
+        for at in 0..self.crews.len() {
+            if let Err(error) = self.crews[at].start() {
+                let mut others = self.crews.iter().filter(|crew| crew.started > 0);
+                let bundles = others.next().map(|crew| Arc::clone(&crew.bundles)).ok_or(error)?;
+                self.crews[at].join(bundles);
+                self.crews[at].start()?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes that results have come out.
@@ -166,10 +175,10 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
         if self.started == self.threads {
             return Ok(());
         }
-        let (cost, work, done) = (self.cost, Arc::clone(&self.work), self.done.clone());
+        let (work, done) = (Arc::clone(&self.work), self.done.clone());
         let taken = Arc::clone(&self.bundles);
         let run = move || {
-            while let Some(bundle) = taken.take() {
+            while let Some((cost, bundle)) = taken.take() {
                 let mut results = Vec::with_capacity(bundle.len());
                 let all = AssertUnwindSafe(|| {
                     // Once the session has ended, nobody waits for a result, and nothing more is to be done.
@@ -191,6 +200,16 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
         Ok(())
     }
 
+    /// Has the threads of another crew, whose queue `bundles` is, do the work of this one, which has none.
+    fn join(&mut self, bundles: Arc<Queue<W>>) {
+        let own = std::mem::replace(&mut self.bundles, bundles);
+        let left = std::mem::take(&mut lock(&own.state).bundles);
+        for bundle in left {
+            self.bundles.put(bundle);
+        }
+        self.started = 1;
+    }
+
     /// Spreads what waits over the threads that will be free first, in bundles no larger than that asks for.
     fn start(&mut self) -> io::Result<()> {
         let most = self.threads * (1 + QUEUED);
@@ -202,7 +221,7 @@ impl<W: Send + 'static, R: Send + 'static> Crew<W, R> {
                 .collect();
             self.bundles_out += 1;
             self.work_out += bundle.len();
-            if !self.bundles.put(bundle) {
+            if !self.bundles.put((self.cost, bundle)) {
                 self.grow()?;
             }
         }
@@ -216,15 +235,18 @@ impl<W, R> Drop for Crew<W, R> {
     }
 }
 
-/// Bundles on their way to the threads of one crew. Who finds none sleeps at once: channels spin first, which pays where
+/// Bundles on their way to the threads of a crew. Who finds none sleeps at once: channels spin first, which pays where
 /// the next one is a microsecond away, and costs more than the calls where processors are few.
 struct Queue<W> {
     state: Mutex<Waiting<W>>,
     filled: Condvar,
 }
 
+/// Work that one thread takes at a time, of one kind.
+type Bundle<W> = (Cost, Vec<W>);
+
 struct Waiting<W> {
-    bundles: VecDeque<Vec<W>>,
+    bundles: VecDeque<Bundle<W>>,
     /// Threads that sleep.
     idle: usize,
     closed: bool,
@@ -239,7 +261,7 @@ impl<W> Default for Queue<W> {
 
 impl<W> Queue<W> {
     /// Adds one; whether there is a thread that sleeps for each that waits.
-    fn put(&self, bundle: Vec<W>) -> bool {
+    fn put(&self, bundle: Bundle<W>) -> bool {
         let mut state = lock(&self.state);
         state.bundles.push_back(bundle);
         if state.idle > 0 {
@@ -249,7 +271,7 @@ impl<W> Queue<W> {
     }
 
     /// The next bundle, once there is one; none, if there will be none.
-    fn take(&self) -> Option<Vec<W>> {
+    fn take(&self) -> Option<Bundle<W>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(bundle) = state.bundles.pop_front() {
