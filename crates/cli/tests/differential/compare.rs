@@ -258,7 +258,8 @@ impl Both<'_> {
         let fails = self.asked.has("--preallocate") && self.asked.has("-S");
         let fails = fails && self.asked.part("--append") && cannot_add(theirs);
         let lacks = (self.asked.has("-y") || self.asked.has("-yy")) && has_no_basis(theirs);
-        if self.case.way == Way::Pull && is_rejected(theirs) || fails || lacks {
+        let rejects = self.case.way == Way::Pull && is_rejected(theirs);
+        if rejects || fails || lacks || self.fills_closed_dirs(ours, theirs) {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -267,7 +268,8 @@ impl Both<'_> {
             || self.wants_attributes_of_none(ours, theirs)
             || self.wants_an_acl_of_what_gave_way(ours, theirs)
             || self.leaves_followed_links(ours, theirs)
-            || self.spares_for_an_empty_source(ours, theirs);
+            || self.spares_for_an_empty_source(ours, theirs)
+            || self.spares_for_a_list_in_part(ours, theirs);
         if ours.code != theirs.code && !complains {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
@@ -365,6 +367,27 @@ impl Both<'_> {
             && (ours.code, theirs.code) == (Some(25), Some(0))
             && ours.stderr.contains(" names would go, and the source ")
             && ours.stderr.contains(" is empty; ")
+    }
+
+    /// Whether Deltic does not come to count what would go, since not all was listed.
+    fn spares_for_a_list_in_part(&self, ours: &End, theirs: &End) -> bool {
+        self.asked.part("--max-delete")
+            && (ours.code, theirs.code) == (Some(23), Some(25))
+            && ours.stderr.contains("delete nothing: the source could not be listed in full")
+    }
+
+    /// Whether all that is wrong for rsync is that an ordinary user's directories on the way, which it does not carry, are closed to
+    /// him.
+    fn fills_closed_dirs(&self, ours: &End, theirs: &End) -> bool {
+        let is_meant = |line: &str| {
+            line.starts_with("rsync: [receiver] mkstemp ")
+                && line.ends_with("failed: Permission denied (13)")
+        };
+        let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
+        self.case.lowered
+            && self.asked.has("--no-implied-dirs")
+            && (ours.code, theirs.code) == (Some(0), Some(23))
+            && told.all(is_meant)
     }
 
     /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
